@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * C inlines and macros as functions that Rust can call, sorted by header.
+ *
+ * With CONFIG_RUST_INLINE_HELPERS they are inlined into Rust as bitcode, otherwise they are
+ * ordinary functions exported by kscale.ko.
+ */
+
+#include <linux/device-mapper.h>
+#include <linux/sched/mm.h>
+
+/* As the kernel's own rust/helpers/helpers.c: bypasses LLVM's inlining checks. */
+#ifdef __BINDGEN__
+#define __kscale_helper
+#else
+#define __kscale_helper __always_inline
+#endif
+
+/* linux/sched/mm.h */
+
+__kscale_helper unsigned int kscale_helper_memalloc_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+
+__kscale_helper void kscale_helper_memalloc_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
+}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# How the library crate is generated and built, and how its users find it.
+#
+# Everything generated goes to $(obj)/rust:
+#
+#   bindings_generated.rs   C items that kernel::bindings lacks
+#   helpers_generated.rs    declarations of the functions in helpers.c
+#   helpers.bc              helpers.c as bitcode, inlined into every crate that uses it
+#   exports_generated.h     one line for each Rust symbol a user of the library may need
+#   libkscale.rmeta         what `--extern kscale` reads
+
+kscale-gen := $(abspath $(obj)/rust)
+
+# Read by rust/bindings.rs through env!().
+export KSCALE_GEN := $(kscale-gen)
+
+# -- Bindings ---------------------------------------------------------------------------------
+
+# Types that kernel::bindings has must stay the same Rust types here, so only what these headers
+# declare themselves is generated; everything else is imported from kernel::bindings.
+kscale-headers := device-mapper iova crypto
+kscale-bindgen-items = \
+	$(shell grep -Ev '^#|^$$' $(srctree)/rust/bindgen_parameters) \
+	--no-recursive-allowlist \
+	--allowlist-file '.*/include/crypto/skcipher\.h' \
+	$(foreach h,$(kscale-headers),--allowlist-file '.*/include/linux/$(h)\.h') \
+	--allowlist-type 'dax_device|dm_table|mapped_device' \
+	--allowlist-var 'KSCALE_CONST_.*' \
+	--blocklist-function 'dm_early_create'
+
+kscale-bindgen-helpers := --blocklist-type '.*' --allowlist-var '' \
+	--allowlist-function 'kscale_helper_.*'
+
+quiet_cmd_kscale_bindgen = BINDGEN $@
+      cmd_kscale_bindgen = \
+	$(BINDGEN) $< $(bindgen_target_flags) --rust-target 1.85 \
+		--use-core --with-derive-default --ctypes-prefix ffi --no-layout-tests \
+		--no-debug '.*' --enable-function-attribute-detection \
+		-o $@ -- $(filter-out $(CC_FLAGS_LTO),$(c_flags)) -fno-builtin -D__BINDGEN__ \
+		-DMODULE -Wno-missing-prototypes ; \
+	sed -Ei -e 's/pub const KSCALE_CONST_([a-zA-Z0-9_]*)/pub const \1/' \
+		-e 's/pub fn kscale_helper_([a-zA-Z0-9_]*)/\#[link_name = "kscale_helper_\1"]\n    pub fn \1/' $@
+
+$(obj)/rust/bindings_generated.rs: private bindgen_target_flags = $(kscale-bindgen-items)
+$(obj)/rust/bindings_generated.rs: $(src)/rust/bindings.h FORCE
+	$(call if_changed_dep,kscale_bindgen)
+
+$(obj)/rust/helpers_generated.rs: private bindgen_target_flags = $(kscale-bindgen-helpers)
+$(obj)/rust/helpers_generated.rs: $(src)/rust/helpers.c FORCE
+	$(call if_changed_dep,kscale_bindgen)
+
+targets += rust/bindings_generated.rs rust/helpers_generated.rs
+
+# -- The crate --------------------------------------------------------------------------------
+
+$(obj)/rust/kscale.o: $(obj)/rust/bindings_generated.rs $(obj)/rust/helpers_generated.rs
+RUSTFLAGS_rust/kscale.o += --emit=metadata=$(kscale-gen)/libkscale.rmeta
+
+# Generic and inline functions are compiled in the crate that uses them and may call any function
+# of the library, so every symbol but the module's own entry points is exported.
+quiet_cmd_kscale_exports = EXPORTS $@
+      cmd_kscale_exports = \
+	$(NM) -p --defined-only $(real-prereqs) | \
+	awk '$$2 ~ /^[TRDB]$$/ && ($$3 ~ /^_R/ || $$3 ~ /^kscale_helper_/) && \
+		$$3 !~ /(module_init|init_module|cleanup_module)/ && $$3 !~ /__(pfx|cfi|odr_asan)/ \
+		{ printf "EXPORT_SYMBOL_RUST_GPL(%s);\n", $$3 }' > $@
+
+$(obj)/rust/exports_generated.h: $(obj)/rust/kscale.o $(obj)/rust/helpers.o FORCE
+	$(call if_changed,kscale_exports)
+
+targets += rust/exports_generated.h
+
+$(obj)/rust/exports.o: $(obj)/rust/exports_generated.h
+CFLAGS_rust/exports.o := -I $(kscale-gen)
+
+ifdef CONFIG_MODVERSIONS
+# exports.c declares Rust symbols as `extern int`, so take the CRCs from the crate's own debug
+# information instead.
+$(obj)/rust/exports.o: private cmd_gensymtypes_c = \
+	$(call getexportsymbols,\1) | \
+	$(objtree)/scripts/gendwarfksyms/gendwarfksyms \
+		$(if $(KBUILD_GENDWARFKSYMS_STABLE), --stable) \
+		$(if $(KBUILD_SYMTYPES), --symtypes $(@:.o=.symtypes),) \
+		$(obj)/rust/kscale.o
+endif
+
+# -- C helpers inlined into Rust --------------------------------------------------------------
+
+ifdef CONFIG_RUST_INLINE_HELPERS
+quiet_cmd_kscale_helpers = HELPER  $@
+      cmd_kscale_helpers = $(CC) $(c_flags) -c -g0 $< -emit-llvm -o $@
+
+$(obj)/rust/helpers.bc: private part-of-module := y
+$(obj)/rust/helpers.bc: $(src)/rust/helpers.c FORCE
+	+$(call if_changed_dep,kscale_helpers)
+
+targets += rust/helpers.bc
+
+$(obj)/rust/kscale.o: $(obj)/rust/helpers.bc
+endif
+
+# -- Users of the library ---------------------------------------------------------------------
+
+kscale-dir := $(kscale-gen)
+kscale-crate := rust/kscale.o
+$(addprefix $(obj)/,$(kscale-users)): $(obj)/rust/kscale.o
+
+include $(src)/rust/user.mk
+
+clean-files += rust/bindings_generated.rs rust/helpers_generated.rs rust/exports_generated.h \
+	rust/helpers.bc rust/libkscale.rmeta rust-project.json
