@@ -10,5 +10,6 @@
 #include <linux/crypto.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
+#include <linux/hex.h>
 
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;

@@ -8,6 +8,7 @@
 
 #include <linux/device-mapper.h>
 #include <linux/sched/mm.h>
+#include <linux/string.h>
 
 /* As the kernel's own rust/helpers/helpers.c: bypasses LLVM's inlining checks. */
 #ifdef __BINDGEN__
@@ -26,4 +27,11 @@ __kscale_helper unsigned int kscale_helper_memalloc_noio_save(void)
 __kscale_helper void kscale_helper_memalloc_noio_restore(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
+}
+
+/* linux/string.h */
+
+__kscale_helper void kscale_helper_memzero_explicit(void *s, size_t count)
+{
+	memzero_explicit(s, count);
 }

@@ -19,7 +19,7 @@ export KSCALE_GEN := $(kscale-gen)
 
 # Types that kernel::bindings has must stay the same Rust types here, so only what these headers
 # declare themselves is generated; everything else is imported from kernel::bindings.
-kscale-headers := device-mapper iova crypto
+kscale-headers := crypto device-mapper hex iova
 kscale-bindgen-items = \
 	$(shell grep -Ev '^#|^$$' $(srctree)/rust/bindgen_parameters) \
 	--no-recursive-allowlist \

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Key material that does not outlive its owner.
+//!
+//! A [`Key`] is one allocation that is never moved or grown, and that is wiped when the key is
+//! dropped. Use it for whatever must not be left behind in freed memory; keep copies out of
+//! `KVec<u8>` and arrays.
+
+use kernel::{
+    error::to_result,
+    fmt::{
+        self,
+        Write, //
+    },
+    prelude::*, //
+};
+
+use core::fmt::LowerHex;
+
+use crate::bindings;
+
+/// Secret bytes, wiped on drop.
+///
+/// [`Debug`](fmt::Debug) prints the length only. [`LowerHex`] prints the secret, in the form that
+/// device-mapper tables use.
+pub struct Key {
+    /// Never grown: a reallocation would free the old bytes as they are.
+    bytes: KVec<u8>,
+}
+
+impl Key {
+    /// Copies a secret.
+    ///
+    /// Fails with [`ENOMEM`] if there is no memory for it.
+    ///
+    /// Context: Task. Sleeps.
+    pub fn new(bytes: &[u8]) -> Result<Self> {
+        let mut key = Self::zeroed(bytes.len())?;
+
+        key.bytes.copy_from_slice(bytes);
+        Ok(key)
+    }
+
+    /// Decodes pairs of hexadecimal digits, in either case; a digit without a pair is ignored.
+    ///
+    /// Decoding takes the same time whatever the digits are. Fails with [`EINVAL`] on anything
+    /// but digits, with [`ENOMEM`] if there is no memory for the key.
+    ///
+    /// Context: Task. Sleeps.
+    pub fn from_hex(digits: &[u8]) -> Result<Self> {
+        let mut key = Self::zeroed(digits.len() / 2)?;
+
+        // SAFETY:
+        // - `bytes` is valid for writes of its length.
+        // - `digits` is valid for reads of twice that length: `zeroed()` got half of its length,
+        //   rounded down. `hex2bin()` in `lib/hexdump.c` needs no terminator.
+        to_result(unsafe {
+            bindings::hex2bin(
+                key.bytes.as_mut_ptr(),
+                digits.as_ptr().cast(),
+                key.bytes.len(),
+            )
+        })?;
+        Ok(key)
+    }
+
+    /// Returns a key of `len` zero bytes.
+    fn zeroed(len: usize) -> Result<Self> {
+        Ok(Self {
+            bytes: KVec::zeroed(len, GFP_KERNEL)?,
+        })
+    }
+
+    /// Returns the secret.
+    ///
+    /// Context: Any. Never sleeps.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Overwrites the secret with zeros.
+    fn wipe(&mut self) {
+        memzero_explicit(&mut self.bytes);
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.bytes.len())
+    }
+}
+
+impl LowerHex for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.as_bytes() {
+            f.write_char(digit(byte >> 4))?;
+            f.write_char(digit(byte & 0xf))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the hexadecimal digit of a value below 16, without a table or a branch to time.
+fn digit(value: u8) -> char {
+    // The borrow of `9 - value` has all bits set for ten and up, and 0x27 is `'a' - '0' - 10`.
+    let letter = (u32::from(value).wrapping_neg().wrapping_add(9) >> 4) & 0x27;
+
+    char::from(value.wrapping_add(b'0').wrapping_add(letter as u8))
+}
+
+/// Zeroes `bytes` in a way that the compiler does not drop, even if nothing reads them again.
+pub(crate) fn memzero_explicit(bytes: &mut [u8]) {
+    // SAFETY: `bytes` is valid for writes of its length.
+    unsafe { bindings::memzero_explicit(bytes.as_mut_ptr().cast(), bytes.len()) };
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_key)]
+mod tests {
+    use super::*;
+    use kernel::str::CString;
+
+    #[test]
+    fn hex_round_trip() -> Result {
+        let key = Key::from_hex(b"00Ff10a9E7")?;
+
+        assert_eq!(key.as_bytes(), &[0x00, 0xff, 0x10, 0xa9, 0xe7]);
+        assert_eq!(
+            CString::try_from_fmt(fmt!("{key:x}"))?.to_bytes(),
+            b"00ff10a9e7"
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn every_byte_prints_as_two_digits() -> Result {
+        for byte in 0..=u8::MAX {
+            let key = Key::new(&[byte])?;
+            let expected = CString::try_from_fmt(fmt!("{byte:02x}"))?;
+
+            assert_eq!(
+                CString::try_from_fmt(fmt!("{key:x}"))?.to_bytes(),
+                expected.to_bytes()
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn unpaired_digit_is_ignored() -> Result {
+        assert_eq!(Key::from_hex(b"abc")?.as_bytes(), &[0xab]);
+        assert_eq!(Key::from_hex(b"a")?.as_bytes(), &[]);
+        assert_eq!(Key::from_hex(b"")?.as_bytes(), &[]);
+        Ok(())
+    }
+
+    #[test]
+    fn not_a_digit() {
+        for digits in [b"0g", b"g0", b"0 ", b"-1", b"0\0"] {
+            assert_eq!(Key::from_hex(digits).err(), Some(EINVAL));
+        }
+    }
+
+    #[test]
+    fn debug_hides_the_secret() -> Result {
+        let key = Key::new(b"secret")?;
+
+        assert_eq!(
+            CString::try_from_fmt(fmt!("{key:?}"))?.to_bytes(),
+            b"Key(6 bytes)"
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn wipe_zeroes_every_byte() -> Result {
+        let mut key = Key::new(&[0xa5; 64])?;
+
+        key.wipe();
+
+        assert_eq!(key.as_bytes(), &[0; 64]);
+        Ok(())
+    }
+}
