@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0
+
+"""What the scripts share: the cache, the tools, locks and progress."""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+# Set by a calling make, or by the user for another kernel; a build of ours starts without them.
+MAKE_VARIABLES = """
+    ARCH C CC CLIPPY CROSS_COMPILE KBUILD_EXTMOD KBUILD_EXTMOD_OUTPUT KBUILD_OUTPUT KCFLAGS
+    KCONFIG_ALLCONFIG KCONFIG_CONFIG KRUSTFLAGS LLVM M MAKEFLAGS MAKELEVEL MAKEOVERRIDES MFLAGS MO
+    O V W
+""".split()
+
+
+def die(message: str, status: int = 1) -> NoReturn:
+    """Ends the program with one line on standard error."""
+    print(f"{Path(sys.argv[0]).stem}: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def note(message: str) -> None:
+    """Prints one line of progress."""
+    print(f"{Path(sys.argv[0]).stem}: {message}", file=sys.stderr, flush=True)
+
+
+def cache_dir() -> Path:
+    """Returns the directory that holds everything built outside the checkout."""
+    if "KSCALE_CACHE" in os.environ:
+        return Path(os.environ["KSCALE_CACHE"])
+    if "XDG_CACHE_HOME" in os.environ:
+        return Path(os.environ["XDG_CACHE_HOME"]) / "kscale"
+    return Path.home() / ".cache/kscale"
+
+
+def load_tools() -> dict[str, str]:
+    """Reads what setup.sh found."""
+    path = cache_dir() / "tools.mk"
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        die(f"{path} is missing: run scripts/setup.sh")
+    return dict(line.split("=", 1) for line in lines)
+
+
+def make_argv(tools: dict[str, str], *arguments: str) -> list[str]:
+    """Returns the command that runs the kernel's make with our tools."""
+    names = ("LLVM", "RUSTC", "HOSTRUSTC", "RUSTFMT", "RUSTDOC", "CLIPPY_DRIVER", "BINDGEN")
+    variables = [f"{name}={tools[name]}" for name in names]
+    return ["make", *variables, f"PYTHON3={tools['PYTHON']}", *arguments]
+
+
+def make_env(tools: dict[str, str]) -> dict[str, str]:
+    """Returns the environment for make_argv(): none of the caller's make."""
+    env = {k: v for k, v in os.environ.items() if k not in MAKE_VARIABLES}
+    env["LC_ALL"] = "C"
+    env["PATH"] = f"{env.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+    if tools["LIBCLANG_PATH"]:
+        env["LIBCLANG_PATH"] = tools["LIBCLANG_PATH"]
+    return env
+
+
+def cpus() -> int:
+    """Returns how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def output_of(*argv: str) -> str:
+    """Returns what a program prints, or dies."""
+    try:
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        die(f"{argv[0]} failed: {error}")
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Returns the first dotted number in `text` as integers; empty if there is none."""
+    match = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Holds the lock file `path`; says so if it has to wait for it.
+
+    The kernel drops the lock when the process ends, whichever way.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note(f"waits: another run {what}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Progress:
+    """A line that counts on a terminal; elsewhere one line at the start and one at the end."""
+
+    def __init__(self, what: str, total: int = 0) -> None:
+        self.what = what
+        self.total = total
+        self.done = 0
+        self.begin_s = time.monotonic()
+        self.drawn_s = 0.0
+        self.live = sys.stderr.isatty() and not os.environ.get("CI")
+        if not self.live:
+            note(what)
+
+    def step(self, detail: str, count: int = 1) -> None:
+        """Counts `count` steps; `detail` says which."""
+        self.done += count
+        now_s = time.monotonic()
+        if self.live and now_s - self.drawn_s > 0.1:
+            self.drawn_s = now_s
+            of = f"/{max(self.total, self.done)}" if self.total else ""
+            text = f"{self.what} [{self.done}{of}] {detail}"
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r{text[:width]:<{width}}", end="", file=sys.stderr, flush=True)
+
+    def end(self, text: str) -> None:
+        """Replaces the line by a final one."""
+        if self.live:
+            print("\r\033[K", end="", file=sys.stderr)
+        elapsed_s = int(time.monotonic() - self.begin_s)
+        note(f"{text} ({elapsed_s // 60} min {elapsed_s % 60} s)" if elapsed_s > 59
+             else f"{text} ({elapsed_s} s)")

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+
+"""Builds a guest kernel into the cache, unless it is there already.
+
+Prints the kernel's build directory, a complete KDIR, on standard output. Environment:
+KSRC= builds from that source tree instead of the mirror's; KSCALE_CACHE= is where things are kept.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import (
+    CHECKOUT,
+    Progress,
+    cache_dir,
+    cpus,
+    die,
+    load_tools,
+    locked,
+    make_argv,
+    make_env,
+    note,
+    output_of,
+)
+from source import Source, find_source
+
+# Configuration fragments, architecture, targets and lines that make prints, of each kernel.
+FLAVOURS = {
+    "release": (("base", "release"), "x86_64", ("bzImage", "modules"), 2000),
+    "debug": (("base", "debug"), "x86_64", ("bzImage", "modules"), 2050),
+    "uml": (("uml",), "um", ("linux", "modules"), 1200),
+}
+
+# Options that not every toolchain can give, and what it takes.
+OPTIONAL = {
+    "CONFIG_RUST_INLINE_HELPERS": "rustc and clang of the same LLVM",
+}
+
+# Changes with the way kernels are built, so that older entries are not taken for new ones.
+RECIPE = 1
+
+
+def fragment_text(flavour: str) -> str:
+    """Returns the settings of a flavour, without comments."""
+    lines = []
+    for name in FLAVOURS[flavour][0]:
+        text = (CHECKOUT / f"qemu/config/{name}.config").read_text()
+        lines += [s for s in text.splitlines() if s.startswith("CONFIG_") or s.endswith("is not set")]
+    return "\n".join(lines) + "\n"
+
+
+def dropped_options(fragment: str, config: str) -> list[str]:
+    """Returns the settings of `fragment` that Kconfig did not keep in `config`."""
+    have = set(config.splitlines())
+    names = {line.split("=")[0] for line in have}
+    dropped = []
+    for line in fragment.splitlines():
+        off = re.fullmatch(r"# (CONFIG_\w+) is not set", line)
+        if off and off.group(1) in names or not off and line not in have:
+            dropped.append(line)
+    return dropped
+
+
+def toolchain(tools: dict[str, str]) -> list[str]:
+    """Returns the exact versions of what a kernel is built with."""
+    suffix = tools["LLVM"] if tools["LLVM"].startswith("-") else ""
+    return [
+        output_of(tools["RUSTC"], "-vV"),
+        output_of(f"clang{suffix}", "--version").splitlines()[0],
+        output_of(f"ld.lld{suffix}", "--version"),
+        output_of(tools["BINDGEN"], "--version"),
+    ]
+
+
+def entry_path(flavour: str, source: Source, tools: dict[str, str]) -> Path:
+    """Returns where the kernel of this flavour, source and toolchain belongs in the cache."""
+    key = json.dumps([RECIPE, source.version, fragment_text(flavour), toolchain(tools)])
+    arch = FLAVOURS[flavour][1]
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    return cache_dir() / "kernel" / f"{flavour}-{arch}-{source.version}-{digest}"
+
+
+def is_complete(entry: Path, source: Source) -> bool:
+    """Tells whether `entry` was built to the end, from the source as it is now."""
+    try:
+        return source.state is not None and (entry / ".complete").read_text() == source.state
+    except FileNotFoundError:
+        return False
+
+
+class Build:
+    """One kernel being built in its final place, which the stamp `.complete` makes valid.
+
+    It is not built elsewhere and moved, because a build directory holds its own path.
+    """
+
+    def __init__(self, flavour: str, source: Source, tools: dict[str, str], entry: Path) -> None:
+        self.flavour = flavour
+        self.source = source
+        self.tools = tools
+        self.entry = entry
+        self.log = entry.with_name(entry.name + ".log")
+        self.env = make_env(tools)
+
+    def argv(self, *targets: str) -> list[str]:
+        """Returns the make command for `targets`."""
+        arch = FLAVOURS[self.flavour][1]
+        where = ["-C", str(self.source.path), f"O={self.entry}", f"ARCH={arch}"]
+        return make_argv(self.tools, *where, *targets)
+
+    def make(self, *targets: str) -> None:
+        """Runs a short make, or dies with the end of its output."""
+        with open(self.log, "a") as log:
+            run = subprocess.run(self.argv(*targets), env=self.env, stdout=log, stderr=log,
+                                 stdin=subprocess.DEVNULL)
+        if run.returncode:
+            self.fail(targets[-1])
+
+    def fail(self, what: str) -> None:
+        """Dies with the end of the log."""
+        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
+        die(f"{tail}\nmake {what} failed; the whole log is {self.log}")
+
+    def configure(self) -> None:
+        """Makes .config of the fragments, and checks that each setting was taken."""
+        fragment = fragment_text(self.flavour)
+        path = self.entry / "kscale.fragment"
+        path.write_text(fragment)
+        self.env["KCONFIG_ALLCONFIG"] = str(path)
+        self.make("allnoconfig")
+        del self.env["KCONFIG_ALLCONFIG"]
+        fatal = False
+        for line in dropped_options(fragment, (self.entry / ".config").read_text()):
+            name = line.split("=")[0]
+            if name in OPTIONAL:
+                note(f"the {self.flavour} kernel goes without {name}: it takes {OPTIONAL[name]}")
+            else:
+                note(f"Kconfig dropped `{line}`")
+                fatal = True
+        if fatal:
+            die(f"the {self.flavour} kernel would not be what qemu/config asks for")
+
+    def compile(self) -> None:
+        """Builds the kernel and its modules."""
+        _, _, targets, steps = FLAVOURS[self.flavour]
+        progress = Progress(f"builds the {self.flavour} kernel {self.source.version}", steps)
+        argv = self.argv(f"-j{cpus()}", *targets)
+        with open(self.log, "a") as log, subprocess.Popen(
+            argv, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        ) as run:
+            assert run.stdout
+            for line in run.stdout:
+                log.write(line)
+                progress.step(line.strip())
+        if run.returncode:
+            self.fail(" ".join(targets))
+        progress.end(f"built the {self.flavour} kernel")
+
+    def run(self) -> None:
+        """Builds everything, the stamp last."""
+        stamp = self.entry / ".complete"
+        if stamp.exists():
+            # The user's tree has changed; make knows what to do again.
+            stamp.unlink()
+        else:
+            shutil.rmtree(self.entry, ignore_errors=True)
+        self.entry.mkdir(parents=True, exist_ok=True)
+        self.log.write_text("")
+        self.make("rustavailable")
+        self.configure()
+        self.compile()
+        # The kernel must be on disk before the stamp is.
+        os.sync()
+        stamp.write_text(self.source.state or "unknown")
+
+
+def ensure(flavour: str) -> Path:
+    """Returns the build directory of a kernel, built if need be."""
+    tools = load_tools()
+    source = find_source()
+    entry = entry_path(flavour, source, tools)
+    if not is_complete(entry, source):
+        with locked(entry.with_name(entry.name + ".lock"), f"builds the {flavour} kernel"):
+            if not is_complete(entry, source):
+                Build(flavour, source, tools, entry).run()
+    return entry
+
+
+def rustavailable() -> None:
+    """Runs the kernel's own check of the Rust toolchain."""
+    tools = load_tools()
+    argv = make_argv(tools, "-s", "-C", str(find_source().path), "rustavailable")
+    run = subprocess.run(argv, env=make_env(tools), stdin=subprocess.DEVNULL,
+                         capture_output=True, text=True)
+    if run.returncode:
+        die(f"the kernel refuses this toolchain:\n{run.stderr.strip()}")
+    print(run.stdout.strip())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=[*FLAVOURS, "source", "rustavailable"],
+                        help="kernel to build; or `source` to fetch only; or the kernel's check")
+    what = parser.parse_args(argv).what
+    if what == "source":
+        print(find_source().path)
+    elif what == "rustavailable":
+        rustavailable()
+    else:
+        print(ensure(what))
+
+
+if __name__ == "__main__":
+    main()

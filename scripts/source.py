@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-2.0
+
+"""Finds a kernel source tree: the user's, a cached one, or one from the system's mirror."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from common import (
+    CHECKOUT,
+    Progress,
+    cache_dir,
+    die,
+    locked,
+    note,
+)
+
+SERIES = "7.3"
+PACKAGE = f"linux-source-{SERIES}"
+
+# Where a source package of the series may be; the most stable place first.
+SUITES = ("trixie-backports", "forky", "forky-backports", "sid")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tree to build kernels from."""
+
+    path: Path
+    # Part of the name of what is built from it.
+    version: str
+    # What the files of a tree that may change look like; None if nobody can tell.
+    state: str | None
+
+
+def kernel_version(tree: Path) -> str:
+    """Returns the version that the top Makefile of `tree` declares, or an empty string."""
+    try:
+        text = (tree / "Makefile").read_text(errors="replace")[:1000]
+    except OSError:
+        return ""
+    numbers = re.findall(r"^(?:VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", text, re.MULTILINE)
+    return ".".join(numbers) if len(numbers) == 3 else ""
+
+
+def git_state(tree: Path) -> str | None:
+    """Returns a hash of the commit and of all changes since; None if `tree` is not in git."""
+    digest = hashlib.sha256()
+    for argv in (
+        ["rev-parse", "HEAD"],
+        ["diff", "--binary", "HEAD"],
+        ["status", "--porcelain", "--untracked-files=all"],
+    ):
+        try:
+            run = subprocess.run(["git", "-C", str(tree), *argv], capture_output=True)
+        except FileNotFoundError:
+            return None
+        if run.returncode:
+            return None
+        digest.update(run.stdout)
+    return digest.hexdigest()[:16]
+
+
+def user_source(tree: Path) -> Source:
+    """Checks the tree that KSRC= names."""
+    tree = tree.resolve()
+    version = kernel_version(tree)
+    if not version:
+        die(f"KSRC={tree} is no kernel source tree: give one of Linux {SERIES} or newer")
+    if tuple(map(int, version.split("."))) < tuple(map(int, SERIES.split("."))):
+        die(f"KSRC={tree} is Linux {version}: give a tree of {SERIES} or newer")
+    for left in (".config", "include/config", "arch/x86/include/generated"):
+        if (tree / left).exists():
+            die(f"KSRC={tree} has been built in ({left} exists): run make mrproper in it, or give "
+                "a clean checkout")
+    where = hashlib.sha256(str(tree).encode()).hexdigest()[:8]
+    return Source(tree, f"{version}-{where}", git_state(tree))
+
+
+def cached_sources() -> list[Path]:
+    """Returns the unpacked trees, newest version first."""
+    found = [p for p in (cache_dir() / "source").glob("linux-*") if (p / ".complete").exists()]
+    key = lambda path: [int(n) for n in re.findall(r"\d+", path.name)]
+    return sorted(found, key=key, reverse=True)
+
+
+def mirror_source() -> Source:
+    """Returns the cached tree, which it fetches first if there is none."""
+    with locked(cache_dir() / "source.lock", "fetches the kernel source"):
+        trees = cached_sources()
+        tree = trees[0] if trees else fetch()
+    return Source(tree, tree.name.removeprefix("linux-"), "package")
+
+
+def apt(suite: str, *argv: str, **options) -> subprocess.CompletedProcess:
+    """Runs apt-get on `suite` of the system's mirror."""
+    script = CHECKOUT / "scripts/apt-private.sh"
+    state = cache_dir() / "apt" / suite
+    return subprocess.run(
+        ["sh", str(script), str(state), f"only:{suite}", *argv],
+        capture_output=True, text=True, **options,
+    )
+
+
+def offers() -> Iterator[tuple[str, str, int]]:
+    """Yields suite, file name and size in bytes wherever the mirror has the package."""
+    failed = {}
+    for suite in SUITES:
+        run = apt(suite, "-q", "update")
+        if run.returncode:
+            failed[suite] = (run.stderr.strip().splitlines() or ["apt-get update failed"])[0]
+            continue
+        run = apt(suite, "download", "--print-uris", PACKAGE)
+        match = re.search(r"^'([^']*)' (\S+) (\d+)", run.stdout, re.MULTILINE)
+        if match:
+            yield suite, unquote(match.group(2)), int(match.group(3))
+    for suite, reason in failed.items():
+        note(f"{suite}: {reason}")
+
+
+def fetch() -> Path:
+    """Downloads, verifies and unpacks the source package."""
+    if not shutil.which("apt-get"):
+        die(f"cannot fetch {PACKAGE} without apt: give a source tree of Linux {SERIES} by KSRC=, "
+            "or a built one by KDIR=")
+    (cache_dir() / "source").mkdir(parents=True, exist_ok=True)
+    for suite, name, size in offers():
+        with tempfile.TemporaryDirectory(dir=cache_dir() / "source", prefix="new-") as temp:
+            if download(suite, size, Path(temp)):
+                return unpack(name, Path(temp))
+    die(f"the mirror no longer has {PACKAGE} (looked in {', '.join(SUITES)}): the series has gone. "
+        f"Give a source tree of Linux {SERIES} by KSRC=, or a built one by KDIR=")
+
+
+def download(suite: str, size: int, temp: Path) -> bool:
+    """Downloads the package into `temp`; apt checks it against the signed lists."""
+    progress = Progress(f"downloads {PACKAGE} of {suite}, {size >> 20} MiB", size >> 20)
+    script = CHECKOUT / "scripts/apt-private.sh"
+    argv = ["sh", str(script), str(cache_dir() / "apt" / suite), f"only:{suite}"]
+    with subprocess.Popen(
+        [*argv, "-q", "download", PACKAGE],
+        cwd=temp, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as run:
+        while run.poll() is None:
+            try:
+                run.wait(0.2)
+            except subprocess.TimeoutExpired:
+                have = sum(f.stat().st_size for f in temp.rglob("*") if f.is_file()) >> 20
+                progress.step("MiB", have - progress.done)
+        output = run.stdout.read() if run.stdout else ""
+    if run.returncode:
+        progress.end(f"{suite}: {output.strip().splitlines()[-1] if output.strip() else 'failed'}")
+        return False
+    progress.end("downloaded")
+    return True
+
+
+def unpack(name: str, temp: Path) -> Path:
+    """Unpacks the package in `temp`, and moves the tree into the cache."""
+    version = re.sub(r"[^0-9A-Za-z.]", "-", name.removeprefix(f"{PACKAGE}_").rsplit("_", 1)[0])
+    progress = Progress(f"unpacks Linux {version}")
+    (package,) = temp.glob("*.deb")
+    argvs = (
+        ["dpkg-deb", "-x", str(package), str(temp)],
+        ["tar", "-C", str(temp), "-xf", str(temp / f"usr/src/{PACKAGE}.tar.xz")],
+    )
+    for argv in argvs:
+        run = subprocess.run(argv, capture_output=True, text=True)
+        if run.returncode:
+            die(f"{argv[0]} failed: {run.stderr.strip()}")
+    tree = temp / PACKAGE
+    if not kernel_version(tree).startswith(f"{SERIES}."):
+        die(f"{name} holds Linux {kernel_version(tree) or 'nothing'}, not {SERIES}.x")
+    final = cache_dir() / "source" / f"linux-{version}"
+    shutil.rmtree(final, ignore_errors=True)
+    # The tree must be on disk before the stamp is.
+    os.sync()
+    (tree / ".complete").touch()
+    tree.rename(final)
+    progress.end(f"unpacked into {final}")
+    return final
+
+
+def find_source() -> Source:
+    """Returns the tree that kernels are built from: KSRC= or the mirror's."""
+    ksrc = os.environ.get("KSRC")
+    return user_source(Path(ksrc)) if ksrc else mirror_source()
