@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Builds the Debian user space of the guests: an ext4 image, made once, never written by a guest.
+
+Run as a program it makes sure that the image exists and prints its path.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import accel
+
+SUITE = "trixie"
+PACKAGES = (
+    # Shells and tools of the tests.
+    "bash",
+    "bc",
+    "coreutils",
+    "findutils",
+    "gawk",
+    "grep",
+    "iproute2",
+    "kmod",
+    "mount",
+    "procps",
+    "sed",
+    "tar",
+    "util-linux",
+    "xxd",
+    # Nodes below /dev.
+    "udev",
+    # The block layer and what lies on it.
+    "cryptsetup-bin",
+    "dmsetup",
+    "e2fsprogs",
+    "fio",
+    # Load.
+    "stress-ng",
+)
+SPARE_MIB = 512
+"""Room for what a guest writes; it goes to a snapshot."""
+
+_LAYOUT = 1
+"""Part of the key: raise it when the image changes without its package list."""
+
+
+def key() -> str:
+    """Returns what the cached image is named after."""
+    content = "\n".join((SUITE, str(SPARE_MIB), str(_LAYOUT), *PACKAGES))
+    return f"{SUITE}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def mirror() -> str:
+    """Returns the address of the Debian archive that the system's own apt uses."""
+    codename = ""
+    for line in Path("/etc/os-release").read_text().splitlines():
+        if line.startswith("VERSION_CODENAME="):
+            codename = line.partition("=")[2].strip('"')
+    listing = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)",
+         "Created-By: Packages"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for line in listing.stdout.splitlines():
+        release, component, uri = line.split(" ", 2)
+        if release in (codename, "stable", "testing", "sid") and component == "main":
+            return uri
+    raise SystemExit(f"apt has no source for {codename} main: cannot tell which mirror to use")
+
+
+def keyring() -> Path:
+    """Returns the host's copy of the Debian archive keys."""
+    for suffix in ("pgp", "gpg"):
+        path = Path(f"/usr/share/keyrings/debian-archive-keyring.{suffix}")
+        if path.exists():
+            return path
+    raise SystemExit("no Debian archive keys (Debian package debian-archive-keyring)")
+
+
+def _progress(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Shows on a terminal what mmdebstrap is doing, until it is done."""
+    start = time.monotonic()
+    while process.poll() is None:
+        time.sleep(0.5)
+        if sys.stderr.isatty():
+            last = log.read_text(errors="replace").rstrip().rpartition("\n")[2]
+            took = int(time.monotonic() - start)
+            print(f"\r\033[K  IMAGE   {took} s: {last[:60]}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _build(scratch: Path) -> Path:
+    """Makes the image in an empty directory and returns its path."""
+    archive, tree, image = scratch / "root.tar", scratch / "root", scratch / "root.img"
+    log = scratch / "mmdebstrap.log"
+    argv = [
+        "mmdebstrap", "--variant=essential", f"--include={','.join(PACKAGES)}",
+        "--components=main", f"--keyring={keyring()}",
+        "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
+        "--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/info/*",
+        '--aptopt=APT::Install-Recommends "false"', "--skip=cleanup/reproducible",
+        SUITE, str(archive), mirror(),
+    ]  # fmt: skip
+    with log.open("wb") as out:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        _progress(process, log)
+    if process.returncode:
+        sys.stderr.write(log.read_text(errors="replace")[-4000:])
+        raise SystemExit(f"mmdebstrap failed with status {process.returncode}")
+
+    # Files belong to root in the image, which only root, or who seems to be, can unpack so.
+    tree.mkdir()
+    size = int(archive.stat().st_size / (1 << 20) * 1.15) + SPARE_MIB
+    script = (
+        'tar -x -f "$1" -C "$2" --exclude="./dev/*" --numeric-owner && '
+        'mke2fs -q -t ext4 -O ^has_journal -E root_owner=0:0 -d "$2" "$3" "$4"'
+    )
+    wrap = [] if os.geteuid() == 0 else ["fakeroot"]
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    subprocess.run(
+        [*wrap, "sh", "-ec", script, "sh", str(archive), str(tree), str(image), f"{size}M"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PATH": path},
+    )
+    return image
+
+
+def ensure() -> Path:
+    """Returns the path of the image, after building it if the cache has none."""
+    given = os.environ.get("KSCALE_IMAGE")
+    if given:
+        return Path(given)
+    image = accel.cache_dir() / "images" / f"{key()}.img"
+    if image.exists():
+        return image
+    if not shutil.which("mmdebstrap"):
+        raise SystemExit(
+            "no mmdebstrap to build the guest's Debian image with: install it, or set KSCALE_IMAGE "
+            f"to an ext4 image that has {', '.join(PACKAGES)}"
+        )
+    image.parent.mkdir(parents=True, exist_ok=True)
+    with (image.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if image.exists():
+            return image
+        print(f"  IMAGE   Debian {SUITE} for the guests (once, 1 to 3 min)", file=sys.stderr)
+        with tempfile.TemporaryDirectory(dir=image.parent, prefix="new-") as scratch:
+            # mmdebstrap's own user has to get at it.
+            os.chmod(scratch, 0o755)
+            built = _build(Path(scratch))
+            built.chmod(0o444)
+            os.replace(built, image)
+    return image
+
+
+if __name__ == "__main__":
+    print(ensure())

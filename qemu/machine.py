@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Boots one QEMU guest, talks to it and says how it ended."""
+
+import contextlib
+import enum
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import console
+
+POWER_OFF_S = 30
+"""How long a guest that has given its verdict, or panicked, may take to go."""
+
+KERNEL_ARGS = "console=ttyS0 panic=-1 oops=panic unknown_nmi_panic printk.devkmsg=on"
+
+
+class End(enum.IntEnum):
+    """How a guest ended, if not by the status of its job; the value is the exit status."""
+
+    PANIC = 240
+    DEADLINE = 241
+    NO_VERDICT = 242
+    NEVER_BOOTED = 243
+    SPLAT = 244
+
+
+@dataclass(frozen=True)
+class Share:
+    """A host directory that the guest mounts by 9p."""
+
+    tag: str
+    path: Path
+    mount_point: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to boot, on which hardware."""
+
+    qemu: str
+    accel: str
+    kernel: Path
+    initrd: Path
+    image: Path | None
+    shares: tuple[Share, ...] = ()
+    cpus: int = 4
+    memory: str = "1G"
+    append: str = ""
+    extra: tuple[str, ...] = ()
+    shell: bool = False
+
+
+@dataclass
+class Outcome:
+    """What became of a guest."""
+
+    booted: bool = False
+    job_status: int | None = None
+    panicked: bool = False
+    expired: bool = False
+    qemu_status: int | None = None
+    qemu_stderr: str = ""
+    boot_s: float = 0.0
+    total_s: float = 0.0
+    reports: list[str] = field(default_factory=list)
+
+    def status(self) -> int:
+        """Returns the exit status of the run: the worst thing that happened wins."""
+        # The panic of a guest that was out of time is the one we provoked.
+        if self.panicked and not self.expired:
+            return End.PANIC
+        if not self.booted:
+            return End.NEVER_BOOTED
+        if self.expired:
+            return End.DEADLINE
+        if self.job_status is None:
+            return End.NO_VERDICT
+        if self.reports:
+            return End.SPLAT
+        return self.job_status
+
+    def message(self) -> str:
+        """Returns one line that says how the run ended."""
+        took = f"boot {self.boot_s:.1f} s, total {self.total_s:.1f} s"
+        status = self.status()
+        if status == End.NEVER_BOOTED:
+            why = "by its deadline" if self.expired else "before it ended"
+            return f"NEVER BOOTED: no word from the guest {why} (QEMU status {self.qemu_status})"
+        return {
+            End.PANIC: f"PANIC: the guest kernel panicked ({took})",
+            End.DEADLINE: f"DEADLINE: the guest was still running when its time was up ({took})",
+            End.NO_VERDICT: f"NO VERDICT: the guest powered off before its job ended ({took})",
+            End.SPLAT: f"SPLAT: {len(self.reports)} kernel report(s) on the console ({took})",
+        }.get(status, f"job ended with status {status} ({took})")
+
+
+def _value(path: Path) -> str:
+    """Quotes a path for a QEMU option, where a comma separates and two are one."""
+    return str(path).replace(",", ",,")
+
+
+def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[str]:
+    """Returns the argument vector of QEMU; `fds` are the sockets for qmp, ctl and out."""
+    accel = "kvm" if machine.accel == "kvm" else "tcg,thread=multi"
+    argv = [machine.qemu, "-accel", accel, "-M", "q35", "-cpu", "max"]
+    argv += ["-smp", str(machine.cpus), "-m", machine.memory]
+    argv += ["-nodefaults", "-no-user-config", "-display", "none", "-bios", "qboot.rom"]
+    # After a panic the kernel goes on to print what it knows, then resets: that ends QEMU.
+    argv += ["-no-reboot", "-action", "panic=none", "-device", "pvpanic-pci"]
+    argv += ["-device", "virtio-rng-pci"]
+    argv += ["-kernel", str(machine.kernel), "-initrd", str(machine.initrd)]
+    argv += ["-append", " ".join((KERNEL_ARGS, machine.append))]
+    argv += ["-serial", f"file:{console_log}"]
+    argv += ["-chardev", f"socket,id=qmp,fd={fds['qmp']}", "-mon", "chardev=qmp,mode=control"]
+    argv += ["-device", "virtio-serial-pci"]
+    for name in ("ctl", "out"):
+        argv += ["-chardev", f"socket,id={name},fd={fds[name]}"]
+        argv += ["-device", f"virtserialport,chardev={name},name=kscale.{name}"]
+    if machine.shell:
+        argv += ["-chardev", "stdio,id=tty,signal=off", "-device", "virtconsole,chardev=tty"]
+    if machine.image:
+        drive = f"file={_value(machine.image)},format=raw,if=virtio,snapshot=on,cache=unsafe"
+        argv += ["-drive", drive]
+    for share in machine.shares:
+        mode = "off" if share.writable else "on"
+        argv += [
+            "-virtfs",
+            f"local,path={_value(share.path)},mount_tag={share.tag},security_model=none,"
+            f"readonly={mode},multidevs=remap",
+        ]
+    return argv + list(machine.extra)
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[None]:
+    """Gives the terminal back as it was, whatever QEMU did to it."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    saved = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, saved)
+
+
+class _Run:
+    """One QEMU process and the three sockets to it."""
+
+    def __init__(self, outcome: Outcome, on_output: Callable[[bytes], None]) -> None:
+        self.outcome = outcome
+        self.on_output = on_output
+        self.start = time.monotonic()
+        self.limits: list[float] = []
+        self.partial = {"ctl": b"", "qmp": b""}
+        self.qmp: socket.socket | None = None
+
+    def leave_within(self, seconds: float) -> None:
+        """Sets a time by which QEMU has to be gone."""
+        self.limits.append(time.monotonic() + seconds)
+
+    def lines(self, name: str, data: bytes) -> list[bytes]:
+        """Returns the whole lines that have arrived on a channel."""
+        *whole, self.partial[name] = (self.partial[name] + data).split(b"\n")
+        return whole
+
+    def on_data(self, name: str, data: bytes) -> None:
+        """Handles what came from the guest or from QEMU."""
+        if name == "out":
+            self.on_output(data)
+            return
+        for line in self.lines(name, data):
+            if name == "qmp":
+                self.on_qmp(json.loads(line))
+            else:
+                self.on_ctl(line.decode(errors="replace").split())
+
+    def on_ctl(self, words: list[str]) -> None:
+        """Handles one line from the guest's init."""
+        if words == ["booted"]:
+            self.outcome.booted = True
+            self.outcome.boot_s = time.monotonic() - self.start
+        elif len(words) == 2 and words[0] == "exit" and words[1].isdecimal():
+            self.outcome.job_status = int(words[1])
+            self.leave_within(POWER_OFF_S)
+
+    def on_qmp(self, message: dict[str, object]) -> None:
+        """Handles one message from QEMU's monitor."""
+        if "QMP" in message:
+            self.ask("qmp_capabilities")
+        elif message.get("event") == "GUEST_PANICKED":
+            self.outcome.panicked = True
+            self.leave_within(POWER_OFF_S)
+
+    def ask(self, what: str) -> None:
+        """Sends a command to QEMU's monitor; a QEMU that is gone is not an error."""
+        with contextlib.suppress(OSError):
+            if self.qmp:
+                self.qmp.sendall(json.dumps({"execute": what}).encode() + b"\n")
+
+
+def boot(
+    machine: Machine,
+    console_log: Path,
+    timeout_s: float | None,
+    boot_timeout_s: float,
+    on_output: Callable[[bytes], None],
+) -> Outcome:
+    """Runs a guest to its end, or to the end of its time, and returns what became of it.
+
+    What the job prints goes to `on_output`, the kernel log to the file `console_log`.
+    """
+    outcome = Outcome()
+    run = _Run(outcome, on_output)
+    ours: dict[str, socket.socket] = {}
+    theirs: dict[str, socket.socket] = {}
+    for name in ("qmp", "ctl", "out"):
+        ours[name], theirs[name] = socket.socketpair()
+    run.qmp = ours["qmp"]
+    fds = {name: sock.fileno() for name, sock in theirs.items()}
+    # QEMU must not outlive us.
+    argv = ["setpriv", "--pdeathsig", "KILL", *command(machine, console_log, fds)]
+    stderr_log = console_log.with_name("qemu.stderr")
+
+    with _terminal(), stderr_log.open("wb") as stderr:
+        qemu = subprocess.Popen(
+            argv,
+            stdin=None if machine.shell else subprocess.DEVNULL,
+            stdout=None if machine.shell else stderr,
+            stderr=stderr,
+            pass_fds=tuple(fds.values()),
+        )
+        for sock in theirs.values():
+            sock.close()
+        try:
+            _supervise(run, qemu, ours, timeout_s, boot_timeout_s)
+        finally:
+            if qemu.poll() is None:
+                qemu.kill()
+            qemu.wait()
+            for sock in ours.values():
+                sock.close()
+
+    outcome.qemu_status = qemu.returncode
+    outcome.qemu_stderr = stderr_log.read_text(errors="replace")
+    outcome.total_s = time.monotonic() - run.start
+    log = console_log.read_text(errors="replace") if console_log.exists() else ""
+    outcome.panicked = outcome.panicked or console.panicked(log)
+    outcome.reports = console.reports(log)
+    return outcome
+
+
+def _supervise(
+    run: _Run,
+    qemu: "subprocess.Popen[bytes]",
+    ours: dict[str, socket.socket],
+    timeout_s: float | None,
+    boot_timeout_s: float,
+) -> None:
+    """Reads all channels until QEMU is gone or a limit has passed."""
+    outcome = run.outcome
+    with selectors.DefaultSelector() as selector:
+        for name, sock in ours.items():
+            selector.register(sock, selectors.EVENT_READ, name)
+        while selector.get_map():
+            for key, _ in selector.select(timeout=0.1):
+                assert isinstance(key.fileobj, socket.socket)
+                try:
+                    data = key.fileobj.recv(1 << 16)
+                except ConnectionResetError:
+                    data = b""
+                if data:
+                    run.on_data(key.data, data)
+                else:
+                    selector.unregister(key.fileobj)
+
+            now = time.monotonic()
+            if run.limits and now > min(run.limits):
+                # It has said what it had to say, but does not go.
+                outcome.expired = not outcome.panicked
+                return
+            if outcome.expired or outcome.panicked or outcome.job_status is not None:
+                continue
+            late = timeout_s is not None and now > run.start + timeout_s
+            if late or (not outcome.booted and now > run.start + boot_timeout_s):
+                outcome.expired = True
+                # With unknown_nmi_panic the kernel prints the backtraces of all CPUs.
+                run.ask("inject-nmi")
+                run.leave_within(5)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        qemu.wait(timeout=5)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Lays out what a guest mounts as /lib/modules/<release>."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+
+def kernel_release(kdir: Path) -> str:
+    """Returns the release of a kernel build, as `uname -r` will print it."""
+    return (kdir / "include/config/kernel.release").read_text().strip()
+
+
+def own_modules(built: Path) -> list[str]:
+    """Returns the names of the modules in a directory, as modprobe takes them."""
+    return sorted(path.stem.replace("-", "_") for path in built.glob("*.ko"))
+
+
+def install(kdir: Path, built: Path | None, target: Path) -> Path:
+    """Copies the kernel's modules and those in `built`, runs depmod, returns the directory.
+
+    Ours go to updates/, which modprobe prefers. `target` is made anew.
+    """
+    release = kernel_release(kdir)
+    tree = target / "lib/modules" / release
+    shutil.rmtree(target, ignore_errors=True)
+    tree.mkdir(parents=True)
+
+    for listing in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
+        if (kdir / listing).exists():
+            shutil.copy(kdir / listing, tree)
+    order = kdir / "modules.order"
+    for line in order.read_text().splitlines() if order.exists() else []:
+        module = Path(line).with_suffix(".ko")
+        (tree / "kernel" / module.parent).mkdir(parents=True, exist_ok=True)
+        shutil.copy(kdir / module, tree / "kernel" / module)
+    for path in sorted(built.glob("*.ko")) if built else []:
+        (tree / "updates").mkdir(exist_ok=True)
+        shutil.copy(path, tree / "updates")
+
+    depmod = shutil.which("depmod", path="/usr/sbin:/sbin:/usr/bin:/bin") or "depmod"
+    subprocess.run([depmod, "-b", str(target), release], check=True)
+    return tree

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test cases in POSIX sh. Source this, define test_* functions, end with ktap_main:
+#
+#   . "${0%/*}/ktap.sh"
+#
+#   setup()    { modprobe dm_offset; }      # before every test; optional
+#   teardown() { rmmod dm_offset; }         # after every test, also a failed one; optional
+#   test_it_counts() { [ "$(dmsetup status x)" = '...' ] || fail 'no count'; }
+#
+#   ktap_main
+#
+# Each test runs in a process of its own under `set -e`, so it fails at the first command that
+# fails (but not at one behind `!` or before `&&`), when its teardown fails, or after
+# ktap_timeout_s seconds. What it printed is shown if it failed, with the end of the kernel log.
+# A test that calls skip is reported as skipped, which the host does not count as passed.
+
+ktap_timeout_s=60
+# Emulated KASAN and lockdep are slow.
+[ ! -e /sys/kernel/debug/kmemleak ] || ktap_timeout_s=240
+
+setup() {
+	:
+}
+
+teardown() {
+	:
+}
+
+# fail <message>: ends the test.
+fail() {
+	echo "$1"
+	exit 1
+}
+
+# skip <reason>: ends the test undecided.
+skip() {
+	echo "$1"
+	exit 4
+}
+
+# expect_equal <expected> <actual> <what>
+expect_equal() {
+	[ "$1" = "$2" ] || fail "$3: expected '$1', got '$2'"
+}
+
+ktap_in_own_process() {
+	timeout -k 5 "$ktap_timeout_s" sh "$0" "$@" </dev/null >>"$ktap_log" 2>&1
+}
+
+ktap_show_failure() {
+	sed 's/^/# /' "$ktap_log"
+	dmesg | tail -n 15 | sed 's/^/# dmesg: /'
+}
+
+# ktap_one <number> <name>: runs a test and prints its result.
+ktap_one() {
+	: >"$ktap_log"
+	ktap_status=0
+	ktap_in_own_process "$2" || ktap_status=$?
+	case $ktap_status in
+	124 | 137) echo "timed out after $ktap_timeout_s s" >>"$ktap_log" ;;
+	esac
+	ktap_reason=$(tail -n 1 "$ktap_log")
+	if ! ktap_in_own_process teardown; then
+		echo 'teardown failed' >>"$ktap_log"
+		ktap_status=1
+	fi
+	case $ktap_status in
+	0) echo "ok $1 $2" ;;
+	4) echo "ok $1 $2 # SKIP $ktap_reason" ;;
+	*)
+		ktap_show_failure
+		echo "not ok $1 $2"
+		ktap_failed=1
+		;;
+	esac
+}
+
+# ktap_main: runs all tests of the script in their order, or those named in KTAP_ONLY.
+ktap_main() {
+	if [ -n "$ktap_step" ]; then
+		set -e
+		[ "$ktap_step" = teardown ] || setup
+		"$ktap_step"
+		exit 0
+	fi
+
+	ktap_tests=$(sed -n 's/^\(test_[A-Za-z0-9_]*\)() *{.*/\1/p' "$0")
+	[ -z "$KTAP_ONLY" ] || ktap_tests=$KTAP_ONLY
+	ktap_log=$(mktemp)
+	ktap_failed=0
+	ktap_name=${0##*/}
+	ktap_number=0
+
+	echo 'KTAP version 1'
+	echo "# Subtest: ${ktap_name%.sh}"
+	# shellcheck disable=SC2086
+	set -- $ktap_tests
+	echo "1..$#"
+	for ktap_test in "$@"; do
+		ktap_number=$((ktap_number + 1))
+		ktap_one "$ktap_number" "$ktap_test"
+	done
+	rm -f "$ktap_log"
+	exit "$ktap_failed"
+}
+
+# Set in the process of one test.
+ktap_step=$1
