@@ -12,4 +12,5 @@
 #include <linux/gfp.h>
 #include <linux/hex.h>
 
+const gfp_t KSCALE_CONST_GFP_NOFS = GFP_NOFS;
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;

@@ -5,6 +5,7 @@
 use kernel::prelude::*;
 
 mod bindings;
+pub mod gfp;
 pub mod key;
 pub mod workqueue;
 
