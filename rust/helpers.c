@@ -7,6 +7,7 @@
  */
 
 #include <linux/device-mapper.h>
+#include <linux/percpu_counter.h>
 #include <linux/sched/mm.h>
 #include <linux/string.h>
 
@@ -16,6 +17,29 @@
 #else
 #define __kscale_helper __always_inline
 #endif
+
+/* linux/percpu_counter.h */
+
+__kscale_helper int kscale_helper_percpu_counter_batch_once(void)
+{
+	return READ_ONCE(percpu_counter_batch);
+}
+
+__kscale_helper void kscale_helper_percpu_counter_add(struct percpu_counter *fbc, s64 amount)
+{
+	percpu_counter_add(fbc, amount);
+}
+
+/* As percpu_counter_read(), whose load the compiler may tear or repeat. */
+__kscale_helper s64 kscale_helper_percpu_counter_read_once(struct percpu_counter *fbc)
+{
+	return READ_ONCE(fbc->count);
+}
+
+__kscale_helper s64 kscale_helper_percpu_counter_read_positive(struct percpu_counter *fbc)
+{
+	return percpu_counter_read_positive(fbc);
+}
 
 /* linux/sched/mm.h */
 
