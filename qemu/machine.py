@@ -20,7 +20,7 @@ import console
 POWER_OFF_S = 30
 """How long a guest that has given its verdict, or panicked, may take to go."""
 
-KERNEL_ARGS = "console=ttyS0 panic=-1 oops=panic unknown_nmi_panic printk.devkmsg=on"
+KERNEL_ARGS = "console=ttyS0 panic=-1 oops=panic unknown_nmi_panic printk.devkmsg=on tsc=reliable"
 
 
 class End(enum.IntEnum):
@@ -112,7 +112,7 @@ def _value(path: Path) -> str:
 def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[str]:
     """Returns the argument vector of QEMU; `fds` are the sockets for qmp, ctl and out."""
     accel = "kvm" if machine.accel == "kvm" else "tcg,thread=multi"
-    argv = [machine.qemu, "-accel", accel, "-M", "q35", "-cpu", "max"]
+    argv = [machine.qemu, "-accel", accel, "-M", "q35,hpet=off,smbus=off,sata=off,usb=off,vmport=off", "-cpu", "max"]
     argv += ["-smp", str(machine.cpus), "-m", machine.memory]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-bios", "qboot.rom"]
     # After a panic the kernel goes on to print what it knows, then resets: that ends QEMU.
