@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The front door: says what there is, and leaves the work to scripts/.
+#
+# This is not what Kbuild reads; that is the file of that name.
+
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+CACHE := $(or $(KSCALE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kscale)
+HERE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+
+# Quick when nothing is missing, so every target that needs a tool asks for it.
+SETUP := $(HERE)/scripts/setup.sh
+# Runs a script by the Python that the set-up found.
+PY := $(SETUP) && . $(CACHE)/tools.mk && exec "$$PYTHON" $(HERE)
+Q := $(if $(filter 1,$(V)),,@)
+
+# make exports the variables of its command line; the scripts read them from the environment.
+export KSCALE_CACHE := $(CACHE)
+
+.PHONY: modules
+modules:
+	+$(Q)$(PY)/scripts/kbuild.py modules
+
+.PHONY: modules_install
+modules_install:
+	+$(Q)$(PY)/scripts/kbuild.py modules_install
+
+.PHONY: demo
+demo:
+	+$(Q)$(PY)/scripts/guest.py --script $(HERE)/tests/guest/demo.sh
+
+.PHONY: test
+test:
+	+$(Q)$(PY)/tests/run.py
+
+.PHONY: test-long
+test-long:
+	+$(Q)$(PY)/tests/run.py --long
+
+.PHONY: kunit
+kunit:
+	+$(Q)$(PY)/tests/kunit.py
+
+.PHONY: guest
+guest:
+	+$(Q)$(PY)/scripts/guest.py
+
+.PHONY: shell
+shell:
+	+$(Q)$(PY)/scripts/guest.py --shell
+
+.PHONY: setup
+setup:
+	$(Q)$(SETUP)
+
+.PHONY: doctor
+doctor:
+	$(Q)$(SETUP) --doctor
+
+.PHONY: rustfmt
+rustfmt:
+	$(Q)$(SETUP) && . $(CACHE)/tools.mk && $(HERE)/scripts/rustfmt.sh
+
+.PHONY: rustfmtcheck
+rustfmtcheck:
+	$(Q)$(SETUP) && . $(CACHE)/tools.mk && $(HERE)/scripts/rustfmt.sh --check
+
+.PHONY: rustdoc
+rustdoc:
+	+$(Q)$(PY)/scripts/crates.py rustdoc
+
+.PHONY: rust-analyzer
+rust-analyzer:
+	+$(Q)$(PY)/scripts/crates.py rust-analyzer
+
+.PHONY: clean
+clean:
+	$(Q)$(HERE)/scripts/clean.sh
+
+.PHONY: help
+help:
+	@cat $(HERE)/scripts/help.txt

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+
+"""Builds our modules by the kernel's own Kbuild.
+
+Environment, as make's command line leaves it: KDIR= is a built kernel (else the cached one that
+KERNEL= names, release by default, is used); MO= or O= is where to build; KUNIT, W, V, C, CLIPPY,
+KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* go to Kbuild. Prints the output directory at the end.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import kernel
+from common import (
+    CHECKOUT,
+    cpus,
+    die,
+    load_tools,
+    make_argv,
+    make_env,
+)
+from kdir import config_of, problems
+
+# Handed on to Kbuild as they are.
+PASSED = """
+    C CLIPPY INSTALL_MOD_DIR INSTALL_MOD_PATH INSTALL_MOD_STRIP KCFLAGS KRUSTFLAGS KUNIT V W
+""".split()
+
+# User-Mode Linux loads no module with GOTPCREL relocations.
+UML_RUSTFLAGS = "-Zdirect-access-external-data=yes"
+
+
+def chosen_kdir(tools: dict[str, str]) -> Path:
+    """Returns the kernel to build against: KDIR= if it will do, else a cached one."""
+    given = os.environ.get("KDIR")
+    if not given:
+        flavour = os.environ.get("KERNEL") or "release"
+        if flavour not in kernel.FLAVOURS:
+            die(f"KERNEL={flavour}: there are {', '.join(kernel.FLAVOURS)}")
+        return kernel.ensure(flavour)
+    kdir = Path(given).absolute()
+    found = list(problems(kdir, tools))
+    if found:
+        die("\n".join(found))
+    return kdir
+
+
+def chosen_output() -> Path:
+    """Returns where to build: MO=, O=, or a directory for each kind of build in out/."""
+    given = os.environ.get("MO") or os.environ.get("O")
+    if given:
+        return Path(given).absolute()
+    name = "modules" if os.environ.get("KDIR") else os.environ.get("KERNEL") or "release"
+    for variable, suffix in (("KUNIT", "kunit"), ("CLIPPY", "clippy")):
+        if os.environ.get(variable):
+            name += f"-{suffix}"
+    return CHECKOUT / "out" / name
+
+
+def make_flags() -> str:
+    """Returns the calling make's MAKEFLAGS without its variables, which are not for Kbuild."""
+    words = os.environ.get("MAKEFLAGS", "").split(" -- ")[0].split()
+    flags = [w for w in words if w.startswith("-j") or w.startswith("--jobserver")]
+    if words and not words[0].startswith("-") and "=" not in words[0]:
+        flags.insert(0, words[0])
+    return " ".join(flags)
+
+
+class Kbuild:
+    """The kernel's make, for our modules in one output directory."""
+
+    def __init__(self, kdir: Path, out: Path, tools: dict[str, str]) -> None:
+        self.kdir = kdir
+        self.out = out
+        self.env = make_env(tools)
+        self.env["MAKEFLAGS"] = make_flags()
+        variables = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
+        if config_of(kdir).get("CONFIG_UML") == "y":
+            variables["ARCH"] = "um"
+            flags = f"{variables.get('KRUSTFLAGS', '')} {UML_RUSTFLAGS}"
+            variables["KRUSTFLAGS"] = flags.strip()
+        self.base = make_argv(
+            tools, "-C", str(kdir), f"M={CHECKOUT}", f"MO={out}", "--no-print-directory",
+            *(f"{name}={value}" for name, value in variables.items()),
+        )
+        if not any(w.startswith(("-j", "--jobserver")) for w in self.env["MAKEFLAGS"].split()):
+            self.base.append(f"-j{cpus()}")
+
+    def make(self, *targets: str) -> None:
+        """Runs make; ends the program with its status if it fails."""
+        # What make prints is progress; standard output is for the result.
+        run = subprocess.run([*self.base, *targets], env=self.env, stdout=sys.stderr)
+        if run.returncode:
+            sys.exit(run.returncode)
+
+    def build(self) -> None:
+        """Builds all modules."""
+        if (CHECKOUT / "modules.order").exists():
+            die(f"{CHECKOUT} holds an in-tree build, which would be mixed up with one in "
+                f"{self.out}: run make clean")
+        # What was built against another kernel does not mix with this one's either.
+        stamp = self.out / ".kdir"
+        if stamp.is_file() and stamp.read_text() != str(self.kdir):
+            self.clean()
+        self.out.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(str(self.kdir))
+        self.make("modules")
+
+    def clean(self) -> None:
+        """Removes what build() made, and nothing else of the user's."""
+        ours = CHECKOUT / "out"
+        if ours in self.out.parents:
+            shutil.rmtree(self.out, ignore_errors=True)
+        elif (self.out / ".kdir").is_file():
+            self.make("clean")
+            for name in (".kdir", "Makefile", "source", ".gitignore"):
+                (self.out / name).unlink(missing_ok=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("modules", "modules_install", "clean"))
+    what = parser.parse_args(argv).what
+    tools = load_tools()
+    kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
+    if what == "clean":
+        kbuild.clean()
+        return
+    kbuild.build()
+    if what == "modules_install":
+        kbuild.make("modules_install")
+    print(kbuild.out)
+
+
+if __name__ == "__main__":
+    main()

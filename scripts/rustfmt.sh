@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs rustfmt on all Rust code; `--check` prints what it would change, and fails if it would.
+# RUSTFMT names the program.
+
+set -eu
+
+cd "$(dirname "$0")/.."
+find rust samples tests -name '*.rs' ! -name '*_generated.rs' 2>/dev/null | sort |
+	xargs "${RUSTFMT:-rustfmt}" --config-path .rustfmt.toml "$@"
