@@ -44,6 +44,10 @@ impl Gfp {
     pub const NOWARN: Self = Self(bindings::__GFP_NOWARN);
 
     /// Modifier: gives up after one round of reclaim (`__GFP_NORETRY`).
+    ///
+    /// An allocator of a [mempool] sees it on every attempt that may fail.
+    ///
+    /// [mempool]: crate::mempool::Allocator
     pub const NORETRY: Self = Self(1 << bindings::___GFP_NORETRY_BIT);
 
     /// Modifier: never uses the emergency reserves (`__GFP_NOMEMALLOC`).
@@ -52,11 +56,36 @@ impl Gfp {
     /// Modifier: fills the memory with zeros (`__GFP_ZERO`).
     pub const ZERO: Self = Self(bindings::__GFP_ZERO);
 
+    /// Modifier: makes several pages one compound page (`__GFP_COMP`).
+    pub(crate) const COMP: Self = Self(1 << bindings::___GFP_COMP_BIT);
+
     /// Whether the allocation may sleep (`__GFP_DIRECT_RECLAIM`).
     const DIRECT_RECLAIM: Self = Self(1 << bindings::___GFP_DIRECT_RECLAIM_BIT);
 
     /// Whether the allocation may start I/O (`__GFP_IO`).
     const IO: Self = Self(1 << bindings::___GFP_IO_BIT);
+
+    /// Takes the flags that C passed to a callback.
+    #[inline]
+    pub(crate) const fn from_raw(flags: gfp_t) -> Self {
+        Self(flags)
+    }
+
+    /// Returns the flags as C takes them.
+    #[inline]
+    pub(crate) const fn as_raw(self) -> gfp_t {
+        self.0
+    }
+
+    /// Returns the flags that are set in `self` or in `other`.
+    ///
+    /// As `|`, for constants.
+    ///
+    /// Context: any.
+    #[inline]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 
     /// Returns whether all of `flags` are set.
     ///
@@ -92,7 +121,7 @@ impl BitOr for Gfp {
 
     #[inline]
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        self.union(other)
     }
 }
 

@@ -7,6 +7,8 @@
  */
 
 #include <linux/device-mapper.h>
+#include <linux/gfp.h>
+#include <linux/mm.h>
 #include <linux/percpu_counter.h>
 #include <linux/sched/mm.h>
 #include <linux/string.h>
@@ -17,6 +19,21 @@
 #else
 #define __kscale_helper __always_inline
 #endif
+
+/* linux/gfp.h */
+
+__kscale_helper unsigned long kscale_helper_alloc_pages_bulk(gfp_t gfp, unsigned long nr_pages,
+							     struct page **page_array)
+{
+	return alloc_pages_bulk(gfp, nr_pages, page_array);
+}
+
+/* linux/mm.h */
+
+__kscale_helper void *kscale_helper_page_address(const struct page *page)
+{
+	return page_address(page);
+}
 
 /* linux/percpu_counter.h */
 

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Owned pages.
+//!
+//! A [`Page`] is memory that begins and ends on a page boundary, for devices and for the block
+//! layer. It adds orders, bulk allocation and access to the bytes to what `kernel::page` has. Use
+//! `KBox` or `KVec` for memory that only the CPU looks at.
+//!
+//! High memory and a choice of the NUMA node are not supported.
+//!
+//! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull,
+    slice, //
+};
+
+use crate::{
+    bindings,
+    gfp::Gfp, //
+};
+
+#[cfg(CONFIG_HIGHMEM)]
+compile_error!("pages in high memory have no address");
+
+/// A naturally aligned block of `1 << ORDER` pages, freed on drop.
+///
+/// Has the layout of a non-null `struct page *`, and so has `Option<Page>` with [`None`] as `NULL`.
+///
+/// # Invariants
+///
+/// `page` is the first page of a block that the page allocator returned for order `ORDER`, and
+/// that was not freed since. `self` owns the block's only reference, and nothing else accesses the
+/// block's bytes.
+#[repr(transparent)]
+pub struct Page<const ORDER: u32 = 0> {
+    page: NonNull<bindings::page>,
+}
+
+// SAFETY: `__free_pages()` may run in any task and on any CPU.
+unsafe impl<const ORDER: u32> Send for Page<ORDER> {}
+
+// SAFETY: The `&self` methods only read the bytes, which nobody writes while `self` is shared.
+unsafe impl<const ORDER: u32> Sync for Page<ORDER> {}
+
+impl<const ORDER: u32> Page<ORDER> {
+    /// Size of the block in bytes.
+    pub const SIZE: usize = {
+        assert!(
+            ORDER <= bindings::MAX_PAGE_ORDER,
+            "no block of pages is that large"
+        );
+        PAGE_SIZE << ORDER
+    };
+
+    /// Allocates a block of pages.
+    ///
+    /// Without [`Gfp::ZERO`] its bytes are what the last user left there. Blocks of more than a
+    /// few pages are hard to get: be ready to do with smaller ones.
+    ///
+    /// Fails with [`ENOMEM`].
+    ///
+    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    #[inline]
+    pub fn alloc(gfp: Gfp) -> Result<Self> {
+        const { assert!(Self::SIZE > 0) };
+
+        let gfp = if ORDER == 0 { gfp } else { gfp | Gfp::COMP };
+
+        // SAFETY: `alloc_pages()` takes any flags that `Gfp` can hold, and `ORDER` is at most
+        // `MAX_PAGE_ORDER` by the assertion on `SIZE`.
+        let page = unsafe { bindings::alloc_pages(gfp.as_raw(), ORDER) };
+
+        // INVARIANT: `alloc_pages()` returned the page just now, with one reference that it gave
+        // to its caller.
+        Ok(Self {
+            page: NonNull::new(page).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// Returns the bytes of the block.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY:
+        // - The block is `SIZE` bytes long and, as there is no high memory, mapped for as long as
+        //   it is allocated, which is as long as `self` lives by the type invariants.
+        // - Its bytes have values: it came from C, which has written or read them before.
+        // - Nobody writes them while `self` is shared, by the type invariants.
+        unsafe { slice::from_raw_parts(self.address(), Self::SIZE) }
+    }
+
+    /// Returns the bytes of the block for writing.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY:
+        // - As in `as_slice()`.
+        // - Nobody else accesses the bytes while `self` is borrowed, by the type invariants.
+        unsafe { slice::from_raw_parts_mut(self.address(), Self::SIZE) }
+    }
+
+    /// Returns where the block is mapped.
+    fn address(&self) -> *mut u8 {
+        // SAFETY: `page` is a page by the type invariants, and all memory is low memory, so that
+        // `page_address()` in `include/linux/mm.h` only computes.
+        unsafe { bindings::page_address(self.as_ptr()) }.cast()
+    }
+
+    /// Returns the first page, still owned by `self`.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut bindings::page {
+        self.page.as_ptr()
+    }
+
+    /// Gives the block to C.
+    ///
+    /// It leaks unless it comes back through [`Page::from_raw`] or C frees it.
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<bindings::page> {
+        ManuallyDrop::new(self).page
+    }
+
+    /// Takes a block back from C.
+    ///
+    /// # Safety
+    ///
+    /// - `page` must be the first page of a block of order `ORDER` from the page allocator.
+    /// - The caller must own the block's only reference, and gives it away.
+    /// - Nothing else may access the block's bytes from now on.
+    #[inline]
+    pub(crate) unsafe fn from_raw(page: NonNull<bindings::page>) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self { page }
+    }
+}
+
+impl<const ORDER: u32> Drop for Page<ORDER> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY:
+        // - `page` came from the page allocator for order `ORDER`, by the type invariants.
+        // - The reference is `self`'s, by the type invariants, and goes with it.
+        unsafe { bindings::__free_pages(self.as_ptr(), ORDER) };
+    }
+}
+
+/// Puts new pages into the empty entries of `slots`, from the first on.
+///
+/// Returns how many entries of `slots`, from the first on, hold a page now: `slots.len()` if all
+/// of them do. See `alloc_pages_bulk_noprof()` in `mm/page_alloc.c`.
+///
+/// Context: any but NMI. Sleeps if `gfp` allows it. A page costs far less than by [`Page::alloc`]
+/// while memory is plenty, and as much once it is not.
+pub fn alloc_bulk(gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
+    // Low memory or contended lists make C return after one page from its ordinary allocator. So
+    // only a call that adds nothing means that there is nothing left.
+    let mut populated = 0;
+    loop {
+        // SAFETY:
+        // - `slots` is valid for reads and writes of `slots.len()` pointers, as `Option<Page>` has
+        //   the layout of `struct page *`.
+        // - `alloc_pages_bulk_noprof()` in `mm/page_alloc.c` writes only to entries that are `NULL`
+        //   or `None`, so that no page is lost.
+        // INVARIANT: What it writes is a page of order 0 with one reference, for the caller.
+        let now = unsafe {
+            bindings::alloc_pages_bulk(gfp.as_raw(), slots.len(), slots.as_mut_ptr().cast())
+        };
+
+        if now <= populated || now >= slots.len() {
+            return now;
+        }
+        populated = now;
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_page)]
+mod tests {
+    use super::*;
+
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
+
+    /// Slots of the largest bio.
+    const MANY: usize = 256;
+
+    fn empty_slots(len: usize) -> Result<KVec<Option<Page>>> {
+        let mut slots = KVec::with_capacity(len, GFP_KERNEL)?;
+        for _ in 0..len {
+            slots.push(None, GFP_KERNEL)?;
+        }
+        Ok(slots)
+    }
+
+    #[test]
+    fn a_block_is_as_large_as_its_order_says() -> Result {
+        assert_eq!(Page::<0>::alloc(Gfp::KERNEL)?.as_slice().len(), PAGE_SIZE);
+        assert_eq!(
+            Page::<1>::alloc(Gfp::KERNEL)?.as_slice().len(),
+            2 * PAGE_SIZE
+        );
+        assert_eq!(
+            Page::<5>::alloc(Gfp::KERNEL)?.as_slice().len(),
+            32 * PAGE_SIZE
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn zero_clears_every_byte() -> Result {
+        // Dirty the page that the allocator is likely to return next.
+        Page::<2>::alloc(Gfp::KERNEL)?.as_mut_slice().fill(0xa5);
+
+        let page = Page::<2>::alloc(Gfp::KERNEL | Gfp::ZERO)?;
+
+        assert!(page.as_slice().iter().all(|&byte| byte == 0));
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_keep_what_is_written() -> Result {
+        let mut page = Page::<1>::alloc(Gfp::KERNEL)?;
+
+        page.as_mut_slice().fill(0x5a);
+        page.as_mut_slice()[PAGE_SIZE] = 1;
+
+        assert!(page.as_slice()[..PAGE_SIZE]
+            .iter()
+            .all(|&byte| byte == 0x5a));
+        assert_eq!(page.as_slice()[PAGE_SIZE], 1);
+        assert_eq!(page.as_slice()[2 * PAGE_SIZE - 1], 0x5a);
+        Ok(())
+    }
+
+    #[test]
+    fn a_page_survives_a_trip_to_c() -> Result {
+        let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
+        page.as_mut_slice().fill(0x17);
+
+        let raw = page.into_raw();
+        // SAFETY: `raw` comes from `into_raw()` above and was not used since.
+        let page = unsafe { Page::<0>::from_raw(raw) };
+
+        assert!(page.as_slice().iter().all(|&byte| byte == 0x17));
+        Ok(())
+    }
+
+    #[test]
+    fn no_page_is_the_null_pointer() {
+        let slot: Option<Page> = None;
+
+        // SAFETY: `Option<Page>` has the layout of a pointer.
+        let raw = unsafe { core::mem::transmute::<Option<Page>, *mut bindings::page>(slot) };
+
+        assert!(raw.is_null());
+    }
+
+    #[test]
+    fn bulk_fills_every_slot_with_its_own_page() -> Result {
+        for len in [1, 2, 31, MANY] {
+            let mut slots = empty_slots(len)?;
+
+            assert_eq!(alloc_bulk(Gfp::KERNEL, &mut slots), len);
+
+            for (index, page) in slots.iter_mut().flatten().enumerate() {
+                page.as_mut_slice().fill(index as u8);
+            }
+            for (index, slot) in slots.iter().enumerate() {
+                assert!(slot
+                    .as_ref()
+                    .is_some_and(|page| page.as_slice().iter().all(|&byte| byte == index as u8)));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bulk_leaves_pages_that_are_there() -> Result {
+        let mut slots = empty_slots(8)?;
+        for index in [0, 3, 7] {
+            let mut page = Page::alloc(Gfp::KERNEL)?;
+            page.as_mut_slice().fill(0xee);
+            slots[index] = Some(page);
+        }
+
+        assert_eq!(alloc_bulk(Gfp::KERNEL | Gfp::ZERO, &mut slots), 8);
+
+        for (index, page) in slots.iter().flatten().enumerate() {
+            let expected = if [0, 3, 7].contains(&index) { 0xee } else { 0 };
+            assert!(page.as_slice().iter().all(|&byte| byte == expected));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bulk_of_nothing_is_nothing() {
+        assert_eq!(alloc_bulk(Gfp::KERNEL, &mut []), 0);
+    }
+
+    #[test]
+    fn drop_puts_the_only_reference() -> Result {
+        let pages = Page::<2>::alloc(Gfp::KERNEL)?;
+        let raw = pages.as_ptr();
+        // SAFETY: `raw` is a page, whose count is only accessed atomically, and which lives until
+        // the last line of this function.
+        let references = unsafe { Atomic::from_ptr(&raw mut (*raw)._refcount.counter) };
+
+        assert_eq!(references.load(Relaxed), 1);
+        references.add(1, Relaxed);
+        drop(pages);
+        assert_eq!(references.load(Relaxed), 1);
+
+        // SAFETY: The block is of order 2, and the reference that was added above is left.
+        unsafe { bindings::__free_pages(raw, 2) };
+        Ok(())
+    }
+}
