@@ -7,6 +7,7 @@ use kernel::prelude::*;
 mod bindings;
 pub mod gfp;
 pub mod key;
+pub mod mempool;
 pub mod page;
 pub mod percpu_counter;
 pub mod workqueue;
