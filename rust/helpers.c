@@ -6,6 +6,8 @@
  * ordinary functions exported by kscale.ko.
  */
 
+#include <linux/bio.h>
+#include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
@@ -19,6 +21,27 @@
 #else
 #define __kscale_helper __always_inline
 #endif
+
+/* linux/bio.h */
+
+__kscale_helper void kscale_helper_bio_set_dev(struct bio *bio, struct block_device *bdev)
+{
+	bio_set_dev(bio, bdev);
+}
+
+/* linux/blkdev.h */
+
+__kscale_helper bool kscale_helper_bdev_is_zoned(struct block_device *bdev)
+{
+	return bdev_is_zoned(bdev);
+}
+
+/* linux/device-mapper.h */
+
+__kscale_helper void kscale_helper_dm_stack_bs_limits(struct queue_limits *limits, unsigned int bs)
+{
+	dm_stack_bs_limits(limits, bs);
+}
 
 /* linux/gfp.h */
 

@@ -5,9 +5,12 @@
 use kernel::prelude::*;
 
 mod bindings;
+pub mod bio;
+pub mod dm;
 pub mod gfp;
 pub mod key;
 pub mod mempool;
+mod module;
 pub mod page;
 pub mod percpu_counter;
 pub mod workqueue;
@@ -20,10 +23,16 @@ module! {
     license: "GPL",
 }
 
-struct Kscale;
+#[pin_data]
+struct Kscale {
+    #[pin]
+    _notifier: module::Notifier,
+}
 
-impl kernel::Module for Kscale {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+impl kernel::InPlaceModule for Kscale {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _notifier <- module::Notifier::new(),
+        })
     }
 }

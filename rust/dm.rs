@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Device mapper targets.
+//!
+//! A target turns the bios of a mapped device into bios of the devices below. Use this module for
+//! bio-based targets; a disk driver wants [`kernel::block::mq`] instead.
+//!
+//! To write one:
+//!
+//! 1. Implement [`Target`] for the state of one table line. [`Target::ctr()`] parses the line and
+//!    opens the devices; [`Target::map()`] says what becomes of a bio.
+//! 2. Put a [`Registration`] of it into the module's state.
+//!
+//! `samples/dm_offset.rs` is a whole target in a hundred lines.
+//!
+//! # The life of a bio
+//!
+//! [`Target::map()`] gets a [`MapBio`] and returns a [`Map`], and only a bio makes a `Map`, so none
+//! can be lost:
+//!
+//! - [`MapBio::remap()`] sends it on to a device. When it comes back, [`Target::end_io()`] sees it
+//!   as an [`EndBio`].
+//! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] are done with it.
+//! - [`MapBio::defer()`] makes an owned [`Bio`] of it, which may move to other tasks, wait on a
+//!   workqueue ([`Bio::queue()`]), go out as a clone ([`Bio::bounce()`]), and at last is ended.
+//!   One that is dropped ends with [`BlkError::IOERR`].
+//!
+//! As long as there is a bio, there is its target: [`Bio::target()`] borrows it from the bio. After
+//! the last bio ended the target may be freed at any time, which is why no method that ends a bio
+//! takes a reference to the target.
+//!
+//! # Context of the callbacks
+//!
+//! | callback | runs in | may sleep | concurrent with |
+//! | --- | --- | --- | --- |
+//! | `ctr`, drop | ioctl | yes | other targets only |
+//! | `map` | the submitter, or `kdmflush` | yes, in NOIO scope | everything, itself too |
+//! | `end_io` | any, also hard interrupts | no | everything |
+//! | suspend and resume hooks | ioctl | yes, NOIO | `message`, `status`; `map` unless drained |
+//! | `message`, `status` | ioctl | yes, NOIO | everything, themselves too |
+//! | `io_hints` | table load | yes | `message`, `status` |
+//!
+//! Not covered: request-based targets, zoned devices, DAX, more than one duplicate of a bio
+//! (`num_flush_bios > 1`), kernels with `CONFIG_CFI`.
+//!
+//! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
+//!
+//! [`BlkError::IOERR`]: crate::bio::BlkError::IOERR
+
+mod bio;
+mod clone;
+mod per_bio;
+mod registration;
+mod table;
+mod target;
+
+#[doc(inline)]
+pub use self::{
+    bio::{
+        Bio,
+        EndBio,
+        EndIo,
+        Map,
+        MapBio, //
+    },
+    clone::CloneBio,
+    registration::Registration,
+    table::{
+        Args,
+        CtrError,
+        Device,
+        Limits,
+        Output,
+        SecretArg,
+        Table, //
+    },
+    target::Target, //
+};

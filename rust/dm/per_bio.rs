@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Per-bio data: what the wrapper keeps beside each bio that device mapper clones for a target.
+//!
+//! The memory is device mapper's, `dm_per_bio_data()` in `drivers/md/dm.c`: recycled as it is, so
+//! it is written afresh in `map` and dropped where the bio leaves the target.
+
+use kernel::{
+    container_of,
+    prelude::*,
+    sync::static_lock_class,
+    types::Opaque, //
+};
+
+use core::{
+    mem::align_of,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    bio::{
+        BlkError,
+        BlkResult,
+        Op,
+        Segments, //
+    },
+    gfp::noio_scope,
+    workqueue::Workqueue, //
+};
+
+use super::{
+    bio::Bio,
+    clone::CloneEnd,
+    table::Device,
+    target::{
+        Inner,
+        Target, //
+    }, //
+};
+
+/// What lies in the per-bio data of a bio of a target `T`.
+///
+/// # Invariants
+///
+/// From [`PerBio::init()`] until the bio leaves the target:
+///
+/// - `bio` is the bio that this memory belongs to, alive.
+/// - `inner` is its target, alive.
+/// - `iter` is the bio's position as it came to the target, and the bytes from there on are in
+///   `bio.bi_io_vec`, which does not change, if the operation has data.
+#[repr(C)]
+pub(super) struct PerBio<T: Target> {
+    bio: *mut bindings::bio,
+    inner: NonNull<Inner<T>>,
+    iter: bindings::bvec_iter,
+    /// Set once the target itself ended the bio, so that `end_io` need not ask it again.
+    ended: bool,
+    work: Opaque<bindings::work_struct>,
+    /// What `work` runs.
+    func: fn(Bio<T>),
+    clone_end: CloneEnd<T>,
+    data: T::PerBio,
+}
+
+/// A pointer to the [`PerBio`] of a bio that has not left its target.
+///
+/// # Invariants
+///
+/// The bio has not left the target, so the invariants of [`PerBio`] hold. There is one `Ptr` to
+/// each, in the handle that owns the bio.
+pub(super) struct Ptr<T: Target>(NonNull<PerBio<T>>);
+
+impl<T: Target> PerBio<T> {
+    /// What `dm_target.per_io_data_size` is for `T`.
+    pub(super) const SIZE: u32 = {
+        // Device mapper promises no more, see `dm_table_alloc_md_mempools()`: the data of targets
+        // of different sizes in one table ends, not begins, on a cache line.
+        assert!(
+            align_of::<Self>() <= 8,
+            "the alignment of `Target::PerBio` must not exceed 8 bytes"
+        );
+        assert!(
+            size_of::<Self>() <= 4096,
+            "`Target::PerBio` must be smaller than a page"
+        );
+        // CAST: Not more than 4096, see above.
+        size_of::<Self>() as u32
+    };
+
+    /// Returns the per-bio data of `bio`.
+    ///
+    /// # Safety
+    ///
+    /// `bio` must be a clone that device mapper made for a target `T`, and be alive.
+    pub(super) unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
+        // SAFETY: `bio` is a clone by this function's contract, and `SIZE` is what
+        // `per_io_data_size` is for all targets `T`.
+        unsafe { bindings::dm_per_bio_data(bio, Self::SIZE as usize) }.cast()
+    }
+
+    /// Starts the life of the per-bio data of `bio`.
+    ///
+    /// # Safety
+    ///
+    /// - As for [`PerBio::of()`], and the per-bio data must not be initialised.
+    /// - `inner` must be the target, and live until the bio has left it.
+    /// - `bio` must be as device mapper passed it to `map`.
+    pub(super) unsafe fn init(bio: *mut bindings::bio, inner: NonNull<Inner<T>>) -> Ptr<T> {
+        // SAFETY: By this function's contract.
+        let this = unsafe { Self::of(bio) };
+        // SAFETY: `bio` is alive by this function's contract.
+        let iter = unsafe { (*bio).bi_iter };
+        // INVARIANT: `bio` and `inner` are what the caller says they are, and `iter` is the bio's
+        // position now.
+        let value = Self {
+            bio,
+            inner,
+            iter,
+            ended: false,
+            work: Opaque::uninit(),
+            func: drop,
+            clone_end: CloneEnd::default(),
+            data: T::PerBio::default(),
+        };
+        // SAFETY: `this` points to `SIZE` bytes of this bio's own, aligned as `SIZE` asserts.
+        unsafe { this.write(value) };
+        // SAFETY: `this` is not null: it was written to.
+        // INVARIANT: The bio has just come, and this is the first pointer to it.
+        Ptr(unsafe { NonNull::new_unchecked(this) })
+    }
+
+    /// Takes the pointer back that [`Ptr::into_raw()`] gave.
+    ///
+    /// # Safety
+    ///
+    /// `this` must come from [`Ptr::into_raw()`], and not have been taken back since.
+    pub(super) unsafe fn from_raw(this: *mut Self) -> Ptr<T> {
+        // SAFETY: `into_raw()` returns no null.
+        // INVARIANT: By this function's contract the bio has no other pointer, so it was not
+        // ended either.
+        Ptr(unsafe { NonNull::new_unchecked(this) })
+    }
+
+    /// Runs the work that was queued for the bio.
+    ///
+    /// # Safety
+    ///
+    /// The workqueue core must call this for a `work` that [`Ptr::queue()`] queued.
+    unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+        let work: *mut Opaque<bindings::work_struct> = work.cast();
+        // SAFETY: `queue()` queues the `work` field of a `PerBio<T>`.
+        let this = unsafe { container_of!(work, Self, work) };
+        // SAFETY: `queue()` gave up its pointer for this call, so nobody else has one.
+        let func = unsafe { (*this).func };
+        // SAFETY: As above; the workqueue core calls this once for each `queue()`.
+        let ptr = unsafe { Self::from_raw(this) };
+        noio_scope(|| func(Bio::new(ptr)));
+    }
+}
+
+impl<T: Target> Ptr<T> {
+    /// Gives the pointer up without ending the bio.
+    pub(super) fn into_raw(self) -> *mut PerBio<T> {
+        self.0.as_ptr()
+    }
+
+    /// Returns the bio.
+    #[inline]
+    pub(super) fn bio(&self) -> *mut bindings::bio {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        unsafe { (*self.0.as_ptr()).bio }
+    }
+
+    /// Returns the target.
+    #[inline]
+    pub(super) fn inner(&self) -> Pin<&Inner<T>> {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        let inner = unsafe { (*self.0.as_ptr()).inner };
+        // SAFETY: The target is alive as long as the bio has not left it, which takes `self` by
+        // value, so not before this borrow ends. It is pinned, see `ctr` in `target.rs`.
+        unsafe { Pin::new_unchecked(inner.as_ref()) }
+    }
+
+    /// Returns the position that the bio came with.
+    #[inline]
+    pub(super) fn iter(&self) -> bindings::bvec_iter {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        unsafe { (*self.0.as_ptr()).iter }
+    }
+
+    /// Returns the target's own data.
+    #[inline]
+    pub(super) fn data(&mut self) -> &mut T::PerBio {
+        // SAFETY: The bio has not left the target, so the data is initialised, and `self` is the
+        // only pointer to it, by the type invariants.
+        unsafe { &mut (*self.0.as_ptr()).data }
+    }
+
+    /// Returns the operation.
+    #[inline]
+    pub(super) fn op(&self) -> Op {
+        // SAFETY: The bio is alive by the type invariants.
+        Op::from_opf(unsafe { (*self.bio()).bi_opf })
+    }
+
+    /// Walks the bio's memory; empty if the operation has none.
+    #[inline]
+    pub(super) fn segments(&self) -> Segments<'_> {
+        let (table, iter) = self.table_and_iter();
+        // SAFETY: `table_and_iter()` returns a table with the bytes that `iter` tells. The pages
+        // are the submitter's, who keeps them until the bio ends, so for `self`'s borrow.
+        unsafe { Segments::new(table, iter) }
+    }
+
+    /// Returns the table of segments and the position that the bio came with.
+    #[inline]
+    pub(super) fn table_and_iter(&self) -> (*const bindings::bio_vec, bindings::bvec_iter) {
+        let mut iter = self.iter();
+        if !matches!(self.op(), Op::Read | Op::Write) {
+            // The other operations have a length, but no or another kind of table.
+            iter.bi_size = 0;
+        }
+        // SAFETY: The bio is alive by the type invariants.
+        (unsafe { (*self.bio()).bi_io_vec }, iter)
+    }
+
+    /// Shortens the bio to `n_sectors`, which device mapper will send the rest of anew.
+    ///
+    /// # Safety
+    ///
+    /// The conditions of `dm_accept_partial_bio()` in `drivers/md/dm.c` must hold.
+    pub(super) unsafe fn accept_partial(&mut self, n_sectors: u32) {
+        let bio = self.bio();
+        // SAFETY: By this function's contract.
+        unsafe { bindings::dm_accept_partial_bio(bio, n_sectors) };
+        // INVARIANT: The bio is only shorter, so the bytes are still there.
+        // SAFETY: The bio is alive, and `self` the only pointer, by the type invariants.
+        unsafe { (*self.0.as_ptr()).iter.bi_size = (*bio).bi_iter.bi_size };
+    }
+
+    /// Points the bio at a device; [`None`], and nothing done, if the target has no such device.
+    pub(super) fn remap(&mut self, device: Device, sector: u64) -> Option<()> {
+        let bio = self.bio();
+        let bdev = self.inner().devices().bdev(device)?;
+        // SAFETY: The bio is alive by the type invariants, and the device is open as long as the
+        // target lives, see `Devices`.
+        unsafe { bindings::bio_set_dev(bio, bdev) };
+        // SAFETY: The bio is alive by the type invariants.
+        unsafe { (*bio).bi_iter.bi_sector = sector };
+        Some(())
+    }
+
+    /// Sends a bio that was remapped to its device.
+    pub(super) fn submit(self) {
+        let bio = self.bio();
+        let iter = self.iter();
+        // The bio may have been at a device before, which used its position up, so start anew as
+        // `dm_bio_restore()` in `drivers/md/dm-bio-record.h` does.
+        //
+        // SAFETY: The bio is alive, and nobody but `self` has it, by the type invariants.
+        unsafe {
+            (*bio).bi_iter.bi_size = iter.bi_size;
+            (*bio).bi_iter.bi_idx = iter.bi_idx;
+            (*bio).bi_iter.bi_offset = iter.bi_offset;
+            (*bio).__bi_remaining.counter = 1;
+            (*bio).bi_status = 0;
+        }
+        let _ = self.into_raw();
+        // SAFETY: `bio` is device mapper's clone, and `accounts_remapped_io` is set for each
+        // target; it is not used again, until `end_io` gets it back.
+        unsafe { bindings::dm_submit_bio_remap(bio, core::ptr::null_mut()) };
+    }
+
+    /// Ends the bio. The target may be gone when this returns.
+    pub(super) fn end(self, result: BlkResult) {
+        let bio = self.bio();
+        let this = self.into_raw();
+        // SAFETY: The bio has not left the target yet, and this was the only pointer to it.
+        unsafe { (*this).ended = true };
+        // SAFETY: As above.
+        unsafe { (*bio).bi_status = BlkError::result_to_raw(result) };
+        // SAFETY: `bio` is a clone that device mapper gave us, and is ended for the first time
+        // since then or since it came back to `end_io`: this call used the only pointer up.
+        unsafe { bindings::bio_endio(bio) };
+    }
+
+    /// Tells whether the target itself ended the bio.
+    pub(super) fn ended(&self) -> bool {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        unsafe { (*self.0.as_ptr()).ended }
+    }
+
+    /// Returns what is noted of the bio's clone.
+    pub(super) fn clone_end(&self) -> &CloneEnd<T> {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        unsafe { &(*self.0.as_ptr()).clone_end }
+    }
+
+    /// Returns what is noted of the bio's clone.
+    pub(super) fn clone_end_mut(&mut self) -> &mut CloneEnd<T> {
+        // SAFETY: The bio has not left the target, and `self` is the only pointer.
+        unsafe { &mut (*self.0.as_ptr()).clone_end }
+    }
+
+    /// Drops the per-bio data, as the bio leaves the target.
+    pub(super) fn leave(self) {
+        // SAFETY: The data is initialised, and this call used the only pointer up.
+        unsafe { core::ptr::drop_in_place(self.into_raw()) };
+    }
+
+    /// Runs `func` with the bio on a workqueue of the target.
+    pub(super) fn queue(
+        self,
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x Workqueue,
+        func: fn(Bio<T>),
+    ) {
+        // The workqueue outlives the queued work: `select` borrowed it from the target for as long
+        // as it likes, so it lives as long as the target, which the bio keeps alive. C itself
+        // makes sure that it outlives this call (RCU, see `__queue_work()`).
+        let queue = select(self.inner().target()).as_raw();
+        let this = self.into_raw();
+
+        // SAFETY: The bio has not left the target, and this was the only pointer to it.
+        unsafe { (*this).func = func };
+        // SAFETY: As above.
+        let work = unsafe { Opaque::cast_into(&raw const (*this).work) };
+        // SAFETY:
+        // - `work` is memory for a work item, and none is pending in it: the bio would not have
+        //   come back.
+        // - It stays where it is until `run()` was called.
+        unsafe {
+            bindings::init_work_with_key(
+                work,
+                Some(PerBio::<T>::run),
+                false,
+                c"kscale_per_bio".as_char_ptr(),
+                static_lock_class!().as_ptr(),
+            )
+        };
+        // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
+        let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
+        // SAFETY: `work` was initialised above, and `queue` is alive, see above.
+        unsafe { bindings::queue_work_on(cpu, queue, work) };
+    }
+}

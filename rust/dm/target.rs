@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The [`Target`] trait and the callbacks that device mapper calls it through.
+
+use kernel::{
+    build_error,
+    error::{
+        from_result,
+        VTABLE_DEFAULT_ERROR, //
+    },
+    ffi::{
+        c_char,
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    fmt,
+    module::this_module,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    mem,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    bio::BlkError,
+    gfp::noio_scope, //
+};
+
+use super::{
+    bio::{
+        EndBio,
+        EndIo,
+        Map,
+        MapBio, //
+    },
+    per_bio::PerBio,
+    table::{
+        Args,
+        CtrError,
+        Devices,
+        Limits,
+        Output,
+        Table, //
+    }, //
+};
+
+/// A bio-based target; a value is the state of one line of a table.
+///
+/// See the [module documentation](super) for the context that each callback runs in.
+#[vtable]
+pub trait Target: Sized + Send + Sync + 'static {
+    /// The name in table lines, at most 15 bytes.
+    const NAME: &'static CStr;
+
+    /// The version that `dmsetup targets` prints: major, minor, patch level.
+    const VERSION: [u32; 3];
+
+    /// What the target keeps for each bio. Made anew for each, dropped when the bio ended.
+    ///
+    /// Aligned to 8 bytes at most.
+    type PerBio: Default + Send + 'static;
+
+    /// Parses a table line and opens its devices.
+    fn ctr(table: &mut Table<'_>, args: Args<'_>) -> Result<impl PinInit<Self, Error>, CtrError>;
+
+    /// Decides what becomes of a bio. Runs on all CPUs at once.
+    ///
+    /// In NOIO scope: allocations cannot start I/O. Must not wait for a bio that it submitted.
+    fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> Map<'a, Self>;
+
+    /// Sees a bio that [`MapBio::remap()`] or [`Bio::submit()`] sent to a device come back.
+    ///
+    /// Without it such a bio ends as the device ended it. Runs in any context, also in hard
+    /// interrupts, on all CPUs at once.
+    ///
+    /// [`Bio::submit()`]: super::Bio::submit
+    fn end_io<'a>(bio: EndBio<'a, Self>) -> EndIo<'a, Self> {
+        let _ = bio;
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Writes what `dmsetup status` prints, nothing by default.
+    fn status_info(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
+        let _ = out;
+        Ok(())
+    }
+
+    /// Writes what `dmsetup table` prints: arguments that would make the same target again.
+    fn status_table(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
+        let _ = out;
+        Ok(())
+    }
+
+    /// Carries out `dmsetup message`; what it writes to `out` is printed.
+    fn message(self: Pin<&Self>, args: Args<'_>, out: &mut Output<'_>) -> Result {
+        let _ = (args, out);
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Hears that the device is about to be suspended; bios still come.
+    fn presuspend(self: Pin<&Self>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Hears that the suspend was given up.
+    fn presuspend_undo(self: Pin<&Self>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Hears that the device is suspended. No bio is in flight, unless the device is being
+    /// removed.
+    fn postsuspend(self: Pin<&Self>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Hears that the device is about to be resumed, the first time too; an error prevents it.
+    fn preresume(self: Pin<&Self>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Hears that the device is resumed; bios come when this returned.
+    fn resume(self: Pin<&Self>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Adjusts the limits of the mapped device.
+    fn io_hints(self: Pin<&Self>, limits: &mut Limits<'_>) {
+        let _ = limits;
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+}
+
+/// What `dm_target.private` points to.
+///
+/// # Invariants
+///
+/// Values are pinned from construction on.
+#[pin_data]
+pub(super) struct Inner<T: Target> {
+    #[pin]
+    target: T,
+    devices: Devices,
+    begin_sectors: u64,
+}
+
+impl<T: Target> Inner<T> {
+    #[inline]
+    pub(super) fn target(&self) -> Pin<&T> {
+        // SAFETY: `self` is pinned by the type invariants, and `target` structurally.
+        unsafe { Pin::new_unchecked(&self.target) }
+    }
+
+    #[inline]
+    pub(super) fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    #[inline]
+    pub(super) fn begin_sectors(&self) -> u64 {
+        self.begin_sectors
+    }
+}
+
+/// The callbacks of a target `T`.
+pub(super) struct Vtable<T: Target>(PhantomData<T>);
+
+impl<T: Target> Vtable<T> {
+    /// What device mapper registers, but for its own fields.
+    pub(super) fn target_type(name: &'static CStr) -> bindings::target_type {
+        bindings::target_type {
+            name: name.as_char_ptr(),
+            module: this_module::<T::OwnerModule>().as_ptr(),
+            version: T::VERSION,
+            ctr: Some(Self::ctr),
+            dtr: Some(Self::dtr),
+            map: Some(Self::map),
+            end_io: if T::HAS_END_IO || mem::needs_drop::<T::PerBio>() {
+                Some(Self::end_io)
+            } else {
+                None
+            },
+            presuspend: if T::HAS_PRESUSPEND {
+                Some(Self::presuspend)
+            } else {
+                None
+            },
+            presuspend_undo: if T::HAS_PRESUSPEND_UNDO {
+                Some(Self::presuspend_undo)
+            } else {
+                None
+            },
+            postsuspend: if T::HAS_POSTSUSPEND {
+                Some(Self::postsuspend)
+            } else {
+                None
+            },
+            preresume: if T::HAS_PRERESUME {
+                Some(Self::preresume)
+            } else {
+                None
+            },
+            resume: if T::HAS_RESUME {
+                Some(Self::resume)
+            } else {
+                None
+            },
+            status: Some(Self::status),
+            message: if T::HAS_MESSAGE {
+                Some(Self::message)
+            } else {
+                None
+            },
+            iterate_devices: Some(Self::iterate_devices),
+            io_hints: if T::HAS_IO_HINTS {
+                Some(Self::io_hints)
+            } else {
+                None
+            },
+            ..pin_init::zeroed()
+        }
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// The caller must be a callback of `ti` other than `ctr` and `dtr`.
+    unsafe fn inner<'a>(ti: *mut bindings::dm_target) -> &'a Inner<T> {
+        // SAFETY: `ctr` set `private` to an `Inner<T>`, which only `dtr` frees, and device mapper
+        // calls that when no other callback runs, see `dm_table_destroy()`.
+        unsafe { &*(*ti).private.cast() }
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vtable::inner()`].
+    unsafe fn target<'a>(ti: *mut bindings::dm_target) -> Pin<&'a T> {
+        // SAFETY: By this function's contract.
+        unsafe { Self::inner(ti) }.target()
+    }
+
+    /// Constructs the target of a table line.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.ctr`.
+    unsafe extern "C" fn ctr(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+    ) -> c_int {
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
+        let mut table = unsafe { Table::new(ti) };
+        // SAFETY: The arguments are of this call, and `construct()` cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+
+        match Self::construct(&mut table, args) {
+            Ok(inner) => {
+                // SAFETY: `dtr`, which takes the box back, treats it as pinned.
+                let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
+                // SAFETY: This is `ctr`, so `ti` is nobody else's.
+                unsafe { (*ti).private = inner.cast() };
+                0
+            }
+            Err(error) => {
+                // SAFETY: This is `ctr`, and the devices were got for `ti`.
+                unsafe { table.devices.put_all(ti) };
+                if let Some(message) = error.message() {
+                    // SAFETY: As above. The message is static, so it outlives the call, which is
+                    // all that device mapper needs it for.
+                    unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
+                }
+                error.error().to_errno()
+            }
+        }
+    }
+
+    fn construct(table: &mut Table<'_>, args: Args<'_>) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
+        table.set_per_bio(PerBio::<T>::SIZE);
+        let begin_sectors = table.begin_sectors();
+        let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
+        let slot = inner.as_mut_ptr();
+
+        let target = T::ctr(table, args)?;
+        // SAFETY: `slot` is memory for an `Inner<T>`, which is not used if this fails, and is
+        // pinned below if it does not.
+        unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
+        let devices = mem::replace(&mut table.devices, Devices::new());
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).devices).write(devices) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
+
+        // SAFETY: All three fields were written.
+        // INVARIANT: Pinned before anyone sees it.
+        Ok(KBox::into_pin(unsafe { inner.assume_init() }))
+    }
+
+    /// Destroys the target.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.dtr`.
+    unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
+        // SAFETY: `dtr` is called once for a `ctr` that succeeded, when nothing else of the target
+        // runs, and no bio of it is left, see `dm_table_destroy()` in `drivers/md/dm-table.c`.
+        let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
+        let mut inner = KBox::into_pin(inner);
+        let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
+
+        // The target first: it may use the devices until it is gone.
+        drop(inner);
+        // SAFETY: This is `dtr`, and the devices were got for `ti`.
+        unsafe { devices.put_all(ti) };
+    }
+
+    /// Maps a bio.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.map`.
+    unsafe extern "C" fn map(ti: *mut bindings::dm_target, bio: *mut bindings::bio) -> c_int {
+        // SAFETY: This is `map`. The target outlives the call even if the bio ends in it: device
+        // mapper holds its table in `dm_submit_bio()` in `drivers/md/dm.c`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `bio` is what `map` was called with, `inner` its target, and the lifetime of
+        // the temporary is this function's own.
+        let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
+
+        noio_scope(|| T::map(inner.target(), bio)).finish()
+    }
+
+    /// Takes a bio back.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.end_io`.
+    unsafe extern "C" fn end_io(
+        _ti: *mut bindings::dm_target,
+        bio: *mut bindings::bio,
+        error: *mut bindings::blk_status_t,
+    ) -> c_int {
+        // SAFETY: `bio` is a clone that went through `map`, or device mapper would not call this.
+        let this = unsafe { PerBio::<T>::of(bio) };
+        // SAFETY: The pointer was given up when the bio was remapped, submitted, or ended, which
+        // is what leads here.
+        let ptr = unsafe { PerBio::from_raw(this) };
+
+        if !T::HAS_END_IO || ptr.ended() {
+            ptr.leave();
+            return bindings::DM_ENDIO_DONE as c_int;
+        }
+        // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
+        let result = BlkError::result_from_raw(unsafe { *error });
+        match T::end_io(EndBio::new(ptr, result)).finish() {
+            Some(result) => {
+                // SAFETY: As above.
+                unsafe { *error = BlkError::result_to_raw(result) };
+                bindings::DM_ENDIO_DONE as c_int
+            }
+            None => bindings::DM_ENDIO_INCOMPLETE as c_int,
+        }
+    }
+
+    /// Writes the status.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.status`.
+    unsafe extern "C" fn status(
+        ti: *mut bindings::dm_target,
+        kind: bindings::status_type_t,
+        _flags: c_uint,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) {
+        // SAFETY: This is `status`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
+        let buf = unsafe { buffer(result, maxlen) };
+        let mut out = Output::new(buf, inner.devices());
+
+        let written = match kind {
+            bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
+            bindings::status_type_t_STATUSTYPE_TABLE => inner.target().status_table(&mut out),
+            _ => Ok(()),
+        };
+        // `Output` never fails, so what did not fit is cut, as `DMEMIT()` does.
+        let _ = written;
+    }
+
+    /// Carries out a message.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.message`.
+    unsafe extern "C" fn message(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) -> c_int {
+        // SAFETY: This is `message`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: The arguments are of this call, and the target cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+        // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
+        let buf = unsafe { buffer(result, maxlen) };
+        let mut out = Output::new(buf, inner.devices());
+
+        from_result(|| {
+            noio_scope(|| inner.target().message(args, &mut out))?;
+            // 1 tells device mapper that there is a text.
+            Ok(c_int::from(!out.is_empty()))
+        })
+    }
+
+    /// Visits the devices.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.iterate_devices`.
+    unsafe extern "C" fn iterate_devices(
+        ti: *mut bindings::dm_target,
+        func: bindings::iterate_devices_callout_fn,
+        data: *mut c_void,
+    ) -> c_int {
+        let Some(func) = func else { return 0 };
+        // SAFETY: This is `iterate_devices`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `ti` is alive.
+        let len_sectors = unsafe { (*ti).len };
+
+        inner.devices().iterate(|dev, start_sectors| {
+            // SAFETY: `dev` is a device of `ti`, and device mapper passes `data` for `func`.
+            unsafe { func(ti, dev, start_sectors, len_sectors, data) }
+        })
+    }
+
+    /// Adjusts the limits.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.io_hints`.
+    unsafe extern "C" fn io_hints(
+        ti: *mut bindings::dm_target,
+        limits: *mut bindings::queue_limits,
+    ) {
+        let Some(limits) = NonNull::new(limits) else {
+            return;
+        };
+        // SAFETY: The limits are the caller's, `dm_calculate_queue_limits()`, to be changed.
+        let mut limits = unsafe { Limits::new(limits) };
+        // SAFETY: This is `io_hints`.
+        unsafe { Self::target(ti) }.io_hints(&mut limits);
+    }
+
+    /// See [`Target::presuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend`.
+    unsafe extern "C" fn presuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend`.
+        unsafe { Self::target(ti) }.presuspend();
+    }
+
+    /// See [`Target::presuspend_undo()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend_undo`.
+    unsafe extern "C" fn presuspend_undo(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend_undo`.
+        unsafe { Self::target(ti) }.presuspend_undo();
+    }
+
+    /// See [`Target::postsuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.postsuspend`.
+    unsafe extern "C" fn postsuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `postsuspend`.
+        unsafe { Self::target(ti) }.postsuspend();
+    }
+
+    /// See [`Target::preresume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.preresume`.
+    unsafe extern "C" fn preresume(ti: *mut bindings::dm_target) -> c_int {
+        from_result(|| {
+            // SAFETY: This is `preresume`.
+            unsafe { Self::target(ti) }.preresume()?;
+            Ok(0)
+        })
+    }
+
+    /// See [`Target::resume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.resume`.
+    unsafe extern "C" fn resume(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `resume`.
+        unsafe { Self::target(ti) }.resume();
+    }
+}
+
+/// Makes a slice of the buffer that device mapper passes for a text.
+///
+/// # Safety
+///
+/// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and nobody
+/// else's.
+unsafe fn buffer<'a>(result: *mut c_char, maxlen: c_uint) -> &'a mut [u8] {
+    if result.is_null() {
+        return &mut [];
+    }
+    // CAST: From 32 to 64 bits.
+    let len = maxlen as usize;
+    // SAFETY: By this function's contract.
+    unsafe { core::slice::from_raw_parts_mut(result.cast(), len) }
+}
