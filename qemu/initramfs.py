@@ -97,13 +97,13 @@ def write(target: Path, env: dict[str, str], files: dict[str, bytes]) -> None:
     for script in ("init", "main", "suites"):
         name = "init" if script == "init" else f"kscale/{script}"
         archive.file(name, (INIT_DIR / script).read_bytes(), 0o755)
-    quoted = "".join(f"{key}='{quote(value)}'\n" for key, value in sorted(env.items()))
-    archive.file("kscale/env", quoted.encode())
+    archive.file("kscale/env", environment(env))
     for name, body in files.items():
         archive.file(f"kscale/{name}", body, 0o755)
     target.write_bytes(gzip.compress(archive.packed(), compresslevel=1))
 
 
-def quote(value: str) -> str:
-    """Escapes a value for single quotes in sh."""
-    return value.replace("'", "'\\''")
+def environment(values: dict[str, str]) -> bytes:
+    """Returns assignments that sh reads."""
+    quoted = {key: value.replace("'", "'\\''") for key, value in values.items()}
+    return "".join(f"{key}='{value}'\n" for key, value in sorted(quoted.items())).encode()

@@ -14,7 +14,9 @@ In the guest: the modules are installed (modprobe works), the checkout's tests/ 
 """
 
 import argparse
+import math
 import os
+import re
 import shlex
 import signal
 import sys
@@ -44,11 +46,14 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--cpus", type=int, default=4, help="vCPUs (default 4)")
     parser.add_argument("--mem", default="1G", help="memory (default 1G)")
     parser.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
-    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="default 300")
+    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for the command, once the guest is up (default 300)")
     parser.add_argument("--boot-timeout", type=float, default=120, metavar="S", help="default 120")
     parser.add_argument("--append", default="", help="more kernel arguments")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="for the command"
+    )
     parser.add_argument("--share", type=Path, metavar="DIR", help="readable as /mnt/share")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="logs (default out/<time>)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="logs (default out/run-<time>)")
     parser.add_argument("--qemu", default=os.environ.get("QEMU") or "qemu-system-x86_64")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--run", metavar="CMD", help="a shell command")
@@ -63,7 +68,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
 def make_out_dir(wanted: Path | None) -> Path:
     """Returns the absolute directory of this run, empty of what an earlier run left."""
     if wanted is None:
-        wanted = CHECKOUT / "out" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        wanted = CHECKOUT / "out" / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     out = wanted.absolute()
     (out / "files").mkdir(parents=True, exist_ok=True)
     for name in ("console.log", "output.log", "ktap.log", "junit.xml"):
@@ -73,14 +78,23 @@ def make_out_dir(wanted: Path | None) -> Path:
 
 def make_job(args: argparse.Namespace) -> bytes:
     """Returns the program that the guest runs."""
+    return b"#!/bin/sh\n" + exports(args.env) + job_body(args).encode()
+
+
+def exports(assignments: list[str]) -> bytes:
+    """Returns lines of sh that put variables into the environment."""
+    pairs = [text.split("=", 1) for text in assignments]
+    return "".join(f"export {pair[0]}={shlex.quote(pair[-1])}\n" for pair in pairs).encode()
+
+
+def job_body(args: argparse.Namespace) -> str:
+    """Returns what the guest runs, in sh."""
     if args.suite:
-        return b"#!/bin/sh\nexec /run/kscale/suites\n"
+        return "exec /run/kscale/suites\n"
     if args.script:
         path = shlex.quote(f"/mnt/script/{args.script.name}")
-        return (
-            f"#!/bin/sh\ncd /mnt/script\n[ -x {path} ] && exec {path}\nexec sh {path}\n"
-        ).encode()
-    return f"#!/bin/sh\n{args.run}\n".encode()
+        return f"cd /mnt/script\n[ -x {path} ] && exec {path}\nexec sh {path}\n"
+    return f"{args.run}\n"
 
 
 def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.Machine:
@@ -143,27 +157,6 @@ def prove_kvm(args: argparse.Namespace, scratch: Path) -> bool:
     return outcome.status() == 7
 
 
-def judge_suites(args: argparse.Namespace, out: Path, output: str) -> int:
-    """Prints what the planned suites reported, keeps KTAP and JUnit, returns 0 if all passed."""
-    (out / "ktap.log").write_text(output)
-    parser = ktap.Parser(args.kdir)
-    tree, rendered = parser.parse(output)
-    (out / "ktap.txt").write_text(rendered)
-    parser.write_junit(tree, out.name, out / "junit.xml")
-    reported = {suite.name: suite for suite in parser.suites(tree)}
-    bad = 0
-    for name in (planned.partition(":")[2] for planned in args.suite):
-        suite = reported.get(name)
-        if suite is None:
-            print(f"  {name}: did not report")
-        else:
-            print(f"  {name}: {suite.passed} passed, {suite.failed} failed, {suite.skipped} skipped")
-            for failure in suite.failures:
-                print("\n".join(f"    {line}" for line in failure.splitlines()))
-        bad += suite is None or not suite.ok()
-    return 1 if bad else 0
-
-
 def main(argv: list[str]) -> int:
     """Runs one guest and returns the exit status of the program."""
     args = parse_args(argv)
@@ -183,22 +176,29 @@ def main(argv: list[str]) -> int:
 
         def on_output(data: bytes) -> None:
             output_log.write(data)
-            if not args.suite:
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+            if args.suite:
+                for line in re.findall(rb"^(?:not )?ok \d+ \S+", data, re.MULTILINE):
+                    print(f"  SUITE   {line.decode(errors='replace')}", file=sys.stderr)
+                return
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
 
         outcome = machine.boot(
             guest,
             out / "console.log",
-            None if args.shell else args.timeout,
+            math.inf if args.shell else args.timeout,
             args.boot_timeout,
             on_output,
         )
 
     status = outcome.status()
     if args.suite:
-        output = (out / "output.log").read_text(errors="replace")
-        status = judge_suites(args, out, output) or status
+        text = (out / "output.log").read_text(errors="replace")
+        names = [suite.partition(":")[2] for suite in args.suite]
+        result = ktap.Parser(args.kdir).judge(text, names, out.name, out)
+        print("\n".join(result.lines()))
+        if status == 0 and result.failed:
+            status = 1
     for report in outcome.reports:
         print("\n".join(f"    | {line}" for line in report.splitlines()), file=sys.stderr)
     if not outcome.booted:

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the KUnit suites of our modules on User-Mode Linux, at native speed.
+
+Prints a line for each suite, and the failures. Exit status: 0 when every suite planned in
+tests/suites.txt ran and passed, and nothing else was found on the console.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import console
+import initramfs
+import ktap
+import modules
+import suites
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+KERNEL_ARGS = "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
+
+
+def parse_args(argv: list[str]) -> argparse.Namespace:
+    """Returns the options."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kdir", type=Path, required=True, help="UML kernel build")
+    parser.add_argument(
+        "--modules", type=Path, required=True, help="directory with our *.ko, built for it"
+    )
+    parser.add_argument("--cpus", type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument("--mem", default="512M")
+    parser.add_argument("--timeout", type=float, default=60, metavar="S", help="default 60")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="logs (default out/kunit)")
+    parser.add_argument("suite", nargs="*", help="these suites only (default: all planned)")
+    return parser.parse_args(argv)
+
+
+def pack(args: argparse.Namespace, planned: list[str], out: Path, scratch: Path) -> Path:
+    """Writes the initramfs, modules included, and returns its path."""
+    release = modules.kernel_release(args.kdir)
+    tree = modules.install(args.kdir, args.modules, scratch / "modules")
+    archive = initramfs.userland()
+    archive.directory("lib")
+    archive.tree(f"lib/modules/{release}", tree)
+    for script, name in (("uml", "init"), ("suites", "kscale/suites")):
+        archive.file(name, (initramfs.INIT_DIR / script).read_bytes(), 0o755)
+    env = {
+        "OUT": str(out),
+        "OWN_MODULES": " ".join(modules.own_modules(args.modules)),
+        "SUITES": " ".join(f"kunit:{name}" for name in planned),
+    }
+    archive.file("kscale/env", initramfs.environment(env))
+    initrd = scratch / "initrd.cpio"
+    initrd.write_bytes(archive.packed())
+    return initrd
+
+
+def boot(args: argparse.Namespace, initrd: Path, out: Path) -> str | None:
+    """Runs the kernel to its end; returns what went wrong, if so."""
+    argv = [str(args.kdir / "vmlinux"), f"mem={args.mem}", f"ncpus={args.cpus}"]
+    argv += [f"initrd={initrd}", *KERNEL_ARGS.split()]
+    with (out / "console.log").open("wb") as log:
+        kernel = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            kernel.wait(args.timeout)
+        except subprocess.TimeoutExpired:
+            return f"still running after {args.timeout:g} s"
+        finally:
+            # UML's processes are in one session with it; none may stay.
+            try:
+                os.killpg(kernel.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            kernel.wait()
+    return None
+
+
+def main(argv: list[str]) -> int:
+    """Runs the suites and returns the exit status of the program."""
+    args = parse_args(argv)
+    start = time.monotonic()
+    out = (args.out or CHECKOUT / "out/kunit").absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("console.log", "ktap.log", "junit.xml"):
+        (out / name).unlink(missing_ok=True)
+    planned = args.suite or suites.names("kunit")
+
+    with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
+        trouble = boot(args, pack(args, planned, out, Path(scratch)), out)
+    log = out / "ktap.log"
+    text = log.read_text(errors="replace") if log.exists() else ""
+    reports = console.reports((out / "console.log").read_text(errors="replace"))
+
+    result = ktap.Parser(args.kdir).judge(text, planned, "kunit", out)
+    print("\n".join(result.lines()))
+    for report in reports:
+        print("\n".join(f"    | {line}" for line in report.splitlines()))
+    if trouble:
+        print(f"  {trouble}")
+    took = time.monotonic() - start
+    print(f"  {result.passed} passed, {result.failed} failed in {took:.1f} s (UML, {args.cpus} CPUs)")
+    print(f"  logs: {os.path.relpath(out)}")
+    return 1 if trouble or reports or result.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
