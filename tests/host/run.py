@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the tests of the harness itself, and prints KTAP.
+
+Boots real guests, which panic, hang and so on: --kdir is the kernel for these.
+"""
+
+import argparse
+import os
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent.parent / "qemu"))
+
+
+class KtapResult(unittest.TestResult):
+    """Prints each result as it comes; a skipped or broken test is not ok."""
+
+    def _print(self, test: unittest.TestCase, ok: bool, detail: str = "") -> None:
+        for line in detail.splitlines():
+            print(f"# {line}")
+        name = test.id().partition(".")[2] or test.id()
+        print(f"{'ok' if ok else 'not ok'} {self.testsRun} {name}", flush=True)
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        super().addSuccess(test)
+        self._print(test, True)
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        super().addFailure(test, err)
+        self._print(test, False, self.failures[-1][1])
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        super().addError(test, err)
+        self._print(test, False, self.errors[-1][1])
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        super().addSubTest(test, subtest, err)
+        if err:
+            bad = self.failures if issubclass(err[0], test.failureException) else self.errors
+            self._print(subtest, False, bad[-1][1])
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        super().addSkip(test, reason)
+        self._print(test, False, f"skipped: {reason}")
+
+
+def main() -> int:
+    """Runs all tests of this directory."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kdir", required=True, help="kernel build to boot")
+    os.environ["KSCALE_TEST_KDIR"] = parser.parse_args().kdir
+    tests = unittest.defaultTestLoader.discover(str(HERE), top_level_dir=str(HERE))
+    print(f"KTAP version 1\n1..{tests.countTestCases()}")
+    result = KtapResult()
+    tests.run(result)
+    return 0 if result.wasSuccessful() and result.testsRun else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

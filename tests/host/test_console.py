@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernel reports are found on the console, and nothing else is taken for one."""
+
+import unittest
+
+import console
+
+REPORTS = """
+BUG: kernel NULL pointer dereference, address: 0000000000000008
+BUG: KASAN: slab-use-after-free in dm_offset_map+0x1c/0x80
+BUG: sleeping function called from invalid context at mm/mempool.c:390
+BUG: workqueue lockup - pool cpus=1 node=0 flags=0x0 nice=0 stuck for 31s!
+BUG kmalloc-64 (Tainted: G           O       ): Right Redzone overwritten
+kernel BUG at mm/slub.c:563!
+Oops: general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1]
+Oops: invalid opcode: 0000 [#1] SMP
+WARNING: CPU: 1 PID: 77 at block/bio.c:1624 bio_endio+0x12/0x20
+WARNING: lib/refcount.c:28 at refcount_warn_saturate+0xba/0x110, CPU#2: dmsetup/91
+WARNING: possible circular locking dependency detected
+WARNING: suspicious RCU usage
+WARNING: inconsistent lock state
+INFO: trying to register non-static key.
+INFO: task dmsetup:123 blocked for more than 120 seconds.
+rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:
+rcu: INFO: rcu_preempt self-detected stall on CPU
+rcu: rcu_preempt kthread starved for 5000 jiffies!
+refcount_t: underflow; use-after-free.
+kmemleak: 3 new suspected memory leaks (see /sys/kernel/debug/kmemleak)
+kmemleak: unreferenced object 0xffff888003a4e000 (size 64):
+watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [fio:98]
+ODEBUG: free active (active state 0) object: 00000000 object type: work_struct
+list_add corruption. prev->next should be next
+pagealloc: memory corruption
+rust_kernel: panicked at rust/bio.rs:10:5:
+UBSAN: array-index-out-of-bounds in drivers/md/dm.c:1:2
+""".strip().splitlines()
+
+HARMLESS = """
+Linux version 7.3.4 (root@vm) (Debian clang version 22.1.8)
+Kernel command line: console=ttyS0 panic=-1 oops=panic unknown_nmi_panic
+**   This means that this is a DEBUG kernel and it is                **
+kmemleak: Kernel memory leak detector initialized (mem pool available: 12171)
+ODEBUG: selftest passed
+ODEBUG: 10 of 10 active objects replaced
+device-mapper: table: 254:0: offset: invalid offset (-EINVAL)
+device-mapper: ioctl: error adding target to table
+FAULT_INJECTION: forcing a failure.
+Call Trace:
+    ok 3 a_debug_object_is_reported
+Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
+workqueue: work func foo enqueued on deprecated workqueue.
+rcu: RCU lockdep checking is enabled.
+Buffer I/O error on dev dm-0, logical block 0, async page read
+""".strip().splitlines()
+
+
+class Reports(unittest.TestCase):
+    """console.reports()"""
+
+    def test_every_kind_of_report_is_found(self) -> None:
+        for line in REPORTS:
+            with self.subTest(line):
+                self.assertEqual(console.reports(f"[    1.000000] {line}\n"), [f"[    1.000000] {line}"])
+
+    def test_ordinary_lines_are_no_reports(self) -> None:
+        for line in HARMLESS:
+            with self.subTest(line):
+                self.assertEqual(console.reports(f"[    1.000000] {line}\r\n"), [])
+
+    def test_report_is_quoted_up_to_its_end(self) -> None:
+        log = "a\nWARNING: here\nCall Trace:\n---[ end trace 0000000000000000 ]---\nb\n"
+        quoted = ["WARNING: here\nCall Trace:\n---[ end trace 0000000000000000 ]---"]
+        self.assertEqual(console.reports(log), quoted)
+
+    def test_log_that_ends_within_a_report_still_has_it(self) -> None:
+        self.assertEqual(console.reports("a\nBUG: KAS"), ["BUG: KAS"])
+
+    def test_two_reports_are_two(self) -> None:
+        log = "BUG: one\n---[ end trace 0 ]---\nfine\nBUG: two\n---[ end trace 0 ]---\n"
+        self.assertEqual(len(console.reports(log)), 2)
+
+    def test_panic_is_told_from_a_report(self) -> None:
+        self.assertTrue(console.panicked("[ 1.0] Kernel panic - not syncing: Fatal exception\n"))
+        self.assertFalse(console.panicked("[ 1.0] WARNING: CPU: 0\n"))

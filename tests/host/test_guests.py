@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Guests that end badly are told apart; good ones hand everything back."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import accel
+import image
+
+RUNNER = Path(accel.__file__).with_name("run.py")
+KDIR = Path(os.environ["KSCALE_TEST_KDIR"])
+POWEROFF = "/run/kscale/busybox poweroff -f; sleep 60"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run left behind."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def run(out: Path, *options: str, kdir: Path = KDIR) -> Ended:
+    """Runs one guest, in RAM only unless told otherwise."""
+    argv = [sys.executable, str(RUNNER), "--kdir", str(kdir), "--root", "busybox"]
+    argv += ["--cpus", "2", "--mem", "512M", "--out", str(out), *options]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=200)
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def junk_kernel(directory: Path) -> Path:
+    """Makes a build directory whose kernel is none."""
+    for name, text in (
+        ("include/config/kernel.release", "7.3.0\n"),
+        ("arch/x86/boot/bzImage", "no kernel\n" * 1000),
+    ):
+        path = directory / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return directory
+
+
+class Guests(unittest.TestCase):
+    """qemu/run.py"""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        # Boot takes seconds, so let them overlap.
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.directory.cleanup)
+        cls.top = Path(cls.directory.name)
+        (cls.top / "shared").mkdir()
+        (cls.top / "shared/file").write_text("from the host\n")
+        (cls.top / "script.sh").write_text("#!/bin/sh\necho by script\nexit 5\n")
+        cases: dict[str, tuple[str, ...]] = {
+            "status": ("--run", "echo to stdout; echo to stderr >&2; exit 7"),
+            "script": ("--script", str(cls.top / "script.sh")),
+            "panic": ("--run", "echo before; echo c >/proc/sysrq-trigger; sleep 60"),
+            "hang": ("--timeout", "2", "--run", "echo before; sleep 1000"),
+            "poweroff": ("--run", POWEROFF),
+            "splat": ("--run", "echo '<4>WARNING: CPU: 0 at nowhere' >/dev/kmsg"),
+            "slow boot": ("--boot-timeout", "0.2", "--run", "true"),
+            "no init": ("--append", "rdinit=/nothing", "--run", "true"),
+            "debian": (
+                "--root", "debian", "--share", str(cls.top / "shared"), "--run",
+                "cat /mnt/share/file >/mnt/out/copy; echo scribble >/etc/os-release; sync; "
+                "! touch /mnt/share/new",
+            ),
+        }  # fmt: skip
+        image_path = image.ensure()
+        cls.image_before = image_path.stat()
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            jobs = {
+                name: pool.submit(run, cls.top / name, *options) for name, options in cases.items()
+            }
+            jobs["junk"] = pool.submit(
+                run, cls.top / "junk", "--boot-timeout", "5", "--run", "true",
+                kdir=junk_kernel(cls.top / "kdir"),
+            )  # fmt: skip
+        cls.ended = {name: job.result() for name, job in jobs.items()}
+        cls.image_after = image_path.stat()
+
+    def check(self, name: str, status: int, word: str) -> Ended:
+        """Compares how a guest ended."""
+        ended = self.ended[name]
+        self.assertEqual(ended.status, status, ended.stderr)
+        self.assertIn(word, ended.stderr)
+        return ended
+
+    def test_status_of_the_command_is_ours(self) -> None:
+        ended = self.check("status", 7, "job ended with status 7")
+        self.assertEqual(ended.stdout, "to stdout\nto stderr\n")
+
+    def test_host_script_runs(self) -> None:
+        self.assertEqual(self.check("script", 5, "status 5").stdout, "by script\n")
+
+    def test_panic_has_its_status(self) -> None:
+        ended = self.check("panic", 240, "PANIC")
+        self.assertEqual(ended.stdout, "before\n")
+        self.assertIn("Kernel panic - not syncing: sysrq triggered crash", ended.stderr)
+
+    def test_hang_has_its_status(self) -> None:
+        self.assertEqual(self.check("hang", 241, "DEADLINE").stdout, "before\n")
+
+    def test_power_off_without_verdict_has_its_status(self) -> None:
+        self.check("poweroff", 242, "NO VERDICT")
+
+    def test_kernel_that_is_none_never_boots(self) -> None:
+        self.check("junk", 243, "NEVER BOOTED")
+
+    def test_boot_that_takes_too_long_never_boots(self) -> None:
+        self.check("slow boot", 243, "NEVER BOOTED")
+
+    def test_panic_before_init_is_a_panic(self) -> None:
+        self.check("no init", 240, "PANIC")
+
+    def test_report_on_the_console_fails_a_run_that_passed(self) -> None:
+        self.assertIn("| ", self.check("splat", 244, "WARNING: CPU: 0 at nowhere").stderr)
+
+    def test_files_are_shared_and_come_back(self) -> None:
+        self.check("debian", 0, "status 0")
+        self.assertEqual((self.top / "debian/files/copy").read_text(), "from the host\n")
+        self.assertFalse((self.top / "shared/new").exists())
+
+    def test_image_is_not_written_to(self) -> None:
+        self.check("debian", 0, "status 0")
+        self.assertEqual(self.image_after.st_mtime_ns, self.image_before.st_mtime_ns)
+
+    def test_every_run_says_how_to_repeat_it(self) -> None:
+        for name, ended in self.ended.items():
+            with self.subTest(name):
+                self.assertRegex(ended.stderr, r"REPEAT  \S*run\.py --kdir ")
+                self.assertTrue((self.top / name / "console.log").exists())
+
+
+class Accel(unittest.TestCase):
+    """Which QEMU, and on what."""
+
+    def setUp(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def fake_qemu(self, version: str) -> str:
+        """Makes a program that claims to be some version of QEMU."""
+        path = Path(self.directory.name) / "qemu"
+        path.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version} (Debian)'\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_old_qemu_is_refused_with_the_reason(self) -> None:
+        for version in ("7.2.22", "8.0.4"):
+            with self.subTest(version), self.assertRaisesRegex(SystemExit, "fakes kernel crashes"):
+                accel.check_qemu(self.fake_qemu(version))
+
+    def test_new_qemu_is_taken(self) -> None:
+        for version in ("8.1.0", "10.0.2"):
+            with self.subTest(version):
+                self.assertEqual(accel.check_qemu(self.fake_qemu(version)), version)
+
+    def test_missing_qemu_is_named(self) -> None:
+        with self.assertRaisesRegex(SystemExit, "/nonexistent/qemu"):
+            accel.check_qemu("/nonexistent/qemu")
+
+    def test_wanted_accelerator_is_not_tried(self) -> None:
+        def prove() -> bool:
+            raise AssertionError("tried")
+
+        self.assertEqual(accel.choose("tcg", "10.0.2", prove)[0], "tcg")
+
+    @unittest.mock.patch("os.access", return_value=True)
+    def test_kvm_that_runs_nothing_is_not_chosen(self, _: object) -> None:
+        for works, wanted in ((False, "tcg"), (True, "kvm")):
+            tried = []
+            with tempfile.TemporaryDirectory() as cache, unittest.mock.patch.dict(
+                os.environ, KSCALE_CACHE=cache
+            ):
+                for _ in range(2):
+                    kind, _ = accel.choose("auto", "10.0.2", lambda: tried.append(1) or works)
+                    self.assertEqual(kind, wanted)
+            self.assertEqual(len(tried), 1)
