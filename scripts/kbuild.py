@@ -4,8 +4,8 @@
 """Builds our modules by the kernel's own Kbuild.
 
 Environment, as make's command line leaves it: KDIR= is a built kernel (else the cached one that
-KERNEL= names, release by default, is used); MO= or O= is where to build; KUNIT, W, V, C, CLIPPY,
-KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* go to Kbuild. Prints the output directory at the end.
+KERNEL= names, release by default, is used); MO= or O= is where to build; KUNIT, MUTANT, W, V, C,
+CLIPPY, KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* go to Kbuild. Prints the output directory at the end.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from kdir import config_of, problems
 
 # Handed on to Kbuild as they are.
 PASSED = """
-    C CLIPPY INSTALL_MOD_DIR INSTALL_MOD_PATH INSTALL_MOD_STRIP KCFLAGS KRUSTFLAGS KUNIT V W
+    C CLIPPY INSTALL_MOD_DIR INSTALL_MOD_PATH INSTALL_MOD_STRIP KCFLAGS KRUSTFLAGS KUNIT MUTANT V W
 """.split()
 
 # User-Mode Linux loads no module with GOTPCREL relocations.
@@ -60,6 +60,8 @@ def chosen_output() -> Path:
     for variable, suffix in (("KUNIT", "kunit"), ("CLIPPY", "clippy")):
         if os.environ.get(variable):
             name += f"-{suffix}"
+    if os.environ.get("MUTANT"):
+        name += f"-{os.environ['MUTANT']}"
     return CHECKOUT / "out" / name
 
 

@@ -54,8 +54,7 @@ impl<A: Allocator> Mempool<A> {
 
 /// A page from a [`Mempool`], returned to it on drop.
 ///
-/// Do not forget it: its page would be missing from the reserve from then on. Pages are all alike,
-/// so it is fine to swap another one in.
+/// Pages of an allocator are all alike: it is fine to swap another one in.
 ///
 /// # Invariants
 ///
@@ -107,10 +106,7 @@ mod tests {
         PageAllocator,
     };
 
-    use kernel::{
-        interrupt::local_interrupt_disable,
-        sync::atomic::Relaxed, //
-    };
+    use kernel::interrupt::local_interrupt_disable;
 
     #[test]
     fn pages_come_from_the_allocator_while_it_has_some() -> Result {
@@ -136,8 +132,8 @@ mod tests {
         ledger.refuse();
 
         for _ in 0..10 {
-            let element = pool.alloc(Gfp::NOWAIT)?;
-            assert_eq!(element.references().load(Relaxed), 1);
+            let mut element = pool.alloc(Gfp::NOIO)?;
+            element.as_mut_slice().fill(0xff);
         }
 
         assert_eq!(pool.stats().single_pages, 0);
