@@ -170,7 +170,6 @@ impl<'a> SegmentMut<'a> {
     }
 
     /// Returns the page, the offset into it, and the length, both in bytes.
-    #[expect(dead_code, reason = "read by ciphers")]
     #[inline]
     pub(crate) fn as_raw_parts(&self) -> (*mut bindings::page, u32, u32) {
         self.0.as_raw_parts()

@@ -6,12 +6,15 @@
  * ordinary functions exported by kscale.ko.
  */
 
+#include <crypto/skcipher.h>
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/percpu_counter.h>
+#include <linux/preempt.h>
+#include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 #include <linux/string.h>
 
@@ -21,6 +24,47 @@
 #else
 #define __kscale_helper __always_inline
 #endif
+
+/* crypto/skcipher.h */
+
+__kscale_helper unsigned int kscale_helper_crypto_skcipher_blocksize(struct crypto_skcipher *tfm)
+{
+	return crypto_skcipher_blocksize(tfm);
+}
+
+__kscale_helper const char *kscale_helper_crypto_skcipher_driver_name(struct crypto_skcipher *tfm)
+{
+	return crypto_skcipher_driver_name(tfm);
+}
+
+__kscale_helper void kscale_helper_crypto_free_skcipher(struct crypto_skcipher *tfm)
+{
+	crypto_free_skcipher(tfm);
+}
+
+__kscale_helper unsigned int kscale_helper_crypto_skcipher_ivsize(struct crypto_skcipher *tfm)
+{
+	return crypto_skcipher_ivsize(tfm);
+}
+
+__kscale_helper void kscale_helper_skcipher_request_set_crypt(struct skcipher_request *req,
+							      struct scatterlist *src,
+							      struct scatterlist *dst,
+							      unsigned int cryptlen, void *iv)
+{
+	skcipher_request_set_crypt(req, src, dst, cryptlen, iv);
+}
+
+__kscale_helper void kscale_helper_skcipher_request_set_tfm(struct skcipher_request *req,
+							    struct crypto_skcipher *tfm)
+{
+	skcipher_request_set_tfm(req, tfm);
+}
+
+__kscale_helper void kscale_helper_skcipher_request_zero(struct skcipher_request *req)
+{
+	skcipher_request_zero(req);
+}
 
 /* linux/bio.h */
 
@@ -79,6 +123,21 @@ __kscale_helper s64 kscale_helper_percpu_counter_read_once(struct percpu_counter
 __kscale_helper s64 kscale_helper_percpu_counter_read_positive(struct percpu_counter *fbc)
 {
 	return percpu_counter_read_positive(fbc);
+}
+
+/* linux/preempt.h */
+
+__kscale_helper bool kscale_helper_in_hardirq(void)
+{
+	return in_hardirq();
+}
+
+/* linux/scatterlist.h */
+
+__kscale_helper void kscale_helper_sg_set_page(struct scatterlist *sg, struct page *page,
+					       unsigned int len, unsigned int offset)
+{
+	sg_set_page(sg, page, len, offset);
 }
 
 /* linux/sched/mm.h */

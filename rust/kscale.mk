@@ -18,7 +18,8 @@ export KSCALE_GEN := $(kscale-gen)
 # -- Bindings ---------------------------------------------------------------------------------
 
 # Types that kernel::bindings has must stay the same Rust types here, so only what these headers
-# declare themselves is generated; everything else is imported from kernel::bindings.
+# declare themselves is generated; everything else is imported from kernel::bindings. (What they
+# declare in advance counts as theirs, hence the blocked scatterlist.)
 kscale-headers := crypto device-mapper hex iova
 kscale-bindgen-items = \
 	$(shell grep -Ev '^#|^$$' $(srctree)/rust/bindgen_parameters) \
@@ -27,7 +28,7 @@ kscale-bindgen-items = \
 	$(foreach h,$(kscale-headers),--allowlist-file '.*/include/linux/$(h)\.h') \
 	--allowlist-type 'dax_device|dm_table|mapped_device' \
 	--allowlist-var 'KSCALE_CONST_.*' \
-	--blocklist-function 'dm_early_create'
+	--blocklist-type 'scatterlist' --blocklist-function 'dm_early_create'
 
 kscale-bindgen-helpers := --blocklist-type '.*' --allowlist-var '' \
 	--allowlist-function 'kscale_helper_.*'

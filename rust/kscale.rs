@@ -13,6 +13,7 @@ pub mod mempool;
 mod module;
 pub mod page;
 pub mod percpu_counter;
+pub mod skcipher;
 pub mod workqueue;
 
 module! {

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Synchronous symmetric key ciphers.
+//!
+//! A [`Skcipher`] is a cipher and its key, which any number of threads can use at once. Each of
+//! them does so through a [`Request`] of its own: scratch memory on its stack, set up once and
+//! used for as many pieces of data as there are.
+//!
+//! Data is named by page ([`Segment`], [`SegmentMut`]) rather than borrowed, as user space may
+//! write to it meanwhile.
+//!
+//! Not supported: drivers that finish a request later (`CRYPTO_ALG_ASYNC`) or that allocate for
+//! it (`CRYPTO_ALG_ALLOCATES_MEMORY`), data in more than one piece, chained calls, AEAD.
+//!
+//! C header: [`include/crypto/skcipher.h`](srctree/include/crypto/skcipher.h)
+//!
+//! [`Segment`]: crate::bio::Segment
+//! [`SegmentMut`]: crate::bio::SegmentMut
+
+mod request;
+mod tfm;
+
+#[cfg(kscale_kunit)]
+use kernel::prelude::*;
+
+#[doc(inline)]
+pub use self::{
+    request::{
+        Request,
+        MAX_IV_SIZE, //
+    },
+    tfm::Skcipher, //
+};
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_skcipher)]
+mod tests {
+    use super::*;
+    use crate::{
+        bindings,
+        bio::{
+            Segment,
+            SegmentMut,
+            Segments,
+            SegmentsMut, //
+        },
+        key::Key, //
+    };
+    use core::num::NonZeroU32;
+    use kernel::page::Page;
+
+    /// Known answers, in hexadecimal.
+    struct Vector {
+        cipher: &'static CStr,
+        key: &'static [u8],
+        iv: &'static [u8],
+        plaintext: &'static [u8],
+        ciphertext: &'static [u8],
+    }
+
+    const VECTORS: [Vector; 4] = [
+        // IEEE P1619, vector 2.
+        Vector {
+            cipher: c"xts(aes)",
+            key: b"1111111111111111111111111111111122222222222222222222222222222222",
+            iv: b"33333333330000000000000000000000",
+            plaintext: b"4444444444444444444444444444444444444444444444444444444444444444",
+            ciphertext: b"c454185e6a16936e39334038acef838bfb186fff7480adc4289382ecd6d394f0",
+        },
+        // IEEE P1619, vector 3.
+        Vector {
+            cipher: c"xts(aes)",
+            key: b"fffefdfcfbfaf9f8f7f6f5f4f3f2f1f022222222222222222222222222222222",
+            iv: b"33333333330000000000000000000000",
+            plaintext: b"4444444444444444444444444444444444444444444444444444444444444444",
+            ciphertext: b"af85336b597afc1a900b2eb21ec949d292df4c047e0b21532186a5971a227a89",
+        },
+        // IEEE P1619, vector 10 (256-bit keys), the first 64 of its 512 bytes.
+        Vector {
+            cipher: c"xts(aes)",
+            key: b"2718281828459045235360287471352662497757247093699959574966967627\
+                   3141592653589793238462643383279502884197169399375105820974944592",
+            iv: b"ff000000000000000000000000000000",
+            plaintext: b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\
+                         202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f",
+            ciphertext: b"1c3b3a102f770386e4836c99e370cf9bea00803f5e482357a4ae12d414a3e63b\
+                          5d31e276f8fe4a8d66b317f9ac683f44680a86ac35adfc3345befecb4bb188fd",
+        },
+        // RFC 3602, case 2.
+        Vector {
+            cipher: c"cbc(aes)",
+            key: b"c286696d887c9aa0611bbb3e2025a45a",
+            iv: b"562e17996d093d28ddb3ba695a2e6f58",
+            plaintext: b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+            ciphertext: b"d296cd94c2cccf8a3a863028b5e1dc0a7586602d253cfff91b8266bea6d61ab1",
+        },
+    ];
+
+    /// A page of data to encrypt.
+    struct Buffer(Page);
+
+    impl Buffer {
+        /// Returns a page with `data` at `offset`.
+        fn new(data: &[u8], offset: usize) -> Result<Self> {
+            let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
+
+            // SAFETY: `data` is valid for reads, and nobody else knows the page.
+            unsafe { page.write_raw(data.as_ptr(), offset, data.len()) }?;
+            Ok(Self(page))
+        }
+
+        /// Returns `len` bytes from `offset` on.
+        fn contents(&self, offset: usize, len: usize) -> Result<KVec<u8>> {
+            let mut data = KVec::zeroed(len, GFP_KERNEL)?;
+
+            // SAFETY: `data` is valid for writes, and nobody writes to the page meanwhile.
+            unsafe { self.0.read_raw(data.as_mut_ptr(), offset, len) }?;
+            Ok(data)
+        }
+
+        fn segment(&self, offset: u32, len: u32) -> Result<Segment<'_>> {
+            let (vec, iter) = self.table(offset, len);
+
+            // SAFETY: `vec` has `len` bytes of a page that `self` keeps, and nobody changes them.
+            let mut segments = unsafe { Segments::new(&raw const vec, iter) };
+            segments
+                .next_segment(NonZeroU32::new(len).ok_or(EINVAL)?)
+                .ok_or(EINVAL)
+        }
+
+        fn segment_mut(&mut self, offset: u32, len: u32) -> Result<SegmentMut<'_>> {
+            let (vec, iter) = self.table(offset, len);
+
+            // SAFETY: As in `segment()`; `&mut self` keeps others out.
+            let mut segments = unsafe { SegmentsMut::new(&raw const vec, iter) };
+            segments
+                .next_segment(NonZeroU32::new(len).ok_or(EINVAL)?)
+                .ok_or(EINVAL)
+        }
+
+        fn table(&self, offset: u32, len: u32) -> (bindings::bio_vec, bindings::bvec_iter) {
+            let vec = bindings::bio_vec {
+                bv_page: self.0.as_ptr(),
+                bv_len: len,
+                bv_offset: offset,
+            };
+            let iter = bindings::bvec_iter {
+                bi_size: len,
+                ..Default::default()
+            };
+            (vec, iter)
+        }
+    }
+
+    /// Returns a cipher with the key of `vector`.
+    fn cipher(vector: &Vector) -> Result<Skcipher> {
+        let mut cipher = Skcipher::new(vector.cipher)?;
+
+        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        Ok(cipher)
+    }
+
+    #[test]
+    fn known_answers() -> Result {
+        for vector in &VECTORS {
+            let cipher = cipher(vector)?;
+            let iv = Key::from_hex(vector.iv)?;
+            let plaintext = Key::from_hex(vector.plaintext)?;
+            let ciphertext = Key::from_hex(vector.ciphertext)?;
+            let len = plaintext.as_bytes().len();
+            let src = Buffer::new(plaintext.as_bytes(), 0)?;
+            let mut dst = Buffer::new(&[], 0)?;
+            let mut back = Buffer::new(&[], 0)?;
+            let mut request = cipher.request();
+
+            request.encrypt(
+                src.segment(0, len as u32)?,
+                dst.segment_mut(0, len as u32)?,
+                iv.as_bytes(),
+            )?;
+            assert!(*dst.contents(0, len)? == *ciphertext.as_bytes());
+
+            request.decrypt(
+                dst.segment(0, len as u32)?,
+                back.segment_mut(0, len as u32)?,
+                iv.as_bytes(),
+            )?;
+            assert!(*back.contents(0, len)? == *plaintext.as_bytes());
+            assert!(*src.contents(0, len)? == *plaintext.as_bytes());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn in_place_equals_out_of_place() -> Result {
+        for vector in &VECTORS {
+            let cipher = cipher(vector)?;
+            let mut request = cipher.request();
+            let iv = Key::from_hex(vector.iv)?;
+            let mut data = KVec::new();
+            for i in 0..4096_usize {
+                data.push((i * 7 % 251) as u8, GFP_KERNEL)?;
+            }
+
+            for (offset, len) in [(0_u32, 512_u32), (512, 1024), (3584, 512), (0, 4096)] {
+                let src = Buffer::new(&data, 0)?;
+                let mut dst = Buffer::new(&[], 0)?;
+                let mut in_place = Buffer::new(&data, 0)?;
+
+                request.encrypt(
+                    src.segment(offset, len)?,
+                    dst.segment_mut(offset, len)?,
+                    iv.as_bytes(),
+                )?;
+                request.encrypt_in_place(in_place.segment_mut(offset, len)?, iv.as_bytes())?;
+                let (start, end) = (offset as usize, len as usize);
+                assert!(*in_place.contents(start, end)? == *dst.contents(start, end)?);
+                assert!(*in_place.contents(start, end)? != *src.contents(start, end)?);
+
+                request.decrypt_in_place(in_place.segment_mut(offset, len)?, iv.as_bytes())?;
+                assert!(*in_place.contents(0, 4096)? == *data);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_around_the_destination_stay() -> Result {
+        let [.., vector] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let src = Buffer::new(&[1; 4096], 0)?;
+        let mut dst = Buffer::new(&[0xee; 4096], 0)?;
+
+        cipher
+            .request()
+            .encrypt(src.segment(0, 512)?, dst.segment_mut(1024, 512)?, &[0; 16])?;
+
+        assert!(*dst.contents(0, 1024)? == [0xee; 1024]);
+        assert!(*dst.contents(1536, 2560)? == [0xee; 2560]);
+        assert!(*dst.contents(1024, 512)? != [0xee; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn bad_lengths() -> Result {
+        let [vector, ..] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let mut request = cipher.request();
+        let src = Buffer::new(&[], 0)?;
+        let mut dst = Buffer::new(&[], 0)?;
+
+        // Length of the source, of the destination, and of the initialisation vector.
+        for (src_len, dst_len, iv_len) in [
+            (512, 512, 15),
+            (512, 512, 17),
+            (512, 512, 0),
+            (512, 512, MAX_IV_SIZE + 1),
+            (512, 1024, 16),
+            (1024, 512, 16),
+            (500, 500, 16),
+            (8, 8, 16),
+        ] {
+            let iv = KVec::from_elem(0, iv_len, GFP_KERNEL)?;
+            let result =
+                request.encrypt(src.segment(0, src_len)?, dst.segment_mut(0, dst_len)?, &iv);
+            assert_eq!(result, Err(EINVAL));
+            assert_eq!(
+                request.decrypt_in_place(dst.segment_mut(0, dst_len)?, &iv),
+                if iv_len == 16 && dst_len % 16 == 0 {
+                    Ok(())
+                } else {
+                    Err(EINVAL)
+                }
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn no_key() -> Result {
+        let cipher = Skcipher::new(c"xts(aes)")?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+
+        let result = request.encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
+        assert_eq!(result, Err(ENOKEY));
+        let result = request.decrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
+        assert_eq!(result, Err(ENOKEY));
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn wrong_key_length() -> Result {
+        let [vector, ..] = &VECTORS;
+
+        // XTS takes 32 to 64 bytes; a length out of this range does not touch the old key.
+        for (len, then) in [
+            (0, Ok(())),
+            (31, Ok(())),
+            (33, Err(ENOKEY)),
+            (40, Err(ENOKEY)),
+            (65, Ok(())),
+        ] {
+            let mut cipher = cipher(vector)?;
+            let mut data = Buffer::new(&[7; 512], 0)?;
+            let key = KVec::from_elem(1, len, GFP_KERNEL)?;
+
+            assert_eq!(cipher.set_key(&key), Err(EINVAL));
+            let result = cipher
+                .request()
+                .encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
+            assert_eq!(result, then);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn unknown_cipher() {
+        for name in [c"", c"kscale_no_such_cipher", c"xts(kscale_no_such_cipher)"] {
+            assert!(Skcipher::new(name).is_err());
+        }
+        // A hash is not a cipher.
+        assert!(Skcipher::new(c"sha256").is_err());
+    }
+
+    #[test]
+    fn sizes() -> Result {
+        let cipher = Skcipher::new(c"ecb(aes)")?;
+        assert_eq!((cipher.iv_size(), cipher.block_size()), (0, 16));
+
+        let cipher = Skcipher::new(c"cbc(aes)")?;
+        assert_eq!((cipher.iv_size(), cipher.block_size()), (16, 16));
+        assert!(!cipher.driver_name().is_empty());
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Ciphers with a key.
+
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    prelude::*, //
+};
+
+use core::{
+    num::NonZeroU32,
+    ptr::NonNull, //
+};
+
+use crate::bindings;
+
+use super::{
+    Request,
+    MAX_IV_SIZE, //
+};
+
+/// A cipher and its key.
+///
+/// # Invariants
+///
+/// - `tfm` came from a successful `crypto_alloc_sync_skcipher()` and has not been freed.
+/// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
+pub struct Skcipher {
+    pub(super) tfm: NonNull<bindings::crypto_skcipher>,
+    iv_size: u32,
+    pub(super) block_size: NonZeroU32,
+}
+
+// SAFETY: A `crypto_skcipher` is not tied to the task that allocated it: `crypto_destroy_tfm()` in
+// `crypto/api.c` may be called by any task.
+unsafe impl Send for Skcipher {}
+
+// SAFETY: Through `&self` the C cipher is only read: encryption and decryption do not modify it and
+// may run in parallel (`struct skcipher_alg` in `include/crypto/skcipher.h`); its key changes
+// through `&mut self` only.
+unsafe impl Sync for Skcipher {}
+
+impl Skcipher {
+    /// Returns the best synchronous implementation of `name`, such as `xts(aes)`, without a key.
+    ///
+    /// May load a module. Fails with [`ENOENT`] if there is no such cipher, and with [`EINVAL`] if
+    /// its initialisation vector is longer than [`MAX_IV_SIZE`].
+    ///
+    /// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it.
+    pub fn new(name: &CStr) -> Result<Self> {
+        // SAFETY: `name` is a C string.
+        let tfm = from_err_ptr(unsafe {
+            bindings::crypto_alloc_sync_skcipher(
+                name.as_char_ptr(),
+                0,
+                bindings::CRYPTO_ALG_ALLOCATES_MEMORY,
+            )
+        })?;
+        let tfm: *mut bindings::crypto_skcipher = tfm.cast();
+
+        // SAFETY: `crypto_alloc_sync_skcipher()` succeeded, so `tfm` is a cipher.
+        let iv_size = unsafe { bindings::crypto_skcipher_ivsize(tfm) };
+        // SAFETY: As above.
+        let block_size = unsafe { bindings::crypto_skcipher_blocksize(tfm) };
+
+        // INVARIANT: `tfm` is a new cipher, and the sizes are its own; the bound on `iv_size` holds
+        // for every cipher that is returned.
+        let this = Self {
+            tfm: NonNull::new(tfm).ok_or(ENOENT)?,
+            iv_size,
+            // A block of no bytes, if there were such a cipher, would bound nothing.
+            block_size: NonZeroU32::new(block_size).unwrap_or(NonZeroU32::MIN),
+        };
+        if this.iv_size() > MAX_IV_SIZE {
+            return Err(EINVAL);
+        }
+        Ok(this)
+    }
+
+    /// Replaces the key.
+    ///
+    /// Fails with [`EINVAL`] if the cipher does not take keys of that length, and with what the
+    /// cipher returns if it refuses the key. After a failure it has the old key or none at all.
+    ///
+    /// Context: Task. Whether it sleeps is up to the cipher.
+    pub fn set_key(&mut self, key: &[u8]) -> Result {
+        let len = u32::try_from(key.len())?;
+
+        // SAFETY:
+        // - `tfm` is a cipher by the type invariants, and `&mut self` keeps other users out.
+        // - `key` is valid for reads of `len` bytes.
+        to_result(unsafe { bindings::crypto_skcipher_setkey(self.tfm.as_ptr(), key.as_ptr(), len) })
+    }
+
+    /// Returns the length of the initialisation vector in bytes, 0 if the cipher takes none.
+    ///
+    /// Context: Any. Never sleeps.
+    #[inline]
+    pub fn iv_size(&self) -> usize {
+        self.iv_size as usize
+    }
+
+    /// Returns what the length of data must be a multiple of, in bytes.
+    ///
+    /// Context: Any. Never sleeps.
+    #[inline]
+    pub fn block_size(&self) -> usize {
+        self.block_size.get() as usize
+    }
+
+    /// Returns the name of the implementation, such as `xts-aes-vaes-avx2`.
+    ///
+    /// Context: Any. Never sleeps.
+    pub fn driver_name(&self) -> &CStr {
+        // SAFETY: `tfm` is a cipher by the type invariants.
+        let name = unsafe { bindings::crypto_skcipher_driver_name(self.tfm.as_ptr()) };
+
+        // SAFETY: `name` is the C string `cra_driver_name` of the algorithm, which does not change
+        // and which `tfm` holds a reference to for as long as it lives (`crypto_destroy_tfm()` in
+        // `crypto/api.c` drops it).
+        unsafe { CStr::from_char_ptr(name) }
+    }
+
+    /// Returns a new [`Request`] for this cipher.
+    ///
+    /// Context: Any. Never sleeps.
+    #[inline]
+    pub fn request(&self) -> Request<'_> {
+        Request::new(self)
+    }
+}
+
+impl Drop for Skcipher {
+    /// Wipes the key and frees the cipher.
+    fn drop(&mut self) {
+        // SAFETY: `tfm` is a cipher by the type invariants and not used again. No request uses it
+        // either, as each borrows `self`.
+        unsafe { bindings::crypto_free_skcipher(self.tfm.as_ptr()) };
+    }
+}
