@@ -15,6 +15,12 @@ use kernel::{
     prelude::*, //
 };
 
+#[cfg(kscale_kunit)]
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
 use core::{
     mem::ManuallyDrop,
     ptr::NonNull,
@@ -121,6 +127,14 @@ impl<const ORDER: u32> Page<ORDER> {
         self.page.as_ptr()
     }
 
+    /// Returns the count of references to the block.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn references(&self) -> &Atomic<i32> {
+        // SAFETY: The block lives as long as `self`, by the type invariants, and its count is only
+        // accessed atomically.
+        unsafe { Atomic::from_ptr(&raw mut (*self.as_ptr())._refcount.counter) }
+    }
+
     /// Gives the block to C.
     ///
     /// It leaks unless it comes back through [`Page::from_raw`] or C frees it.
@@ -186,11 +200,6 @@ pub fn alloc_bulk(gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
 #[kunit_tests(kscale_page)]
 mod tests {
     use super::*;
-
-    use kernel::sync::atomic::{
-        Atomic,
-        Relaxed, //
-    };
 
     /// Slots of the largest bio.
     const MANY: usize = 256;
@@ -311,18 +320,15 @@ mod tests {
     #[test]
     fn drop_puts_the_only_reference() -> Result {
         let pages = Page::<2>::alloc(Gfp::KERNEL)?;
+        assert_eq!(pages.references().load(Relaxed), 1);
+        pages.references().add(1, Relaxed);
+
         let raw = pages.as_ptr();
-        // SAFETY: `raw` is a page, whose count is only accessed atomically, and which lives until
-        // the last line of this function.
-        let references = unsafe { Atomic::from_ptr(&raw mut (*raw)._refcount.counter) };
-
-        assert_eq!(references.load(Relaxed), 1);
-        references.add(1, Relaxed);
         drop(pages);
-        assert_eq!(references.load(Relaxed), 1);
 
-        // SAFETY: The block is of order 2, and the reference that was added above is left.
-        unsafe { bindings::__free_pages(raw, 2) };
+        // SAFETY: The reference that was added above is left, and nobody else has it.
+        let pages = unsafe { Page::<2>::from_raw(NonNull::new(raw).ok_or(EINVAL)?) };
+        assert_eq!(pages.references().load(Relaxed), 1);
         Ok(())
     }
 }

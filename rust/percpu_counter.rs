@@ -46,7 +46,7 @@ pub use new_percpu_counter;
 /// # Invariants
 ///
 /// `inner` was initialised by a successful `__percpu_counter_init_many()` for one counter, and
-/// stays pinned and undestroyed until [`PinnedDrop`] runs.
+/// stays pinned and undestroyed until `PinnedDrop` runs.
 #[pin_data(PinnedDrop)]
 #[repr(transparent)]
 pub struct PerCpuCounter {

@@ -32,9 +32,9 @@ impl<A: Allocator> Mempool<A> {
     /// Takes `slots.len()` pages, all of them or none.
     ///
     /// They come from [`Allocator::alloc_bulk`], the rest from [`Allocator::alloc`] and the rest of
-    /// that from the reserve. If it has too few, waits without taking any of them, so that callers
-    /// with different needs cannot block each other, as long as none of them holds pages of the
-    /// pool already. Never starts I/O for memory, whatever the caller's context.
+    /// that from the reserve. If it has too few, waits without taking any of them: no two callers
+    /// ever wait for what the other holds, unless one of them came with pages of the pool. Never
+    /// starts I/O for memory, whatever the caller's context.
     ///
     /// `slots` is where the pages are kept meanwhile: a call that must not fail cannot allocate
     /// room for them.
@@ -185,6 +185,8 @@ unsafe fn as_slots(pages: &mut [*mut bindings::page]) -> &mut [Option<Page>] {
 
 /// Pages from a [`Mempool`], returned to it on drop.
 ///
+/// Do not forget it: its pages would be missing from the reserve from then on.
+///
 /// # Invariants
 ///
 /// Each of `slots` holds a page.
@@ -235,6 +237,7 @@ mod tests {
     use kernel::{
         interrupt::local_interrupt_disable,
         sync::{
+            atomic::Relaxed,
             Arc,
             Completion, //
         },
@@ -288,6 +291,23 @@ mod tests {
             assert_eq!(ledger.live(), 8);
             drop(pool);
             assert_eq!(ledger.live(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn pages_of_the_reserve_stay_allocated() -> Result {
+        let ledger = Ledger::new()?;
+        let pool = counting_pool(8, &ledger)?;
+        let mut slots = slots::<8>();
+        ledger.limit_bulk(0);
+        ledger.refuse();
+
+        for _ in 0..4 {
+            let pages = pool.alloc_bulk(&mut slots)?;
+            assert!(pages
+                .pages()
+                .all(|page| page.references().load(Relaxed) == 1));
         }
         Ok(())
     }

@@ -54,7 +54,8 @@ impl<A: Allocator> Mempool<A> {
 
 /// A page from a [`Mempool`], returned to it on drop.
 ///
-/// Pages of an allocator are all alike: it is fine to swap another one in.
+/// Do not forget it: its page would be missing from the reserve from then on. Pages are all alike,
+/// so it is fine to swap another one in.
 ///
 /// # Invariants
 ///
@@ -106,7 +107,10 @@ mod tests {
         PageAllocator,
     };
 
-    use kernel::interrupt::local_interrupt_disable;
+    use kernel::{
+        interrupt::local_interrupt_disable,
+        sync::atomic::Relaxed, //
+    };
 
     #[test]
     fn pages_come_from_the_allocator_while_it_has_some() -> Result {
@@ -132,8 +136,8 @@ mod tests {
         ledger.refuse();
 
         for _ in 0..10 {
-            let mut element = pool.alloc(Gfp::NOIO)?;
-            element.as_mut_slice().fill(0xff);
+            let element = pool.alloc(Gfp::NOWAIT)?;
+            assert_eq!(element.references().load(Relaxed), 1);
         }
 
         assert_eq!(pool.stats().single_pages, 0);

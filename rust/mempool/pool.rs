@@ -45,8 +45,8 @@ pub struct Stats {
 /// # Invariants
 ///
 /// - `inner` was initialised by a successful `mempool_init_noprof()` with `alloc_fn::<A>()`,
-///   `free_fn::<A>()` and the address of the pool, and stays pinned until [`PinnedDrop`] runs.
-/// - The reserve owns its elements, which came from [`Page::into_raw`].
+///   `free_fn::<A>()` and the address of the pool, and stays pinned until `PinnedDrop` runs.
+/// - The reserve owns its elements, which came from `Page::into_raw()`.
 /// - `inner.min_nr` is in `1..=Self::MAX_MIN_NR`, and changes only while the pool is borrowed
 ///   mutably.
 #[pin_data(PinnedDrop)]
