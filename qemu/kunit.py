@@ -7,6 +7,7 @@ tests/suites.txt ran and passed, and nothing else was found on the console.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -36,7 +37,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--cpus", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--mem", default="512M")
-    parser.add_argument("--timeout", type=float, default=60, metavar="S", help="default 60")
+    parser.add_argument("--timeout", type=float, default=60, metavar="S", help="(default 60)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="logs (default out/kunit)")
     parser.add_argument("suite", nargs="*", help="these suites only (default: all planned)")
     return parser.parse_args(argv)
@@ -76,10 +77,8 @@ def boot(args: argparse.Namespace, initrd: Path, out: Path) -> str | None:
             return f"still running after {args.timeout:g} s"
         finally:
             # UML's processes are in one session with it; none may stay.
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(kernel.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             kernel.wait()
     return None
 
@@ -107,8 +106,8 @@ def main(argv: list[str]) -> int:
     if trouble:
         print(f"  {trouble}")
     took = time.monotonic() - start
-    print(f"  {result.passed} passed, {result.failed} failed in {took:.1f} s (UML, {args.cpus} CPUs)")
-    print(f"  logs: {os.path.relpath(out)}")
+    print(f"  {took:.1f} s on User-Mode Linux, {args.cpus} CPUs; logs in {os.path.relpath(out)}")
+    print(f"{result.passed} passed, {result.failed} failed")
     return 1 if trouble or reports or result.failed else 0
 
 

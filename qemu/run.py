@@ -18,6 +18,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -46,8 +47,8 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--cpus", type=int, default=4, help="vCPUs (default 4)")
     parser.add_argument("--mem", default="1G", help="memory (default 1G)")
     parser.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
-    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for the command, once the guest is up (default 300)")
-    parser.add_argument("--boot-timeout", type=float, default=120, metavar="S", help="default 120")
+    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for the command (default 300)")
+    parser.add_argument("--boot-timeout", type=float, default=120, metavar="S", help="(default 120)")
     parser.add_argument("--append", default="", help="more kernel arguments")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="for the command"
@@ -62,7 +63,10 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     what.add_argument(
         "--suite", nargs="+", metavar="KIND:NAME", help="kunit:<suite> or guest:<script name>"
     )
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.shell and not sys.stdin.isatty():
+        parser.error("--shell needs a terminal; --script runs a file")
+    return args
 
 
 def make_out_dir(wanted: Path | None) -> Path:
@@ -115,7 +119,7 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
     if args.script:
         shares.append(machine.Share("script", args.script.absolute().parent, "/mnt/script"))
 
-    size = os.get_terminal_size() if sys.stdin.isatty() else os.terminal_size((80, 24))
+    size = shutil.get_terminal_size()
     env = {
         "ROOT": args.root,
         "SHARES": " ".join(

@@ -21,8 +21,8 @@ TESTS = Path(__file__).resolve().parent
 CHECKOUT = TESTS.parent
 sys.path.append(str(CHECKOUT / "qemu"))
 
-import ktap  # noqa: E402
-import suites  # noqa: E402
+import ktap
+import suites
 
 OUT = CHECKOUT / "out/test"
 # Bounds for what hangs, not promises.
@@ -74,7 +74,8 @@ def script_result(argv: list[str], **variables: str) -> str:
     """Runs a script of scripts/ for its result, the last line it prints."""
     env = {name: value for name, value in os.environ.items() if name not in ("KDIR", "MO", "O")}
     script = [sys.executable, str(CHECKOUT / "scripts" / argv[0]), *argv[1:]]
-    run = subprocess.run(script, env=env | variables, stdout=subprocess.PIPE, text=True)
+    env |= variables
+    run = subprocess.run(script, env=env, stdout=subprocess.PIPE, text=True, check=False)
     if run.returncode:
         raise SystemExit(f"{' '.join(argv)} failed")
     return run.stdout.splitlines()[-1]
@@ -83,7 +84,8 @@ def script_result(argv: list[str], **variables: str) -> str:
 def run_host(run: Run, name: str, parser: ktap.Parser, argv: list[str]) -> None:
     """Runs a host program, which prints the cases of one suite as KTAP."""
     note(name)
-    program = subprocess.run([sys.executable, *argv], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, *argv]
+    program = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     verdict = "not ok" if program.returncode else "ok"
     cases = "".join(f"    {line}\n" for line in program.stdout.splitlines())
     directory = fresh(name)
@@ -98,7 +100,7 @@ def boot(kdir: str, built: str, directory: Path, limit_s: int, options: list[str
     for variable, option in GUEST_OPTIONS.items():
         if os.environ.get(variable):
             argv += [option, os.environ[variable]]
-    return subprocess.run([*argv, *options]).returncode
+    return subprocess.run([*argv, *options], check=False).returncode
 
 
 def run_kernel(run: Run, parser: ktap.Parser, kernel: str, planned: list[suites.Planned]) -> None:

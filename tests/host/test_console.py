@@ -60,7 +60,8 @@ class Reports(unittest.TestCase):
     def test_every_kind_of_report_is_found(self) -> None:
         for line in REPORTS:
             with self.subTest(line):
-                self.assertEqual(console.reports(f"[    1.000000] {line}\n"), [f"[    1.000000] {line}"])
+                stamped = f"[    1.000000] {line}"
+                self.assertEqual(console.reports(f"{stamped}\n"), [stamped])
 
     def test_ordinary_lines_are_no_reports(self) -> None:
         for line in HARMLESS:
