@@ -21,6 +21,7 @@ mod bulk;
 mod counting;
 mod element;
 mod pool;
+mod raw;
 
 pub use allocator::{
     Allocator,

@@ -258,6 +258,14 @@ impl PinnedDrop for PerCpuCounter {
 mod tests {
     use super::*;
 
+    use kernel::{
+        sync::{
+            Arc,
+            Completion, //
+        },
+        workqueue, //
+    };
+
     /// A batch no test reaches, so that every delta stays with its CPU.
     const NEVER_FOLD: NonZeroU16 = NonZeroU16::MAX;
 
@@ -332,6 +340,7 @@ mod tests {
     fn approximate_reads_stay_within_the_error_bound() -> Result {
         let counter = counter(0)?;
         let batch = PerCpuCounter::default_batch();
+        assert!(batch.get() >= 32);
         let bound = PerCpuCounter::error_bound(batch, kernel::cpu::nr_cpu_ids());
 
         for _ in 0..1000 {
@@ -358,11 +367,6 @@ mod tests {
             let batch = NonZeroU16::new(batch).unwrap_or(NonZeroU16::MIN);
             assert_eq!(PerCpuCounter::error_bound(batch, cpus), bound);
         }
-    }
-
-    #[test]
-    fn default_batch_is_at_least_that_of_c() {
-        assert!(PerCpuCounter::default_batch().get() >= 32);
     }
 
     #[test]
@@ -442,10 +446,28 @@ mod tests {
     }
 
     #[test]
-    fn dropped_counters_can_be_made_again() -> Result {
-        for initial in 0..1000 {
-            assert_eq!(counter(initial)?.sum(), initial);
+    fn updates_from_many_tasks_add_up() -> Result {
+        const TASKS: i64 = 8;
+        const ROUNDS: i64 = 10_000;
+        let counter = Arc::pin_init(new_percpu_counter!(0), GFP_KERNEL)?;
+
+        let mut done = KVec::new();
+        for _ in 0..TASKS {
+            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+            done.push(finished.clone(), GFP_KERNEL)?;
+            let counter = counter.clone();
+            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+                for amount in 0..ROUNDS {
+                    counter.add(amount);
+                    counter.sub(amount - 1);
+                }
+                finished.complete_all();
+            })?;
         }
+        done.iter()
+            .for_each(|finished| finished.wait_for_completion());
+
+        assert_eq!(counter.sum(), TASKS * ROUNDS);
         Ok(())
     }
 }
