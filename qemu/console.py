@@ -42,6 +42,9 @@ _STAMP = re.compile(r"^\[ *\d+\.\d+\](\[ *[TC]\d+\])? ?")
 _END = re.compile(r"---\[ end (trace|Kernel panic)")
 _QUOTE_LINES = 40
 
+# What a guest's init says before each suite.
+_SUITE = re.compile(r"^kscale: suite (\S+)")
+
 
 def _text(line: str) -> str:
     """Returns a log line without its time stamp."""
@@ -54,12 +57,18 @@ def panicked(log: str) -> bool:
 
 
 def reports(log: str) -> list[str]:
-    """Returns every report in the log, each quoted up to its end or 40 lines."""
+    """Returns every report in the log, each quoted up to its end or 40 lines.
+
+    Where suites were run, each quote begins with the name of its suite.
+    """
     found: list[str] = []
+    during: list[str] = []
     lines = log.replace("\r", "").splitlines()
     i = 0
     while i < len(lines):
         text = _text(lines[i])
+        if suite := _SUITE.match(text):
+            during = [f"during suite {suite[1]}:"]
         if not (SPLAT.search(text) or PANIC.search(text)) or HARMLESS.search(text):
             i += 1
             continue
@@ -68,6 +77,6 @@ def reports(log: str) -> list[str]:
             end += 1
             if _END.search(lines[end - 1]):
                 break
-        found.append("\n".join(lines[i:end]))
+        found.append("\n".join(during + lines[i:end]))
         i = end
     return found

@@ -142,9 +142,15 @@ def add_missing(junit: Path, run: str, missing: list[Suite]) -> None:
     ET.ElementTree(root).write(junit, encoding="utf-8", xml_declaration=True)
 
 
-def merge_junit(parts: list[Path], target: Path) -> None:
-    """Writes one JUnit file that has all suites of several."""
+def merge_junit(parts: list[Path], others: list[Suite], target: Path) -> None:
+    """Writes one JUnit file that has all suites of several, and suites that have none."""
     root = ET.Element("testsuites")
+    for suite in others:
+        count, bad = str(suite.passed + suite.failed), str(suite.failed)
+        element = ET.SubElement(root, "testsuite", name=suite.name, tests=count, failures=bad)
+        case = ET.SubElement(element, "testcase", name=suite.name)
+        if suite.failed:
+            ET.SubElement(case, "failure").text = "\n".join(suite.failures)
     for part in parts:
         root.append(ET.parse(part).getroot())
     ET.indent(root)

@@ -47,6 +47,8 @@ class Run:
 
     rows: list[Row] = field(default_factory=list)
     junit: list[Path] = field(default_factory=list)
+    others: list[ktap.Suite] = field(default_factory=list)
+    """What did not come as KTAP."""
 
     def take(self, where: str, result: ktap.Result, directory: Path) -> None:
         """Adds the suites of a KTAP document."""
@@ -54,6 +56,11 @@ class Run:
         for suite in result.suites:
             self.rows.append(Row(where, suite.name, suite.passed, suite.not_passed()))
         self.junit.append(directory / "junit.xml")
+
+    def take_other(self, where: str, suite: ktap.Suite) -> None:
+        """Adds what did not come as KTAP."""
+        self.rows.append(Row(where, suite.name, suite.passed, suite.failed))
+        self.others.append(suite)
 
 
 def note(text: str) -> None:
@@ -119,7 +126,8 @@ def run_kernel(run: Run, parser: ktap.Parser, kernel: str, planned: list[suites.
     run.take(kernel, parser.judge(text, names, kernel, directory), directory)
     # A panic, a deadline, a report on the console: all suites may have passed before it.
     if status not in (0, 1):
-        run.rows.append(Row(kernel, f"guest ended with status {status}", 0, 1))
+        reason = f"qemu/run.py ended with status {status}, see {directory}/console.log"
+        run.take_other(kernel, ktap.Suite(f"{kernel} guest", 0, 1, 0, [reason]))
 
 
 def run_mutants(run: Run, parser: ktap.Parser, kdir: str) -> None:
@@ -138,7 +146,9 @@ def run_mutants(run: Run, parser: ktap.Parser, kdir: str) -> None:
         failed = parser.judge(text, [suite], directory.name, directory).suites[0].failed
         # A guest that ended any other way did not run the tests.
         caught = failed if status == 1 else 0
-        run.rows.append(Row("mutant", f"{mutant}, by {suite}", caught, len(tests) - caught))
+        missed = [f"{len(tests) - caught} of {', '.join(tests)} did not fail"]
+        name = f"{mutant} is caught by {suite}"
+        run.take_other("mutant", ktap.Suite(name, caught, len(tests) - caught, 0, missed))
 
 
 def print_table(rows: list[Row]) -> None:
@@ -172,7 +182,7 @@ def main(argv: list[str]) -> int:
             run_kernel(run, ktap_parser, kernel, [s for s in table if args.long or not s.is_long])
     run_mutants(run, ktap_parser, kdir)
 
-    ktap.merge_junit(run.junit, OUT / "junit.xml")
+    ktap.merge_junit(run.junit, run.others, OUT / "junit.xml")
     print_table(run.rows)
     passed = sum(row.passed for row in run.rows)
     failed = sum(row.failed for row in run.rows)

@@ -80,6 +80,10 @@ class Reports(unittest.TestCase):
         log = "BUG: one\n---[ end trace 0 ]---\nfine\nBUG: two\n---[ end trace 0 ]---\n"
         self.assertEqual(len(console.reports(log)), 2)
 
+    def test_report_names_its_suite(self) -> None:
+        log = "kscale: suite one\n[    1.000000] kscale: suite two\nBUG: x\n"
+        self.assertEqual(console.reports(log), ["during suite two:\nBUG: x"])
+
     def test_panic_is_told_from_a_report(self) -> None:
         self.assertTrue(console.panicked("[ 1.0] Kernel panic - not syncing: Fatal exception\n"))
         self.assertFalse(console.panicked("[ 1.0] WARNING: CPU: 0\n"))
