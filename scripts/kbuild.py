@@ -57,9 +57,11 @@ def chosen_output() -> Path:
     if given:
         return Path(given).absolute()
     name = "modules" if os.environ.get("KDIR") else os.environ.get("KERNEL") or "release"
-    for variable, suffix in (("KUNIT", "kunit"), ("CLIPPY", "clippy")):
+    for variable in ("KUNIT", "CLIPPY"):
         if os.environ.get(variable):
-            name += f"-{suffix}"
+            name += f"-{variable.lower()}"
+    if os.environ.get("MUTANT"):
+        name += f"-mutant-{os.environ['MUTANT']}"
     if os.environ.get("MUTANT"):
         name += f"-{os.environ['MUTANT']}"
     return CHECKOUT / "out" / name
