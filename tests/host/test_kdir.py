@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A KDIR= that will not do is refused, with one line that names the value found."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+RUSTC = "rustc 1.90.0 (1159e78c4 2025-09-14)"
+CLANG = "Fancy clang version 21.1.0"
+
+
+def program(path: Path, prints: str) -> None:
+    """Writes a program that prints one line, whatever it is asked."""
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    path.chmod(0o755)
+
+
+class Refusals(unittest.TestCase):
+    """Runs kbuild.py on made-up kernels, with made-up compilers."""
+
+    def setUp(self) -> None:
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.temp = Path(temp.name)
+        program(self.temp / "rustc", RUSTC)
+        program(self.temp / "clang", CLANG)
+        # Stands for the make that would build: reaching it means that nothing was refused.
+        program(self.temp / "make", "reached make")
+        names = "HOSTRUSTC RUSTFMT RUSTDOC CLIPPY_DRIVER BINDGEN LIBCLANG_PATH QEMU".split()
+        tools = {name: "/nonexistent" for name in names}
+        tools |= {"LLVM": f"{temp.name}/", "RUSTC": f"{temp.name}/rustc", "PYTHON": sys.executable}
+        text = "".join(f"{name}={value}\n" for name, value in tools.items())
+        (self.temp / "tools.mk").write_text(text)
+        self.kdir = self.temp / "kdir"
+        self.make_kdir()
+
+    def make_kdir(self) -> None:
+        """Makes a kernel that would do."""
+        self.config = {
+            "CONFIG_RUST": "y",
+            "CONFIG_RUSTC_VERSION_TEXT": f'"{RUSTC}"',
+            "CONFIG_CC_VERSION_TEXT": f'"{CLANG}"',
+        }
+        (self.kdir / "rust").mkdir(parents=True)
+        for name in ("core", "kernel", "bindings", "pin_init"):
+            (self.kdir / f"rust/lib{name}.rmeta").touch()
+        (self.kdir / "rust/libmacros.so").touch()
+        (self.kdir / "Module.symvers").touch()
+        (self.kdir / "include/config").mkdir(parents=True)
+        (self.kdir / "include/config/kernel.release").write_text("7.3.9-test\n")
+
+    def run_kbuild(self) -> subprocess.CompletedProcess:
+        """Builds modules against the made-up kernel."""
+        lines = (f"{name}={value}\n" for name, value in self.config.items())
+        if self.config:
+            (self.kdir / ".config").write_text("".join(lines))
+        env = os.environ | {
+            "KSCALE_CACHE": str(self.temp),
+            "KDIR": str(self.kdir),
+            "MO": str(self.temp / "out"),
+            "PATH": f"{self.temp}:{os.environ['PATH']}",
+        }
+        argv = [sys.executable, str(SCRIPTS / "kbuild.py"), "modules"]
+        return subprocess.run(argv, env=env, capture_output=True, text=True)
+
+    def assert_refused(self, *words: str) -> None:
+        """Expects a refusal in one line that has all these words."""
+        run = self.run_kbuild()
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertEqual(len(run.stderr.splitlines()), 1, run.stderr)
+        self.assertNotIn("reached make", run.stderr)
+        for word in (f"KDIR={self.kdir}", *words):
+            self.assertIn(word, run.stderr)
+
+    def test_fitting_kernel_is_built_against(self) -> None:
+        run = self.run_kbuild()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("reached make", run.stderr)
+
+    def test_directory_without_config(self) -> None:
+        self.config = {}
+        self.assert_refused(".config is missing", "KDIR= out")
+
+    def test_configured_but_never_built(self) -> None:
+        (self.kdir / "include/config/kernel.release").unlink()
+        self.assert_refused("kernel.release is missing")
+
+    def test_older_kernel(self) -> None:
+        for release in ("7.2.13-arch1", "6.18.0", "7.2"):
+            with self.subTest(release):
+                (self.kdir / "include/config/kernel.release").write_text(f"{release}\n")
+                self.assert_refused(release, "7.3")
+
+    def test_newer_kernel_is_not_refused(self) -> None:
+        for release in ("7.10.0", "8.0.0-rc1"):
+            with self.subTest(release):
+                (self.kdir / "include/config/kernel.release").write_text(f"{release}\n")
+                self.assertEqual(self.run_kbuild().returncode, 0)
+
+    def test_kernel_without_rust(self) -> None:
+        del self.config["CONFIG_RUST"]
+        self.assert_refused("CONFIG_RUST=y", "rustavailable")
+
+    def test_headers_without_rust_metadata(self) -> None:
+        for name in ("libkernel.rmeta", "libmacros.so"):
+            with self.subTest(name):
+                (self.kdir / "rust" / name).unlink()
+                self.assert_refused(f"rust/{name}", "build directory")
+                (self.kdir / "rust" / name).touch()
+
+    def test_kernel_of_another_rustc(self) -> None:
+        other = "rustc 1.85.1 (4eb161250 2025-03-15)"
+        self.config["CONFIG_RUSTC_VERSION_TEXT"] = f'"{other}"'
+        self.assert_refused(other, RUSTC, "RUSTC=")
+
+    def test_kernel_of_another_clang(self) -> None:
+        for other in ("Fancy clang version 21.1.1", "gcc (Debian 14.2.0-19) 14.2.0"):
+            with self.subTest(other):
+                self.config["CONFIG_CC_VERSION_TEXT"] = f'"{other}"'
+                self.assert_refused(other, CLANG, "LLVM=")
+
+    def test_kernel_whose_modules_were_not_built(self) -> None:
+        (self.kdir / "Module.symvers").unlink()
+        self.assert_refused("Module.symvers", "make modules")
