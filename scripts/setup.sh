@@ -31,6 +31,7 @@ tools() {
 		llvm|17.0.1|llvm-22|llvm-19|kernel build
 		libclang|17.0.1|libclang-22-dev|libclang-19-dev|bindgen
 		cargo|-|cargo-web|-|builds bindgen
+		certificates|-|ca-certificates|-|cargo: downloads bindgen
 		bindgen|0.71.1|cargo:bindgen-cli@0.73.2|bindgen|kernel build, library bindings
 		libc-headers|-|libc6-dev|libc6-dev|kernel build: programs of the host
 		libelf-headers|-|libelf-dev|libelf-dev|kernel build: objtool
@@ -163,6 +164,9 @@ find_tool() {
 		if [ -n "$bindgen" ] || { [ -n "$rustc" ] && [ -x "${rustc%/*}/cargo" ]; }; then
 			found=yes
 		fi
+		;;
+	certificates)
+		[ -z "$bindgen" ] && [ ! -f /etc/ssl/certs/ca-certificates.crt ] || found=yes
 		;;
 	bindgen) [ -z "$bindgen" ] || found=$("$bindgen" --version | version) ;;
 	libc-headers) [ ! -f /usr/include/stdlib.h ] || found=yes ;;
