@@ -221,11 +221,13 @@ def boot(
     timeout_s: float,
     boot_timeout_s: float,
     on_output: Callable[[bytes], None],
+    on_wait: Callable[[float | None], None] = lambda seconds: None,
 ) -> Outcome:
     """Runs a guest to its end, or to the end of its time, and returns what became of it.
 
     Booting may take `boot_timeout_s`, the job `timeout_s`. What the job prints goes to `on_output`,
-    the kernel log to the file `console_log`.
+    the kernel log to the file `console_log`. `on_wait` is told how long the guest has taken to
+    come up, and None when it has or will not.
     """
     outcome = Outcome()
     run = _Run(outcome, on_output)
@@ -250,8 +252,9 @@ def boot(
         for sock in theirs.values():
             sock.close()
         try:
-            _supervise(run, qemu, ours, timeout_s, boot_timeout_s)
+            _supervise(run, qemu, ours, timeout_s, boot_timeout_s, on_wait)
         finally:
+            on_wait(None)
             if qemu.poll() is None:
                 qemu.kill()
             qemu.wait()
@@ -273,9 +276,11 @@ def _supervise(
     ours: dict[str, socket.socket],
     timeout_s: float,
     boot_timeout_s: float,
+    on_wait: Callable[[float | None], None],
 ) -> None:
     """Reads all channels until QEMU is gone or a limit has passed."""
     outcome = run.outcome
+    waiting = True
     with selectors.DefaultSelector() as selector:
         for name, sock in ours.items():
             selector.register(sock, selectors.EVENT_READ, name)
@@ -292,6 +297,11 @@ def _supervise(
                     selector.unregister(key.fileobj)
 
             now = time.monotonic()
+            if not outcome.booted:
+                on_wait(now - run.start)
+            elif waiting:
+                waiting = False
+                on_wait(None)
             if run.limits and now > min(run.limits):
                 # It has said what it had to say, but does not go.
                 outcome.expired = not outcome.panicked

@@ -47,8 +47,8 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--cpus", type=int, default=4, help="vCPUs (default 4)")
     parser.add_argument("--mem", default="1G", help="memory (default 1G)")
     parser.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
-    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for the command (default 300)")
-    parser.add_argument("--boot-timeout", type=float, default=120, metavar="S", help="(default 120)")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds (default 300)")
+    parser.add_argument("--boot-timeout", type=float, default=120, help="seconds (default 120)")
     parser.add_argument("--append", default="", help="more kernel arguments")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="for the command"
@@ -161,6 +161,13 @@ def prove_kvm(args: argparse.Namespace, scratch: Path) -> bool:
     return outcome.status() == 7
 
 
+def show_wait(seconds: float | None) -> None:
+    """Counts the seconds of a boot, on a terminal; clears the line when it is over."""
+    if sys.stderr.isatty():
+        text = "" if seconds is None else f"  BOOT    {seconds:.0f} s\r"
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
 def main(argv: list[str]) -> int:
     """Runs one guest and returns the exit status of the program."""
     args = parse_args(argv)
@@ -193,6 +200,7 @@ def main(argv: list[str]) -> int:
             math.inf if args.shell else args.timeout,
             args.boot_timeout,
             on_output,
+            show_wait,
         )
 
     status = outcome.status()
