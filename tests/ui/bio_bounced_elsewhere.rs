@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pages of a clone must be from a pool that lives as long as the target.
+
+use kscale::{
+    bio::BioSet,
+    dm,
+    mempool::{
+        Mempool,
+        PageAllocator, //
+    }, //
+};
+
+fn bounces<T: dm::Target>(bio: dm::Bio<T>, set: &BioSet, pool: &Mempool<PageAllocator>) {
+    drop(bio.bounce(|_| (set, pool)));
+}

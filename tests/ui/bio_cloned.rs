@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A bio has one owner, so a second handle to it must not be made.
+
+use kscale::dm;
+
+fn clones<T: dm::Target>(bio: dm::Bio<T>) -> [dm::Bio<T>; 2] {
+    [bio.clone(), bio]
+}

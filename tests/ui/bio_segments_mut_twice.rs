@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two walks over the same memory would make two segments of it that may be written.
+
+use kscale::{
+    bio::SegmentsMut,
+    dm, //
+};
+
+fn walks_twice<T: dm::Target>(mut bio: dm::Bio<T>, uses: fn(SegmentsMut<'_>, SegmentsMut<'_>)) {
+    let first = bio.segments_mut();
+    let second = bio.segments_mut();
+    if let (Some((_, first)), Some((_, second))) = (first, second) {
+        uses(first, second);
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A bio that a clone stands for must not end before the clone.
+
+use kernel::prelude::*;
+
+use kscale::{
+    bio::BioSet,
+    dm,
+    mempool::{
+        Mempool,
+        PageAllocator, //
+    }, //
+};
+
+type Select<T> = fn(Pin<&T>) -> (&BioSet, &Mempool<PageAllocator>);
+
+fn ends<T: dm::Target>(bio: dm::Bio<T>, select: Select<T>) {
+    let clone = bio.bounce(select);
+    bio.end(Ok(()));
+    drop(clone);
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The device has the memory of a submitted clone, so no segment of it must be left.
+
+use kscale::{
+    bio::Segments,
+    dm, //
+};
+
+fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::Device, uses: fn(Segments<'_>)) {
+    let (_, segments, _) = clone.segments();
+    clone.submit(device, 0, dm::Bio::end);
+    uses(segments);
+}

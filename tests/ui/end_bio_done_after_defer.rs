@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A bio that was deferred has an owner, so device mapper must not be told that it is done.
+
+use kscale::dm;
+
+fn defers<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, keep: fn(dm::Bio<T>)) -> dm::EndIo<'a, T> {
+    let _ = bio.defer(keep);
+    bio.done()
+}

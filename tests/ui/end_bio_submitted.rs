@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! To submit a bio may sleep, which `end_io` must not, so it must be deferred first.
+
+use kscale::dm;
+
+fn submits<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::Device) {
+    bio.submit(device, 0);
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A bio that was deferred has an owner, so device mapper must not be told to end it.
+
+use kscale::dm;
+
+fn defers<'a, T: dm::Target>(bio: dm::MapBio<'a, T>, keep: fn(dm::Bio<T>)) -> dm::Map<'a, T> {
+    let _ = bio.defer(keep);
+    bio.kill()
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What becomes of a bio must be true, so it must not be changed.
+
+use kscale::dm;
+
+fn changes<T: dm::Target>(map: &mut dm::Map<'_, T>) {
+    map.code = 0;
+}

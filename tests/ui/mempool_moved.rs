@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! C has the address of a pool, so it must not move.
+
+use kernel::prelude::*;
+
+use kscale::mempool::{
+    Mempool,
+    PageAllocator, //
+};
+
+fn moves(pool: Pin<KBox<Mempool<PageAllocator>>>) -> Mempool<PageAllocator> {
+    *Pin::into_inner(pool)
+}

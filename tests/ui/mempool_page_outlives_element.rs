@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bytes of a page must not be borrowed any longer once it went back to the pool.
+
+use kernel::prelude::*;
+
+use kscale::{
+    gfp::Gfp,
+    mempool::{
+        Mempool,
+        PageAllocator, //
+    }, //
+};
+
+fn uses(pool: &Mempool<PageAllocator>, uses: fn(&[u8])) -> Result {
+    let element = pool.alloc(Gfp::NOIO)?;
+    let bytes = element.as_slice();
+    drop(element);
+    uses(bytes);
+    Ok(())
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A pool must not be resized while somebody else may use it.
+
+use kernel::prelude::*;
+
+use kscale::mempool::{
+    Mempool,
+    PageAllocator, //
+};
+
+fn resizes(pool: Pin<&Mempool<PageAllocator>>) -> Result {
+    Mempool::resize(pool, 1)
+}

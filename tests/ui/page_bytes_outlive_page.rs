@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bytes of a page are freed with it, so they must not be borrowed any longer.
+
+use kscale::page::Page;
+
+fn uses(page: Page, uses: fn(&[u8])) {
+    let bytes = page.as_slice();
+    drop(page);
+    uses(bytes);
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A page has one owner, who frees it, so a second handle to it must not be made.
+
+use kscale::page::Page;
+
+fn copies(page: &Page) -> Page {
+    *page
+}

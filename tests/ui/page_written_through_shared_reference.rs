@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who shares a page must not write to it.
+
+use kscale::page::Page;
+
+fn writes(page: &Page) {
+    page.as_mut_slice().fill(0);
+}

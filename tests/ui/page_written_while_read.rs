@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bytes of a page must not change while they are borrowed.
+
+use kscale::page::Page;
+
+fn writes(mut page: Page, uses: fn(&[u8])) {
+    let bytes = page.as_slice();
+    page.as_mut_slice().fill(0);
+    uses(bytes);
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A target that does with its bios all that it may, each handle used up once.
+
+use kernel::prelude::*;
+
+use core::num::NonZeroU32;
+
+use kscale::{
+    bio::{
+        BioSet,
+        BlkResult, //
+    },
+    dm,
+    mempool::{
+        Mempool,
+        PageAllocator, //
+    },
+    percpu_counter::{
+        new_percpu_counter,
+        PerCpuCounter, //
+    },
+    workqueue::{
+        Flags,
+        Workqueue, //
+    }, //
+};
+
+use module::Case as LocalModule;
+
+#[path = "../common/module.rs"]
+mod module;
+
+const RESERVE_BIOS: NonZeroU32 = NonZeroU32::MIN;
+
+#[pin_data]
+struct Everything {
+    device: dm::Device,
+    queue: Workqueue,
+    #[pin]
+    set: BioSet,
+    #[pin]
+    pool: Mempool<PageAllocator>,
+    #[pin]
+    mapped: PerCpuCounter,
+}
+
+#[derive(Default)]
+#[repr(align(8))]
+struct PerBio {
+    submits: u64,
+}
+
+#[vtable]
+impl dm::Target for Everything {
+    const NAME: &'static CStr = c"everything";
+    const VERSION: [u32; 3] = [1, 0, 0];
+    type PerBio = PerBio;
+
+    fn ctr(
+        table: &mut dm::Table<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        let key = args.secret(c"missing key")?;
+        let digits = key.as_bytes().len();
+        let path = args.required(c"missing device path")?;
+        args.finish(c"too many arguments")?;
+        let device = table.get_device(path, digits as u64)?;
+        let queue = Workqueue::new(c"everything", Flags::UNBOUND, 0)?;
+
+        Ok(try_pin_init!(Self {
+            device,
+            queue,
+            set <- BioSet::new(RESERVE_BIOS),
+            pool <- Mempool::new(256, PageAllocator),
+            mapped <- new_percpu_counter!(0),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        self.mapped.add(1);
+        bio.data().submits = 1;
+        match bio.sector() {
+            0 => bio.kill(),
+            1 => bio.requeue(),
+            2 => bio.end(Ok(())),
+            3 => bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, work)),
+            sector => bio.remap(self.device, sector),
+        }
+    }
+
+    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+        bio.data().submits += 1;
+        match bio.result() {
+            Ok(()) => bio.done(),
+            Err(_) => bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, work)),
+        }
+    }
+}
+
+/// Walks the memory of a bio, makes a clone of it, and sends that on.
+fn work(mut bio: dm::Bio<Everything>) {
+    let mut bytes = 0;
+    let mut segments = bio.segments();
+    while let Some(segment) = segments.next_segment(NonZeroU32::MAX) {
+        bytes += segment.len();
+    }
+    if let Some((target, mut segments)) = bio.segments_mut() {
+        target.mapped.add(i64::from(bytes));
+        if let Some(segment) = segments.next_segment(NonZeroU32::MAX) {
+            segment.as_segment().len();
+        }
+    }
+
+    let device = bio.target().device;
+    let clone = bio.bounce(|target| (&target.get_ref().set, &target.get_ref().pool));
+    match clone {
+        Ok(mut clone) => {
+            let (_, mut from, to) = clone.segments();
+            if let (Some(_), Some(mut to)) = (from.next_segment(NonZeroU32::MAX), to) {
+                to.next_segment(NonZeroU32::MAX);
+            }
+            clone.submit(device, 0, done);
+        }
+        Err(bio) => match bio.share(|target| &target.get_ref().set) {
+            Ok(clone) => clone.into_base().submit(device, 0),
+            Err(bio) => bio.end(Ok(())),
+        },
+    }
+}
+
+/// Gets a bio back from its clone.
+fn done(mut bio: dm::Bio<Everything>, result: BlkResult) {
+    bio.data().submits += 1;
+    bio.end(result);
+}
+
+/// Generates the code for it all.
+pub fn register() -> Result<dm::Registration<impl dm::Target>> {
+    dm::Registration::<Everything>::new()
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pools, pages and counters, each used by its owner.
+
+use kernel::prelude::*;
+
+use core::num::NonZeroU16;
+
+use kscale::{
+    gfp::{
+        noio_scope,
+        Gfp, //
+    },
+    mempool::{
+        Mempool,
+        PageAllocator, //
+    },
+    page::Page,
+    percpu_counter::{
+        new_percpu_counter,
+        PerCpuCounter, //
+    }, //
+};
+
+/// Takes pages, gives them back, and then changes the size of the reserve.
+pub fn mempool() -> Result {
+    let mut pool = KBox::pin_init(Mempool::new(4, PageAllocator), GFP_KERNEL)?;
+    let mut slots = [const { None }; 4];
+
+    let mut element = pool.alloc(Gfp::NOIO | Gfp::NOWARN)?;
+    element.as_mut_slice().fill(0);
+    drop(element);
+    let mut bulk = noio_scope(|| pool.alloc_bulk(&mut slots))?;
+    bulk.pages_mut()
+        .for_each(|page| page.as_mut_slice().fill(0));
+    drop(bulk);
+    pool.as_mut().resize(8)
+}
+
+/// Writes to the largest block of pages.
+pub fn page() -> Result {
+    Page::<10>::alloc(Gfp::KERNEL)?.as_mut_slice().fill(0);
+    Ok(())
+}
+
+/// Sets a counter that nobody else has yet.
+pub fn percpu_counter() -> Result<Pin<KBox<PerCpuCounter>>> {
+    let mut counter = KBox::pin_init(new_percpu_counter!(0), GFP_KERNEL)?;
+    counter.as_mut().set(1);
+    counter.add_batch(1, NonZeroU16::MAX);
+    Ok(counter)
+}

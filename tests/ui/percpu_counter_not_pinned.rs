@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! C links counters into a list, so one must be pinned before it exists.
+
+use kernel::prelude::*;
+
+use kscale::percpu_counter::{
+    new_percpu_counter,
+    PerCpuCounter, //
+};
+
+fn creates() -> PerCpuCounter {
+    new_percpu_counter!(0)
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Device mapper keeps the name of a target, so it must be static.
+
+use kernel::prelude::*;
+
+use kscale::dm;
+
+fn registers<T: dm::Target>(name: &CStr) -> Result<dm::Registration<T>> {
+    dm::Registration::with_name(name)
+}

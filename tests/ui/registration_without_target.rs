@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Only a target can be registered.
+
+use kscale::dm;
+
+struct NoTarget;
+
+struct Module {
+    _registration: dm::Registration<NoTarget>,
+}

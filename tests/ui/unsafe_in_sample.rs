@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A sample is safe code all through, so it must not say `unsafe`.
+
+#![forbid(unsafe_code)]
+
+use kscale::page::Page;
+
+fn reads(page: &Page) -> u8 {
+    // SAFETY: A page has a first byte.
+    unsafe { *page.as_slice().as_ptr() }
+}
