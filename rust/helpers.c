@@ -102,6 +102,11 @@ __kscale_helper void *kscale_helper_page_address(const struct page *page)
 	return page_address(page);
 }
 
+__kscale_helper unsigned long kscale_helper_totalram_pages(void)
+{
+	return totalram_pages();
+}
+
 /* linux/percpu_counter.h */
 
 __kscale_helper int kscale_helper_percpu_counter_batch_once(void)

@@ -196,6 +196,17 @@ pub fn alloc_bulk(gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
     }
 }
 
+/// Returns how many pages the page allocator manages, in use or not.
+///
+/// Changes with memory hotplug only.
+///
+/// Context: any. C: `totalram_pages()` in `include/linux/mm.h`.
+#[inline]
+pub fn totalram_pages() -> usize {
+    // SAFETY: Reads an atomic variable.
+    unsafe { bindings::totalram_pages() }
+}
+
 #[cfg(kscale_kunit)]
 #[kunit_tests(kscale_page)]
 mod tests {
@@ -210,6 +221,14 @@ mod tests {
             slots.push(None, GFP_KERNEL)?;
         }
         Ok(slots)
+    }
+
+    #[test]
+    fn ram_is_between_a_block_and_what_a_cpu_can_address() {
+        let pages = totalram_pages();
+
+        assert!(pages > 1 << bindings::MAX_PAGE_ORDER);
+        assert!(pages < 1 << 52);
     }
 
     #[test]
