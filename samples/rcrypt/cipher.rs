@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The first argument of the table line: cipher, chaining mode and initialisation vector.
+//!
+//! There are two formats. Both end in a name for the crypto API and the name of an IV mode.
+
+use kernel::{
+    fmt,
+    prelude::*,
+    str::CString, //
+};
+
+use kscale::dm::CtrError;
+
+use crate::table::decimal;
+
+/// Room for the name of an algorithm with its NUL, in bytes.
+const CRYPTO_MAX_ALG_NAME: usize = 128;
+
+/// What the first argument of the line asks for.
+pub(crate) struct CipherSpec<'a> {
+    /// The name of the cipher in the crypto API, such as `xts(aes)`.
+    pub(crate) api_name: CString,
+    /// The name of the IV mode, if there is one.
+    pub(crate) iv_mode: Option<&'a str>,
+    /// How many keys of equal length the key consists of; a power of two.
+    pub(crate) n_keys: usize,
+}
+
+impl<'a> CipherSpec<'a> {
+    /// Parses the first argument, in either format.
+    pub(crate) fn parse(arg: &'a CStr) -> Result<Self, CtrError> {
+        let arg = arg
+            .to_str()
+            .map_err(|_| CtrError::invalid(c"Bad cipher specification"))?;
+
+        match arg.strip_prefix("capi:") {
+            Some(spec) => Self::parse_capi(spec),
+            None => Self::parse_legacy(arg),
+        }
+    }
+
+    /// Parses `<crypto API name>-<iv mode>[:<iv options>]`.
+    fn parse_capi(spec: &'a str) -> Result<Self, CtrError> {
+        const TOO_LONG: CtrError = CtrError::new(c"Cannot allocate cipher string", ENOMEM);
+
+        // From the end: the IV options may hold a '-', and the name a ':' only in theory.
+        let (spec, iv_opts) = split_last(spec, ':');
+        let (name, iv_mode) = split_last(spec, '-');
+        let api_name = match essiv_digest(iv_mode, iv_opts)? {
+            Some(digest) => api_name(fmt!("essiv({name},{digest})"), Some(TOO_LONG))?,
+            None => api_name(fmt!("{name}"), None)?,
+        };
+
+        Ok(Self {
+            api_name,
+            iv_mode,
+            n_keys: 1,
+        })
+    }
+
+    /// Parses `<cipher>[:<number of keys>]-<chain mode>-<iv mode>[:<iv options>]`.
+    fn parse_legacy(spec: &'a str) -> Result<Self, CtrError> {
+        const TOO_LONG: CtrError = CtrError::new(c"Cannot allocate cipher strings", ENOMEM);
+
+        if spec.contains('(') {
+            return Err(CtrError::invalid(c"Bad cipher specification"));
+        }
+
+        let (cipher, rest) = split_first(spec, '-');
+        let (cipher, n_keys) = split_first(cipher, ':');
+        let n_keys = match n_keys {
+            None => 1,
+            Some(n_keys) => decimal::<u32>(n_keys)
+                .filter(|n_keys| n_keys.is_power_of_two())
+                .ok_or(CtrError::invalid(c"Bad cipher key count specification"))?,
+        };
+
+        let (mut chain_mode, rest) = split_optional(rest, '-');
+        let (mut iv_mode, iv_opts) = split_optional(rest, ':');
+        // The first version of dm-crypt had but one mode.
+        if chain_mode.is_none() || (chain_mode == Some("plain") && iv_mode.is_none()) {
+            chain_mode = Some("cbc");
+            iv_mode = Some("plain");
+        }
+        let chain_mode = chain_mode.unwrap_or_default();
+        if chain_mode != "ecb" && iv_mode.is_none() {
+            return Err(CtrError::invalid(c"IV mechanism required"));
+        }
+
+        let api_name = match essiv_digest(iv_mode, iv_opts)? {
+            Some(digest) => api_name(
+                fmt!("essiv({chain_mode}({cipher}),{digest})"),
+                Some(TOO_LONG),
+            )?,
+            None => api_name(fmt!("{chain_mode}({cipher})"), Some(TOO_LONG))?,
+        };
+
+        Ok(Self {
+            api_name,
+            iv_mode,
+            // CAST: From 32 to 64 bits.
+            n_keys: n_keys as usize,
+        })
+    }
+}
+
+/// Returns the digest that the IV mode `essiv` needs, [`None`] for the other modes.
+fn essiv_digest<'a>(
+    iv_mode: Option<&str>,
+    iv_opts: Option<&'a str>,
+) -> Result<Option<&'a str>, CtrError> {
+    if iv_mode != Some("essiv") {
+        return Ok(None);
+    }
+    match iv_opts {
+        Some(digest) => Ok(Some(digest)),
+        None => Err(CtrError::invalid(
+            c"Digest algorithm missing for ESSIV mode",
+        )),
+    }
+}
+
+/// Makes a C string; fails with `too_long` if the crypto API would cut it.
+fn api_name(name: fmt::Arguments<'_>, too_long: Option<CtrError>) -> Result<CString, CtrError> {
+    let name = CString::try_from_fmt(name)?;
+
+    match too_long {
+        Some(error) if name.to_bytes_with_nul().len() > CRYPTO_MAX_ALG_NAME => Err(error),
+        _ => Ok(name),
+    }
+}
+
+/// Splits at the first `delimiter`; [`None`] stands for what is not there.
+fn split_first(arg: &str, delimiter: char) -> (&str, Option<&str>) {
+    match arg.split_once(delimiter) {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (arg, None),
+    }
+}
+
+/// As [`split_first()`], for what may not be there: `strsep()` in C.
+fn split_optional(arg: Option<&str>, delimiter: char) -> (Option<&str>, Option<&str>) {
+    match arg.map(|arg| split_first(arg, delimiter)) {
+        Some((first, rest)) => (Some(first), rest),
+        None => (None, None),
+    }
+}
+
+/// Splits at the last `delimiter`; [`None`] stands for what is not there.
+fn split_last(arg: &str, delimiter: char) -> (&str, Option<&str>) {
+    match arg.rsplit_once(delimiter) {
+        Some((rest, last)) => (rest, Some(last)),
+        None => (arg, None),
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_cipher)]
+mod tests {
+    use super::*;
+
+    /// Returns whether `arg` is refused with `message`.
+    fn cipher_is_refused(arg: &CStr, message: &CStr) -> bool {
+        CipherSpec::parse(arg).err().and_then(|e| e.message()) == Some(message)
+    }
+
+    #[test]
+    fn ciphers() -> Result {
+        for (arg, api_name, iv_mode, n_keys) in [
+            (c"aes-xts-plain64", c"xts(aes)", Some("plain64"), 1),
+            (c"capi:xts(aes)-plain64", c"xts(aes)", Some("plain64"), 1),
+            (c"aes", c"cbc(aes)", Some("plain"), 1),
+            (c"aes-plain", c"cbc(aes)", Some("plain"), 1),
+            (c"aes-ecb", c"ecb(aes)", None, 1),
+            (c"aes-ecb-null", c"ecb(aes)", Some("null"), 1),
+            (c"aes:4-cbc-plain64", c"cbc(aes)", Some("plain64"), 4),
+            (c"aes:1", c"cbc(aes)", Some("plain"), 1),
+            (
+                c"aes-cbc-essiv:sha256",
+                c"essiv(cbc(aes),sha256)",
+                Some("essiv"),
+                1,
+            ),
+            (
+                c"capi:cbc(aes)-essiv:sha3-256",
+                c"essiv(cbc(aes),sha3-256)",
+                Some("essiv"),
+                1,
+            ),
+            (c"capi:ecb(aes)", c"ecb(aes)", None, 1),
+            (
+                c"capi:xts-aes-aesni-plain64",
+                c"xts-aes-aesni",
+                Some("plain64"),
+                1,
+            ),
+            (c"aes-xts-plain64:ignored", c"xts(aes)", Some("plain64"), 1),
+        ] {
+            let spec = CipherSpec::parse(arg).map_err(|e| e.error())?;
+
+            assert_eq!(&*spec.api_name, api_name);
+            assert_eq!(spec.iv_mode, iv_mode);
+            assert_eq!(spec.n_keys, n_keys);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bad_ciphers() {
+        for (arg, message) in [
+            (c"xts(aes)-plain64", c"Bad cipher specification"),
+            (c"aes\xff-xts-plain64", c"Bad cipher specification"),
+            (c"aes:-xts-plain64", c"Bad cipher key count specification"),
+            (c"aes:0-xts-plain64", c"Bad cipher key count specification"),
+            (c"aes:3-xts-plain64", c"Bad cipher key count specification"),
+            (c"aes:2x-xts-plain64", c"Bad cipher key count specification"),
+            (c"aes:+2-xts-plain64", c"Bad cipher key count specification"),
+            (
+                c"aes:4294967297-cbc-plain",
+                c"Bad cipher key count specification",
+            ),
+            (c"aes-xts", c"IV mechanism required"),
+            (c"aes-", c"IV mechanism required"),
+            (c"aes-cbc-essiv", c"Digest algorithm missing for ESSIV mode"),
+            (
+                c"capi:cbc(aes)-essiv",
+                c"Digest algorithm missing for ESSIV mode",
+            ),
+        ] {
+            assert!(cipher_is_refused(arg, message));
+        }
+    }
+
+    #[test]
+    fn long_names_are_refused() -> Result {
+        let long = [b'a'; CRYPTO_MAX_ALG_NAME];
+        let long = core::str::from_utf8(&long).map_err(|_| EINVAL)?;
+        let legacy = CString::try_from_fmt(fmt!("{long}-cbc-plain"))?;
+        let capi = CString::try_from_fmt(fmt!("capi:cbc(aes)-essiv:{long}"))?;
+
+        assert!(cipher_is_refused(
+            &legacy,
+            c"Cannot allocate cipher strings"
+        ));
+        assert!(cipher_is_refused(&capi, c"Cannot allocate cipher string"));
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Device-mapper target `rcrypt`: transparent encryption, as by dm-crypt, in safe Rust.
+//!
+//! A device that either target wrote, the other can read, and both take the same table lines:
+//!
+//! ```sh
+//! dmsetup create secret --table "0 $sectors rcrypt aes-xts-plain64 $hex_key 0 /dev/vdb 0"
+//! ```
+//!
+//! With the parameter `replace=1` the target is named `crypt`, for tools that know no other name.
+//! The C target must not be loaded then.
+//!
+//! What dm-crypt has and this target has not: keys in a keyring, authenticated encryption,
+//! asynchronous ciphers, zoned devices, messages, and the options that choose who does the work.
+//!
+//! `/sys/kernel/debug/rcrypt/stats` tells which CPUs did it, and where the pages came from.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    cpu,
+    debugfs,
+    fmt,
+    prelude::*,
+    str::CString, //
+};
+
+use core::num::NonZeroU32;
+
+use kscale::{
+    bio::BioSet,
+    dm::{
+        self,
+        CtrError, //
+    },
+    key::Key,
+    mempool::Mempool,
+    workqueue::{
+        Flags,
+        Workqueue, //
+    }, //
+};
+
+mod cipher;
+mod convert;
+mod io;
+mod iv;
+mod pages;
+mod stats;
+mod table;
+
+use cipher::CipherSpec;
+use convert::Converter;
+use pages::LimitedPages;
+use table::{
+    Line,
+    Options, //
+};
+
+module! {
+    type: RcryptModule,
+    name: "rcrypt",
+    authors: ["The kscale authors"],
+    description: "Device-mapper target for transparent encryption",
+    license: "GPL",
+    alias: ["dm-rcrypt"],
+    params: {
+        replace: bool {
+            default: false,
+            description: "Register as `crypt`, in place of dm_crypt",
+        },
+    },
+}
+
+#[pin_data]
+struct RcryptModule {
+    _registration: dm::Registration<Crypt>,
+    #[pin]
+    _stats: debugfs::File<()>,
+    _dir: debugfs::Dir,
+}
+
+impl kernel::InPlaceModule for RcryptModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        let dir = debugfs::Dir::new(c"rcrypt");
+
+        try_pin_init!(Self {
+            _registration: register()?,
+            _stats <- dir.read_callback_file(c"stats", (), &|(), f| stats::write(f)),
+            _dir: dir,
+        })
+    }
+}
+
+/// Registers the target under the name that the parameter asks for.
+fn register() -> Result<dm::Registration<Crypt>> {
+    let name = if module_parameters::replace.value() {
+        c"crypt"
+    } else {
+        <Crypt as dm::Target>::NAME
+    };
+
+    dm::Registration::with_name(name).inspect_err(|&error| {
+        if error == EBUSY {
+            pr_err!(
+                "target `{}` exists: `rmmod dm_crypt`, or load without `replace=1`\n",
+                name.to_str().unwrap_or_default()
+            );
+        }
+    })
+}
+
+/// One table line.
+#[pin_data]
+pub(crate) struct Crypt {
+    device: dm::Device,
+    /// Where the line starts on `device`, in sectors.
+    start: u64,
+    /// Added to the sector number that makes the IV.
+    iv_offset: u64,
+    options: Options,
+    converter: Converter,
+    /// Where bios are encrypted and decrypted.
+    queue: Workqueue,
+    /// For the bios that carry encrypted data to the device.
+    #[pin]
+    bios: BioSet,
+    /// For the data itself.
+    #[pin]
+    pages: Mempool<LimitedPages>,
+    /// As in the table line; kept to print it.
+    cipher: CString,
+    /// As `cipher`.
+    key: Key,
+}
+
+/// Bios in the reserve of a target, as in dm-crypt.
+const RESERVE_BIOS: NonZeroU32 = match NonZeroU32::new(64) {
+    Some(bios) => bios,
+    None => NonZeroU32::MIN,
+};
+
+#[vtable]
+impl dm::Target for Crypt {
+    const NAME: &'static CStr = c"rcrypt";
+
+    /// The version of dm-crypt that has all that this target has. From 1.18 on, `cryptsetup` would
+    /// use the keyring.
+    const VERSION: [u32; 3] = [1, 17, 0];
+
+    type PerBio = io::PerBio;
+
+    fn ctr(
+        table: &mut dm::Table<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, CtrError> {
+        const TOO_FEW: &CStr = c"Not enough arguments";
+
+        if args.len() < 5 {
+            return Err(CtrError::invalid(TOO_FEW));
+        }
+        let cipher = args.required(TOO_FEW)?;
+        // Overwritten when this function returns.
+        let key = args.secret(TOO_FEW)?;
+        let iv_offset = args.required(TOO_FEW)?;
+        let path = args.required(TOO_FEW)?;
+        let start = args.required(TOO_FEW)?;
+
+        // The order is that of C, so that a line with two faults gets the same message.
+        if key.as_bytes().starts_with(b":") {
+            return Err(CtrError::invalid(c"Cannot parse key size"));
+        }
+        let options = Options::parse(args, table.len_sectors())?;
+        let spec = CipherSpec::parse(cipher)?;
+        let (converter, key) = Converter::new(&spec, || table::key(key.as_bytes()), options)?;
+        let iv_offset = table::iv_offset(iv_offset, &options)?;
+        let start = table::start(start);
+        let device = table
+            .get_device(path, start.as_ref().copied().unwrap_or(0))
+            .map_err(|error| CtrError::new(c"Device lookup failed", error))?;
+        let start = start?;
+
+        let queue = Workqueue::new(c"rcrypt", Flags::UNBOUND, cpu::nr_cpu_ids())
+            .map_err(|error| CtrError::new(c"Couldn't create kcryptd queue", error))?;
+        let cipher = CString::try_from_fmt(fmt!("{}", cipher.to_str().unwrap_or_default()))?;
+
+        table.send_flush_bios();
+        if options.allow_discards {
+            table.send_discard_bios();
+        }
+        table.limit_swap_bios();
+
+        Ok(try_pin_init!(Self {
+            device,
+            start,
+            iv_offset,
+            options,
+            converter,
+            queue,
+            bios <- BioSet::new(RESERVE_BIOS),
+            pages <- Mempool::new(pages::RESERVE_PAGES, LimitedPages::new()),
+            cipher,
+            key,
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        io::map(self, bio)
+    }
+
+    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+        io::end_io(bio)
+    }
+
+    fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+        let line = Line {
+            cipher: self.cipher.to_str().unwrap_or_default(),
+            key: &self.key,
+            iv_offset: self.iv_offset,
+            device: out.device_name(self.device).unwrap_or_default(),
+            start: self.start,
+            options: self.options,
+        };
+
+        line.write(out)
+    }
+
+    fn io_hints(self: Pin<&Self>, limits: &mut dm::Limits<'_>) {
+        limits.stack_block_size(self.options.sector_size);
+        // So that no sector of direct I/O is spread over two pages.
+        limits.align_dma_to_logical_block_size();
+    }
+}

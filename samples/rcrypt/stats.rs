@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counters of all `rcrypt` devices since the module was loaded, in debugfs.
+//!
+//! ```text
+//! # cat /sys/kernel/debug/rcrypt/stats
+//! cpu 0 reads 12 writes 34
+//! cpu 1 reads 10 writes 31
+//! pages bulk 1040 single 0 reserve 0
+//! ```
+
+use kernel::{
+    cpu::CpuId,
+    fmt,
+    page::PAGE_SIZE,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
+
+/// CPUs beyond share the counters of those before.
+const N_SLOTS: usize = 256;
+
+/// The counters of one CPU, in a cache line of their own.
+#[repr(align(64))]
+struct Slot {
+    reads: Atomic<u64>,
+    writes: Atomic<u64>,
+    /// Pages that writes were encrypted into.
+    pages: Atomic<u64>,
+    /// Those of them that the page allocator gave many at once.
+    bulk_pages: Atomic<u64>,
+    /// Those of them that it gave one by one.
+    single_pages: Atomic<u64>,
+}
+
+static SLOTS: [Slot; N_SLOTS] = [const {
+    Slot {
+        reads: Atomic::new(0),
+        writes: Atomic::new(0),
+        pages: Atomic::new(0),
+        bulk_pages: Atomic::new(0),
+        single_pages: Atomic::new(0),
+    }
+}; N_SLOTS];
+
+/// Adds to a counter of this CPU.
+#[inline]
+fn add(count: u64, counter: fn(&Slot) -> &Atomic<u64>) {
+    // CAST: From 32 to 64 bits.
+    let cpu = CpuId::current().as_u32() as usize;
+
+    if let Some(slot) = SLOTS.get(cpu % N_SLOTS) {
+        counter(slot).add(count, Relaxed);
+    }
+}
+
+/// Counts a bio that was decrypted.
+#[inline]
+pub(crate) fn count_read() {
+    add(1, |slot| &slot.reads);
+}
+
+/// Counts a write of `len_bytes` that got its pages.
+#[inline]
+pub(crate) fn count_write(len_bytes: u32) {
+    add(1, |slot| &slot.writes);
+    // CAST: From 32 to 64 bits, of which the page size needs few.
+    add(len_bytes.div_ceil(PAGE_SIZE as u32).into(), |slot| {
+        &slot.pages
+    });
+}
+
+/// Counts pages that the page allocator gave many at once.
+#[inline]
+pub(crate) fn count_bulk_pages(count: usize) {
+    // CAST: From 64 to 64 bits.
+    add(count as u64, |slot| &slot.bulk_pages);
+}
+
+/// Counts a page that the page allocator gave by itself.
+#[inline]
+pub(crate) fn count_single_page() {
+    add(1, |slot| &slot.single_pages);
+}
+
+/// Writes the counters. They are read one by one, so bios that pass meanwhile may be half counted.
+pub(crate) fn write(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (mut pages, mut bulk, mut single) = (0_u64, 0_u64, 0_u64);
+
+    for (cpu, slot) in SLOTS.iter().enumerate() {
+        let (reads, writes) = (slot.reads.load(Relaxed), slot.writes.load(Relaxed));
+
+        pages = pages.wrapping_add(slot.pages.load(Relaxed));
+        bulk = bulk.wrapping_add(slot.bulk_pages.load(Relaxed));
+        single = single.wrapping_add(slot.single_pages.load(Relaxed));
+        if reads != 0 || writes != 0 {
+            writeln!(f, "cpu {cpu} reads {reads} writes {writes}")?;
+        }
+    }
+    let reserve = pages.saturating_sub(bulk).saturating_sub(single);
+    writeln!(f, "pages bulk {bulk} single {single} reserve {reserve}")
+}
