@@ -11,7 +11,7 @@ HERE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 # Quick when nothing is missing, so every target that needs a tool asks for it.
 SETUP := $(HERE)/scripts/setup.sh
 # Runs a script by the Python that the set-up found.
-PY := $(SETUP) && . $(CACHE)/tools.mk && exec "$$PYTHON" $(HERE)
+PY := $(SETUP) && . $(CACHE)/tools.mk && export QEMU && exec "$$PYTHON" $(HERE)
 Q := $(if $(filter 1,$(V)),,@)
 
 # make exports the variables of its command line; the scripts read them from the environment.

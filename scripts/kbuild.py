@@ -99,7 +99,10 @@ class Kbuild:
     def make(self, *targets: str) -> None:
         """Runs make; ends the program with its status if it fails."""
         # What make prints is progress; standard output is for the result.
-        run = subprocess.run([*self.base, *targets], env=self.env, stdout=sys.stderr)
+        run = subprocess.run(
+            [*self.base, *targets], env=self.env, stdout=sys.stderr,
+            close_fds=False,  # the calling make's jobserver
+        )
         if run.returncode:
             sys.exit(run.returncode)
 

@@ -30,7 +30,11 @@ from common import (
     note,
     output_of,
 )
-from source import Source, find_source
+from source import (
+    Source,
+    cached_sources,
+    find_source,
+)
 
 # Configuration fragments, architecture, targets and lines that make prints, of each kernel.
 FLAVOURS = {
@@ -160,7 +164,9 @@ class Build:
             assert run.stdout
             for line in run.stdout:
                 log.write(line)
-                progress.step(line.strip())
+                # What quiet make says of each command.
+                if line.startswith("  "):
+                    progress.step(" ".join(line.split()))
         if run.returncode:
             self.fail(" ".join(targets))
         progress.end(f"built the {self.flavour} kernel")
@@ -195,26 +201,39 @@ def ensure(flavour: str) -> Path:
     return entry
 
 
-def rustavailable() -> None:
-    """Runs the kernel's own check of the Rust toolchain."""
-    tools = load_tools()
-    argv = make_argv(tools, "-s", "-C", str(find_source().path), "rustavailable")
+def rustavailable(source: Source, tools: dict[str, str]) -> str:
+    """Returns the answer of the kernel's own check of the Rust toolchain, or dies of it."""
+    argv = make_argv(tools, "-s", "-C", str(source.path), "rustavailable")
     run = subprocess.run(argv, env=make_env(tools), stdin=subprocess.DEVNULL,
                          capture_output=True, text=True)
     if run.returncode:
-        die(f"the kernel refuses this toolchain:\n{run.stderr.strip()}")
-    print(run.stdout.strip())
+        die(f"Linux {source.version} refuses this toolchain:\n{run.stderr.strip()}")
+    return run.stdout.strip()
+
+
+def doctor() -> None:
+    """Prints what the cache holds; fetches and builds nothing."""
+    tools = load_tools()
+    if not os.environ.get("KSRC") and not cached_sources():
+        print("Kernel source: fetched when first needed.")
+        return
+    source = find_source()
+    print(f"Kernel source: Linux {source.version}. {rustavailable(source, tools)}")
+    for flavour in FLAVOURS:
+        entry = entry_path(flavour, source, tools)
+        state = entry if is_complete(entry, source) else "built when first needed."
+        print(f"Kernel {flavour}: {state}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=[*FLAVOURS, "source", "rustavailable"],
-                        help="kernel to build; or `source` to fetch only; or the kernel's check")
+    parser.add_argument("what", choices=[*FLAVOURS, "source", "doctor"],
+                        help="kernel to build; or what: fetch the source only; say what is cached")
     what = parser.parse_args(argv).what
     if what == "source":
         print(find_source().path)
-    elif what == "rustavailable":
-        rustavailable()
+    elif what == "doctor":
+        doctor()
     else:
         print(ensure(what))
 

@@ -363,6 +363,9 @@ doctor() {
 		exit 1
 	fi
 	echo
+	if [ -f "$cache/tools.mk" ]; then
+		"$python" "$here/kernel.py" doctor
+	fi
 	echo "Nothing is missing."
 }
 
