@@ -95,7 +95,7 @@ def entry_path(flavour: str, source: Source, tools: dict[str, str]) -> Path:
 def is_complete(entry: Path, source: Source) -> bool:
     """Tells whether `entry` was built to the end, from the source as it is now."""
     try:
-        return source.state is not None and (entry / ".complete").read_text() == source.state
+        return (entry / ".complete").read_text() == source.state
     except FileNotFoundError:
         return False
 
@@ -186,7 +186,7 @@ class Build:
         self.compile()
         # The kernel must be on disk before the stamp is.
         os.sync()
-        stamp.write_text(self.source.state or "unknown")
+        stamp.write_text(self.source.state)
 
 
 def ensure(flavour: str) -> Path:

@@ -337,8 +337,8 @@ install_crate() {
 # Prints the remedy for the tool that examine() is at.
 remedy() {
 	case $package in
-	cargo:*) echo "cargo install --locked ${package#cargo:}" ;;
-	backports:*) echo "apt-get install -t <suite>-backports ${package#backports:}" ;;
+	cargo:*) echo "make setup (cargo install --locked ${package#cargo:})" ;;
+	backports:*) echo "make setup (${package#backports:} of the backports suite)" ;;
 	'') echo "install $name$([ "$minimum" = - ] || echo " >= $minimum")" ;;
 	*) echo "apt-get install $package" ;;
 	esac

@@ -36,8 +36,8 @@ class Source:
     path: Path
     # Part of the name of what is built from it.
     version: str
-    # What the files of a tree that may change look like; None if nobody can tell.
-    state: str | None
+    # Changes whenever a file of the tree does.
+    state: str
 
 
 def kernel_version(tree: Path) -> str:
@@ -50,21 +50,31 @@ def kernel_version(tree: Path) -> str:
     return ".".join(numbers) if len(numbers) == 3 else ""
 
 
-def git_state(tree: Path) -> str | None:
-    """Returns a hash of the commit and of all changes since; None if `tree` is not in git."""
+def tree_state(tree: Path) -> str:
+    """Returns a hash of the commit and of all changes since, or of all dates if not in git."""
+    if not (tree / ".git").exists():
+        return dates_state(tree)
     digest = hashlib.sha256()
     for argv in (
         ["rev-parse", "HEAD"],
         ["diff", "--binary", "HEAD"],
         ["status", "--porcelain", "--untracked-files=all"],
     ):
-        try:
-            run = subprocess.run(["git", "-C", str(tree), *argv], capture_output=True)
-        except FileNotFoundError:
-            return None
+        run = subprocess.run(["git", "-C", str(tree), *argv], capture_output=True)
         if run.returncode:
-            return None
+            die(f"KSRC={tree}: git {argv[0]} failed: {run.stderr.decode().strip()}")
         digest.update(run.stdout)
+    return digest.hexdigest()[:16]
+
+
+def dates_state(tree: Path) -> str:
+    """Returns a hash of the names, sizes and dates of all files."""
+    digest = hashlib.sha256()
+    for directory, directories, names in os.walk(tree):
+        directories.sort()
+        for name in sorted(names):
+            stat = os.lstat(os.path.join(directory, name))
+            digest.update(f"{directory}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -81,7 +91,7 @@ def user_source(tree: Path) -> Source:
             die(f"KSRC={tree} has been built in ({left} exists): run make mrproper in it, or give "
                 "a clean checkout")
     where = hashlib.sha256(str(tree).encode()).hexdigest()[:8]
-    return Source(tree, f"{version}-{where}", git_state(tree))
+    return Source(tree, f"{version}-{where}", tree_state(tree))
 
 
 def cached_sources() -> list[Path]:

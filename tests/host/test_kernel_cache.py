@@ -2,6 +2,7 @@
 """The kernel cache: built once, never half, by one run at a time."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,6 +165,15 @@ class Cache(unittest.TestCase):
         with open(self.tree / "Makefile", "a") as makefile:
             makefile.write("# changed\n")
         self.assertEqual(self.build(), entry)
+        self.assertEqual(self.builds(entry), 2)
+
+    def test_tree_outside_git_is_built_again_only_when_changed(self) -> None:
+        shutil.rmtree(self.tree / ".git")
+        entry = self.build()
+        self.build()
+        self.assertEqual(self.builds(entry), 1)
+        (self.tree / "added.c").touch()
+        self.build()
         self.assertEqual(self.builds(entry), 2)
 
     def test_dropped_option_is_named(self) -> None:
