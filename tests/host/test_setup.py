@@ -114,6 +114,13 @@ class Tools(TempDir):
         self.assertIn("1.84.1", row)
         self.assertIn(" missing ", row)
 
+    def test_llvm_of_the_environment_decides(self) -> None:
+        self.program("bin/clang-77", "echo Fancy clang version 77.1.0")
+        path = f"{self.temp}/bin:{os.environ['PATH']}"
+        self.assertIn(" 77.1.0 ", self.row("clang", LLVM="-77", PATH=path))
+        self.assertIn(" missing ", self.row("clang", LLVM="-78", PATH=path))
+        self.assertNotIn(" 77.1.0 ", self.row("clang", PATH=path))
+
     def test_without_apt_names_and_versions_are_printed(self) -> None:
         programs = self.temp / "bin"
         programs.mkdir()

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+#
+# The tools that kscale needs, and how each is found; setup.sh reads this file.
+#
+# In: `cache`, the cache directory; `column`, the column of the table that fits this system.
+
+# One line per tool:
+#   name | minimum version | package of Debian 12 | package of Debian 13 | who needs it
+# `cargo:` builds the newest crate that is known to work, `backports:` takes the package and what
+# it must match from the backports suite.
+tools() {
+	cat <<-'END'
+		make|4.0|make|make|front door, kernel build
+		python3|3.9|python3|python3|kernel.py, run.py
+		rustc|1.85.0|rustc-web|rustc|kernel build, modules
+		core-source|-|rust-web-src|rust-src|kernel build: core for the kernel's target
+		rustfmt|-|rustfmt-web|rustfmt|generated bindings, make rustfmtcheck
+		clippy|-|rust-web-clippy|rust-clippy|make CLIPPY=1
+		clang|17.0.1|clang-22|clang-19|kernel build, helpers inlined into Rust
+		lld|17.0.1|lld-22|lld-19|kernel build
+		llvm|17.0.1|llvm-22|llvm-19|kernel build
+		libclang|17.0.1|libclang-22-dev|libclang-19-dev|bindgen
+		cargo|-|cargo-web|-|builds bindgen
+		certificates|-|ca-certificates|-|cargo: downloads bindgen
+		bindgen|0.71.1|cargo:bindgen-cli@0.73.2|bindgen|kernel build, library bindings
+		libc-headers|-|libc6-dev|libc6-dev|kernel build: programs of the host
+		libelf-headers|-|libelf-dev|libelf-dev|kernel build: objtool
+		flex|2.5.35|flex|flex|kernel build: configuration
+		bison|2.0|bison|bison|kernel build: configuration
+		bc|1.06.95|bc|bc|kernel build: time constants
+		depmod|-|kmod|kmod|modules of the guest
+		xz|-|xz-utils|xz-utils|kernel source package
+		cpio|-|cpio|cpio|initramfs
+		git|-|git|git|KSRC= trees, clean check
+		qemu|8.1|backports:qemu-system-x86|qemu-system-x86|guest
+		busybox|-|busybox-static|busybox-static|initramfs
+		mmdebstrap|-|mmdebstrap|mmdebstrap|Debian image
+		mkfs.ext4|-|e2fsprogs|e2fsprogs|Debian image
+	END
+}
+
+#
+# Finding
+#
+
+# Succeeds if version `$1` is at least `$2`; both are numbers and dots, then anything.
+at_least() {
+	have=$1. want=$2.
+	while [ -n "$want" ]; do
+		h=${have%%.*} w=${want%%.*}
+		h=${h%%[!0-9]*}
+		[ "${h:-0}" -le "$w" ] || return 0
+		[ "${h:-0}" -ge "$w" ] || return 1
+		have=${have#*.} want=${want#*.}
+	done
+}
+
+# Prints the first thing on standard input that looks like a version.
+version() {
+	while read -r line; do
+		for word in $line; do
+			word=${word#v}
+			word=${word#(}
+			case $word in
+			[0-9]*.[0-9]*)
+				echo "${word%%[!0-9.]*}"
+				return
+				;;
+			esac
+		done
+	done
+}
+
+# Prints the path of program `$1`; system administration programs count, whoever asks.
+path_of() {
+	PATH=$PATH:/usr/sbin:/sbin command -v "$1"
+}
+
+# Succeeds if rustc `$1` has the source of the core library and is new enough.
+#
+# One of rustup's may shadow the distribution's and often lacks the source.
+rustc_fits() {
+	[ -x "$1" ] || return 1
+	sysroot=$("$1" --print sysroot 2>/dev/null) || return 1
+	[ -f "$sysroot/lib/rustlib/src/rust/library/core/src/lib.rs" ] || return 1
+	at_least "$("$1" --version | version)" 1.85.0
+}
+
+# Sets `rustc` to the compiler to use: a fitting one, or else any.
+choose_rustc() {
+	rustc=${RUSTC:-}
+	[ -z "$rustc" ] || {
+		rustc=$(path_of "$rustc") || rustc=
+		return 0
+	}
+	any=
+	for candidate in /usr/bin/rustc $(IFS=:; for d in $PATH; do echo "$d/rustc"; done); do
+		[ -x "$candidate" ] || continue
+		any=${any:-$candidate}
+		if rustc_fits "$candidate"; then
+			rustc=$candidate
+			return
+		fi
+	done
+	rustc=$any
+}
+
+# Sets `llvm`, `llvm_suffix` and `llvm_lib`: the LLVM of rustc's own major version if it is there, so
+# that bitcode of both can be linked, or else the newest. LLVM=-<major> or LLVM=1 of the environment
+# decides, as in the kernel's make.
+choose_llvm() {
+	majors="25 24 23 22 21 20 19 18 17"
+	case ${LLVM:-} in
+	-*) majors=${LLVM#-} ;;
+	1) majors= ;;
+	*) [ -z "$rustc" ] || majors="$("$rustc" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p') $majors" ;;
+	esac
+	llvm= llvm_suffix=
+	for major in $majors; do
+		if path_of "clang-$major" >/dev/null; then
+			llvm=-$major llvm_suffix=-$major
+			break
+		fi
+	done
+	[ -n "$llvm" ] || ! path_of clang >/dev/null || llvm=1
+	llvm_lib=
+	for dir in "/usr/lib/llvm$llvm_suffix/lib" /usr/lib /usr/lib64 "/usr/lib/$(uname -m)-linux-gnu"; do
+		if ls "$dir"/libclang*.so* >/dev/null 2>&1; then
+			llvm_lib=$dir
+			break
+		fi
+	done
+}
+
+# Sets `found` to the version of tool `$1`, to `yes` where versions do not matter, or to nothing;
+# sets `problem` if it is there and unfit for a reason other than its version.
+find_tool() {
+	found= problem=
+	case $1 in
+	rustc)
+		[ -z "$rustc" ] || found=$("$rustc" --version | version)
+		;;
+	core-source)
+		sysroot=
+		[ -z "$rustc" ] || sysroot=$("$rustc" --print sysroot)
+		[ ! -f "$sysroot/lib/rustlib/src/rust/library/core/src/lib.rs" ] || found=yes
+		;;
+	rustfmt) [ -z "$rustc" ] || [ ! -x "${rustc%/*}/rustfmt" ] || found=yes ;;
+	clippy) [ -z "$rustc" ] || [ ! -x "${rustc%/*}/clippy-driver" ] || found=yes ;;
+	clang) ! path_of "clang$llvm_suffix" >/dev/null || found=$("clang$llvm_suffix" --version | version) ;;
+	lld) ! path_of "ld.lld$llvm_suffix" >/dev/null || found=$("ld.lld$llvm_suffix" --version | version) ;;
+	llvm) ! path_of "llvm-nm$llvm_suffix" >/dev/null || found=$("llvm-nm$llvm_suffix" --version | version) ;;
+	libclang) [ -z "$llvm_lib" ] || found=$("clang$llvm_suffix" --version 2>/dev/null | version) ;;
+	cargo)
+		# Of no use once there is a bindgen.
+		if [ -n "$bindgen" ] || { [ -n "$rustc" ] && [ -x "${rustc%/*}/cargo" ]; }; then
+			found=yes
+		fi
+		;;
+	certificates)
+		[ -z "$bindgen" ] && [ ! -f /etc/ssl/certs/ca-certificates.crt ] || found=yes
+		;;
+	bindgen) [ -z "$bindgen" ] || found=$("$bindgen" --version | version) ;;
+	libc-headers) [ ! -f /usr/include/stdlib.h ] || found=yes ;;
+	libelf-headers) [ ! -f /usr/include/gelf.h ] || found=yes ;;
+	qemu)
+		[ -z "$qemu" ] || found=$("$qemu" --version | version)
+		if [ -n "$found" ] && ! at_least "$found" 8.1; then
+			problem="QEMU $found is refused: its multi-threaded emulation fakes kernel crashes"
+		fi
+		;;
+	python3) [ -z "$python" ] || found=$("$python" --version | version) ;;
+	make | flex | bison)
+		! path_of "$1" >/dev/null || found=$("$1" --version | version)
+		;;
+	bc) ! path_of bc >/dev/null || found=$(bc --version </dev/null | version) ;;
+	busybox)
+		for b in /bin/busybox /usr/bin/busybox; do
+			[ ! -x "$b" ] || found=yes
+		done
+		;;
+	*) ! path_of "$1" >/dev/null || found=yes ;;
+	esac
+}
+
+# Sets the variables that find_tool() and write_tools() use.
+choose() {
+	choose_rustc
+	choose_llvm
+	bindgen=
+	for candidate in "${BINDGEN:-}" "$cache/bindgen/bin/bindgen" "$(path_of bindgen || :)"; do
+		[ -x "$candidate" ] && at_least "$("$candidate" --version | version)" 0.71.1 || continue
+		bindgen=$candidate
+		break
+	done
+	qemu=$(path_of "${QEMU:-qemu-system-x86_64}" || :)
+	# A version manager's shim in front of Debian's Python is slow, and may be anything.
+	python=$(path_of "${PYTHON:-/usr/bin/python3}" || path_of python3 || :)
+}
+
+# Sets `missing` to the names of the tools that are missing or too old, and `packages` to their
+# packages; calls `$1` for each tool, if given.
+examine() {
+	missing= packages=
+	while IFS='|' read -r name minimum package12 package13 why; do
+		case $column in
+		12) package=$package12 ;;
+		13) package=$package13 ;;
+		*) package= ;;
+		esac
+		[ "$package" != - ] || continue
+		find_tool "$name"
+		if [ -z "$found" ] || { [ "$minimum" != - ] && ! at_least "$found" "$minimum"; }; then
+			missing="$missing $name"
+			packages="$packages $package"
+			state=missing
+		else
+			state=present
+		fi
+		${1:-:}
+	done <<-END
+		$(tools)
+	END
+}
