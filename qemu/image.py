@@ -116,14 +116,15 @@ def _build(scratch: Path) -> Path:
         sys.stderr.write(log.read_text(errors="replace")[-4000:])
         raise SystemExit(f"mmdebstrap failed with status {process.returncode}")
 
-    # Files belong to root in the image, which only root, or who seems to be, can unpack so.
+    # Only root can unpack files as other users', if only root of a user namespace.
     tree.mkdir()
     size = int(archive.stat().st_size / (1 << 20) * 1.15) + SPARE_MIB
     script = (
-        'tar -x -f "$1" -C "$2" --exclude="./dev/*" --numeric-owner && '
+        'trap \'rm -rf "$2"\' EXIT; '
+        'tar -x -f "$1" -C "$2" --exclude="./dev/*" --numeric-owner; '
         'mke2fs -q -t ext4 -O ^has_journal -E root_owner=0:0 -d "$2" "$3" "$4"'
     )
-    wrap = [] if os.geteuid() == 0 else ["fakeroot"]
+    wrap = [] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--map-auto"]
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     subprocess.run(
         [*wrap, "sh", "-ec", script, "sh", str(archive), str(tree), str(image), f"{size}M"],

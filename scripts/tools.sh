@@ -36,6 +36,7 @@ tools() {
 		qemu|8.1|backports:qemu-system-x86|qemu-system-x86|guest
 		busybox|-|busybox-static|busybox-static|initramfs
 		mmdebstrap|-|mmdebstrap|mmdebstrap|Debian image
+		newuidmap|-|uidmap|uidmap|Debian image, for who is not root
 		mkfs.ext4|-|e2fsprogs|e2fsprogs|Debian image
 	END
 }
