@@ -5,6 +5,7 @@
 //! The modes are dm-crypt's, `crypt_iv_*_gen()` in `drivers/md/dm-crypt.c`. Those that need more
 //! than the sector number are left out: eboiv, elephant, lmk, random and tcw.
 
+#[cfg(kscale_kunit)]
 use kernel::prelude::*;
 
 use kscale::skcipher::MAX_IV_SIZE;
