@@ -1,16 +1,37 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Removes everything that builds leave in the checkout; needs no kernel.
+# Removes everything that builds leave in the checkout, and in MO= or O= if our modules were built
+# there; needs no kernel.
+#
+# Usage: clean.sh [DIR]   DIR: clean this output directory only
 
 set -eu
 
+# Removes what Kbuild makes in the directory `$1`.
+clean() {
+	find "$1" -path "$1/.git" -prune -o -type f \( \
+		-name '*.[aos]' -o -name '*.bc' -o -name '*.ko' -o -name '*.ll' -o -name '*.mod' -o \
+		-name '*.mod.c' -o -name '*.order' -o -name '*.rmeta' -o -name '*.rsi' -o \
+		-name '*.symvers' -o -name '*_generated.h' -o -name '*_generated.rs' -o \
+		-name '*.symtypes' -o -name '.*.cmd' -o -name '.*.d' \
+		\) -exec rm -f {} +
+	find "$1" -path "$1/.git" -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+}
+
+# Removes a build from the output directory `$1`, which must be one, and what else it may hold not.
+clean_output() {
+	[ -f "$1/.kdir" ] || return 0
+	clean "$1"
+	rm -f "$1/.kdir" "$1/Makefile" "$1/.gitignore" "$1/source" "$1/rust-project.json"
+	find "$1" -depth -type d -exec rmdir {} + 2>/dev/null || :
+}
+
+if [ $# = 1 ]; then
+	clean_output "$1"
+	exit
+fi
+[ -z "${MO:-${O:-}}" ] || clean_output "${MO:-$O}"
 cd "$(dirname "$0")/.."
-rm -rf out rust-project.json Module.symvers modules.order source
-find . -path ./.git -prune -o -type f \( \
-	-name '*.[aos]' -o -name '*.bc' -o -name '*.ko' -o -name '*.ll' -o -name '*.mod' -o \
-	-name '*.mod.c' -o -name '*.order' -o -name '*.rmeta' -o -name '*.rsi' -o \
-	-name '*_generated.h' -o -name '*_generated.rs' -o -name '*.symtypes' -o \
-	-name '.*.cmd' -o -name '.*.d' \
-	\) -exec rm -f {} +
-find . -path ./.git -prune -o -type d -name __pycache__ -exec rm -rf {} +
+rm -rf out rust-project.json source
+clean .

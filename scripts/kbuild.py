@@ -10,7 +10,6 @@ CLIPPY, KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* go to Kbuild. Prints the output di
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -114,31 +113,18 @@ class Kbuild:
         # What was built against another kernel does not mix with this one's either.
         stamp = self.out / ".kdir"
         if stamp.is_file() and stamp.read_text() != str(self.kdir):
-            self.clean()
+            subprocess.run([CHECKOUT / "scripts/clean.sh", self.out], check=True)
         self.out.mkdir(parents=True, exist_ok=True)
         stamp.write_text(str(self.kdir))
         self.make("modules")
 
-    def clean(self) -> None:
-        """Removes what build() made, and nothing else of the user's."""
-        ours = CHECKOUT / "out"
-        if ours in self.out.parents:
-            shutil.rmtree(self.out, ignore_errors=True)
-        elif (self.out / ".kdir").is_file():
-            self.make("clean")
-            for name in (".kdir", "Makefile", "source", ".gitignore"):
-                (self.out / name).unlink(missing_ok=True)
-
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("modules", "modules_install", "clean"))
+    parser.add_argument("what", choices=("modules", "modules_install"))
     what = parser.parse_args(argv).what
     tools = load_tools()
     kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
-    if what == "clean":
-        kbuild.clean()
-        return
     kbuild.build()
     if what == "modules_install":
         kbuild.make("modules_install")
