@@ -4,6 +4,8 @@
 
 use kscale::dm;
 
-fn clones<T: dm::Target>(bio: dm::Bio<T>) -> [dm::Bio<T>; 2] {
-    [bio.clone(), bio]
+fn clones<C: Clone>(_: C) {}
+
+fn clones_bio<T: dm::Target>(bio: dm::Bio<T>) {
+    clones(bio);
 }

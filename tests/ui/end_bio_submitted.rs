@@ -5,5 +5,5 @@
 use kscale::dm;
 
 fn submits<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::Device) {
-    bio.submit(device, 0);
+    dm::Bio::submit(bio, device, 0);
 }

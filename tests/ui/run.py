@@ -12,8 +12,8 @@ in the build directory), with another source and output. It generates code, as s
 evaluated only then.
 
 Of each error .stderr has the code, the message, and the line it points at. The rest of what rustc
-prints, such as labels, hints, paths and line numbers, changes from one version of it to the next,
-or whenever a file is edited.
+prints, such as labels, hints, paths, line numbers and the order, changes from one version of it to
+the next, or whenever a file is edited.
 """
 
 import argparse
@@ -87,15 +87,15 @@ class Rustc:
                 )
             except subprocess.TimeoutExpired:
                 return Outcome(False, f"rustc took more than {DEADLINE_S} s\n")
-        # A dictionary, as rustc may say the same of a line several times.
-        errors: dict[str, None] = {}
+        # Rustc may say the same of a line several times, and in any order.
+        errors: set[str] = set()
         for line in run.stderr.splitlines():
             diagnostic = json.loads(line) if line.startswith("{") else None
             if diagnostic is None:
-                errors[f"{line}\n"] = None
+                errors.add(f"{line}\n")
             elif diagnostic["level"].startswith("error") and not is_summary(diagnostic):
-                errors[rendered(diagnostic)] = None
-        return Outcome(run.returncode == 0, "\n".join(errors))
+                errors.add(rendered(diagnostic))
+        return Outcome(run.returncode == 0, "\n".join(sorted(errors)))
 
 
 @dataclass(frozen=True)
