@@ -17,6 +17,8 @@
     unsafe_op_in_unsafe_fn,
     unused_imports,
     improper_ctypes,
+    // rustc 1.85 does not know the next one.
+    unknown_lints,
     unnecessary_transmutes
 )]
 
