@@ -15,9 +15,9 @@
 # ktap_timeout_s seconds. What it printed is shown if it failed, with the end of the kernel log.
 # A test that calls skip is reported as skipped, which the host does not count as passed.
 
-ktap_timeout_s=60
+ktap_timeout_s=120
 # Emulated KASAN and lockdep are slow.
-[ ! -e /sys/kernel/debug/kmemleak ] || ktap_timeout_s=240
+[ ! -e /sys/kernel/debug/kmemleak ] || ktap_timeout_s=480
 
 setup() {
 	:
