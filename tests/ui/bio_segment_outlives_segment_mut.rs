@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that was lent for reading must not be written, so the loan must end first.
+
+use kscale::bio::{
+    Segment,
+    SegmentMut, //
+};
+
+fn lends<'a>(segment: SegmentMut<'a>) -> Segment<'a> {
+    segment.as_segment()
+}
