@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Block devices for guest tests. Source it after ktap.sh; end every teardown with clean_block, and
+# unload modules in the last test of a suite, for loading takes longer than most tests.
+
+# Without udev no program but the test opens a device, so none is busy by chance.
+if [ -S /run/udev/control ]; then
+	udevadm control --exit
+	rm -f /run/udev/control
+fi
+export DM_DISABLE_UDEV=1
+
+# Pids of what start_background started.
+background=/tmp/kscale-background
+
+# is_debug_kernel: there every process takes a tenth of a second, so tests do less of the same.
+is_debug_kernel() {
+	[ -e /sys/kernel/debug/kmemleak ]
+}
+
+# make_ram <KiB>: makes empty /dev/ram0 and /dev/ram1 of that size.
+make_ram() {
+	if [ ! -e /sys/block/ram0 ] || [ "$(cat /sys/block/ram0/size)" != $(($1 * 2)) ]; then
+		modprobe -r brd
+		modprobe brd rd_nr=2 "rd_size=$1"
+	fi
+	blkdiscard -q -f /dev/ram0
+	blkdiscard -q -f /dev/ram1
+}
+
+# make_null_blk <name> <attribute=value...>: makes /dev/<name>, which keeps what is written to it.
+make_null_blk() {
+	modprobe null_blk nr_devices=0
+	null=/sys/kernel/config/nullb/$1
+	shift
+	mkdir "$null"
+	echo 1 >"$null/memory_backed"
+	for attribute in "$@"; do
+		echo "${attribute#*=}" >"$null/${attribute%%=*}"
+	done
+	echo 1 >"$null/power"
+}
+
+# start_background <command...>: runs it until it ends or stop_background is called.
+start_background() {
+	"$@" &
+	echo $! >>"$background"
+}
+
+stop_background() {
+	[ -e "$background" ] || return 0
+	while read -r pid; do
+		! kill "$pid" 2>/dev/null || tail --pid="$pid" -f /dev/null
+	done <"$background"
+	rm "$background"
+}
+
+# clean_block: removes all devices but those of make_ram; fails if one of them cannot go.
+clean_block() {
+	for dm in /sys/block/dm-*/dm; do
+		# I/O that waits for a suspended device cannot be killed.
+		if [ -e "$dm" ] && [ "$(cat "$dm/suspended")" = 1 ]; then
+			dmsetup resume "$(cat "$dm/name")"
+		fi
+	done
+	stop_background
+	[ ! -e /sys/block/dm-0 ] || dmsetup remove_all
+	for null in /sys/kernel/config/nullb/*/; do
+		[ ! -d "$null" ] || rmdir "$null"
+	done
+	[ ! -e /sys/block/dm-0 ] || fail 'a device cannot be removed'
+}
+
+# unload <module...>: with what make_ram and make_null_blk loaded. Fails if one is still in use.
+unload() {
+	modprobe -r "$@" brd null_blk
+	for module in "$@"; do
+		! grep "^$module " /proc/modules || fail "$module is still loaded"
+	done
+}
+
+# field <number> <file>: prints one word of the first line of a file, counted from 1.
+field() {
+	# shellcheck disable=SC2046
+	field_of "$1" $(head -n 1 "$2")
+}
+
+field_of() {
+	shift "$1"
+	echo "$1"
+}
+
+# dm_node <name>: prints the kernel's name of a mapped device, such as dm-0.
+dm_node() {
+	dmsetup info -c --noheadings -o blkdevname "$1"
+}
+
+# write_file <file> <device> <block size>: direct, so in bios of that size if the device takes them.
+write_file() {
+	dd if="$1" of="$2" bs="$3" oflag=direct status=none
+}
+
+# expect_content <file> <device> [block size]: compares all of a device, past the page cache.
+expect_content() {
+	dd if="$2" bs="${3:-64k}" iflag=direct status=none | cmp "$1" - ||
+		fail "$2 differs from $1"
+}
+
+# forget_kernel_log: what the kernel said until now is not meant by kernel_log.
+forget_kernel_log() {
+	log_mark=$((log_mark + 1))
+	echo "kscale: log mark $$ $log_mark" >/dev/kmsg
+}
+
+kernel_log() {
+	dmesg | sed "1,/kscale: log mark $$ $log_mark\$/d"
+}
+
+# expect_in_kernel_log <text>
+expect_in_kernel_log() {
+	kernel_log >/tmp/kernel_log
+	grep -qF -- "$1" /tmp/kernel_log || fail "the kernel did not say '$1'"
+}
