@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the tests of rcrypt share. Source it after block.sh.
+#
+# dm-crypt is the oracle: it must read what rcrypt wrote, write what rcrypt reads, and say the same.
+# KSCALE_TARGET=crypt tries the tests themselves, on dm-crypt.
+
+target=${KSCALE_TARGET:-rcrypt}
+target_module=rcrypt
+[ "$target" != crypt ] || target_module=dm_crypt
+
+key_256=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
+key_512=${key_256}f0f1f2f3f4f5f6f7f8f9fafbfcfdfeffe0e1e2e3e4e5e6e7e8e9eaebecedeeef
+
+# What is written, and its size.
+plain=/tmp/plain
+plain_kib=1024
+! is_debug_kernel || plain_kib=256
+plain_sectors=$((plain_kib * 2))
+
+load_crypt_modules() {
+	modprobe "$target_module"
+	modprobe dm_crypt
+}
+
+# make_plain: random data, the same in all tests of a boot.
+make_plain() {
+	[ -e $plain ] || head -c "${plain_kib}K" /dev/urandom >$plain
+}
+
+# map <name>:<target>:<device>... -- <cipher> <key> <iv offset> <start> [options]: makes devices of
+# the size of $plain with that table line.
+map() {
+	devices=
+	while [ "$1" != -- ]; do
+		devices="$devices $1"
+		shift
+	done
+	shift
+	concise=
+	for device in $devices; do
+		name=${device%%:*}
+		device=${device#*:}
+		concise="$concise${concise:+;}$name,,,rw,0 $plain_sectors ${device%%:*}"
+		concise="$concise $1 $2 $3 ${device#*:} $4${5:+ $5}"
+	done
+	dmsetup create --concise "$concise"
+}
+
+# read_raw <device> <file>: copies all of a device that is not mapped.
+read_raw() {
+	dd if="$1" of="$2" bs=64k iflag=direct status=none
+}
+
+# expect_same_format <table line after the target's name, with a dash for the device>: writes with
+# either target, compares what came to lie on the two devices, reads with the other.
+expect_same_format() {
+	make_ram $((plain_kib + 32))
+	make_plain
+	map ours0:"$target":/dev/ram0 ours1:"$target":/dev/ram1 \
+		theirs0:crypt:/dev/ram0 theirs1:crypt:/dev/ram1 -- "$@"
+	write_file $plain /dev/mapper/ours0 1M
+	write_file $plain /dev/mapper/theirs1 64k
+	read_raw /dev/ram0 /tmp/raw
+	expect_content /tmp/raw /dev/ram1
+	! cmp -s -n 4096 $plain /tmp/raw || fail 'nothing was encrypted'
+	expect_content $plain /dev/mapper/theirs0
+	expect_content $plain /dev/mapper/ours1 1M
+	dmsetup remove ours0 ours1 theirs0 theirs1
+}

@@ -1,0 +1,184 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# What rcrypt writes, dm-crypt reads, and the other way round; and nothing else gets to the device.
+
+. "${0%/*}/ktap.sh"
+. "${0%/*}/block.sh"
+. "${0%/*}/crypt.sh"
+
+setup() {
+	load_crypt_modules
+}
+
+teardown() {
+	clean_block
+}
+
+test_sectors_of_512_bytes() {
+	expect_same_format aes-xts-plain64 $key_512 0 0
+}
+
+test_sectors_of_4096_bytes() {
+	expect_same_format 'capi:xts(aes)-plain64' $key_512 0 0 '1 sector_size:4096'
+}
+
+test_iv_counts_large_sectors() {
+	expect_same_format aes-xts-plain64 $key_512 0 0 '2 sector_size:4096 iv_large_sectors'
+}
+
+test_key_of_256_bits() {
+	expect_same_format 'capi:xts(aes)-plain64' $key_256 0 0
+}
+
+test_iv_offset_and_start() {
+	expect_same_format aes-xts-plain64 $key_512 7 24
+	expect_same_format aes-xts-plain64 $key_256 16 24 '1 sector_size:4096'
+}
+
+test_iv_beyond_32_bits() {
+	expect_same_format aes-xts-plain64 $key_512 4294967000 0
+	expect_same_format aes-xts-plain64 $key_512 18446744073709551608 8 \
+		'2 sector_size:4096 iv_large_sectors'
+}
+
+test_other_ciphers_and_iv_modes() {
+	for cipher in aes-cbc-essiv:sha256 aes-cbc-plain aes-cbc-plain64be aes-ecb aes-cbc-benbi \
+		aes-cbc-null aes:2-cbc-plain64; do
+		echo "$cipher"
+		expect_same_format $cipher $key_256 4294967000 0
+	done
+}
+
+test_no_plaintext_on_the_device() {
+	make_ram $plain_kib
+	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0
+	yes 'kscale says hello' | head -c "${plain_kib}K" >/tmp/marked
+	write_file /tmp/marked /dev/mapper/ours 256k
+	read_raw /dev/mapper/ours /tmp/read
+	grep -qF 'kscale says hello' /tmp/read
+	read_raw /dev/ram0 /tmp/raw
+	! grep -qaF 'kscale' /tmp/raw || fail 'plaintext on the device'
+	# Nor what was there before: the whole device was written.
+	! cmp -s -n 512 /tmp/raw /dev/zero || fail 'nothing on the device'
+}
+
+# The pages of the buffer are those of a file, so what the target did to them can be looked at.
+test_buffers_of_the_writer_are_not_changed() {
+	make_ram $plain_kib
+	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0
+	truncate -s 64K /tmp/buffer
+	fio --name=once --filename=/dev/mapper/ours --rw=write --bs=64k --size=64k --direct=1 \
+		--mem=mmapshared:/tmp/buffer --buffer_pattern='"kscale!!"' --output=/tmp/fio.log
+	head -c 64K /dev/mapper/ours >/tmp/read
+	yes 'kscale!!' | tr -d '\n' | head -c 64K | cmp - /tmp/read
+	head -c 64K /tmp/buffer | cmp - /tmp/read
+}
+
+# Buffers that start within a page, and sectors next to those that are written.
+test_buffers_need_not_be_aligned_to_pages() {
+	make_ram $plain_kib
+	map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- aes-xts-plain64 $key_512 0 0
+	job="--name=odd --size=96k --io_size=96k --rw=randwrite --bsrange=512-24k
+		--iomem_align=512 --direct=1 --ioengine=libaio --iodepth=8
+		--verify=crc32c --verify_state_save=0 --output=/tmp/fio.log"
+	# shellcheck disable=SC2086
+	fio --filename=/dev/mapper/ours $job
+	# shellcheck disable=SC2086
+	fio --filename=/dev/mapper/theirs $job --verify_only
+}
+
+test_queue_limits_are_those_of_dm_crypt() {
+	make_ram $plain_kib
+	for options in '' '1 sector_size:4096' '1 allow_discards'; do
+		map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- \
+			aes-xts-plain64 $key_512 0 0 "$options"
+		(cd "/sys/block/$(dm_node ours)/queue" && grep . ./*) >/tmp/ours
+		(cd "/sys/block/$(dm_node theirs)/queue" && grep . ./*) >/tmp/theirs
+		diff /tmp/theirs /tmp/ours
+		dmsetup remove ours theirs
+	done
+}
+
+# Flushes come as bios of their own, and count on the device only if it has a cache.
+test_flushes_reach_the_device() {
+	make_null_blk flushed size=4 cache_size=1
+	make_plain
+	map ours:"$target":/dev/flushed -- aes-xts-plain64 $key_512 0 0
+	before=$(field 16 /sys/block/flushed/stat)
+	dd if=$plain of=/dev/mapper/ours bs=64k count=1 oflag=direct conv=fsync status=none
+	after=$(field 16 /sys/block/flushed/stat)
+	expect_equal $((before + 1)) "$after" 'flushes'
+}
+
+test_discards_are_refused_by_default() {
+	make_null_blk discarding size=4 discard=1
+	make_plain
+	map ours:"$target":/dev/discarding -- aes-xts-plain64 $key_512 0 0
+	write_file $plain /dev/mapper/ours 64k
+	! blkdiscard /dev/mapper/ours 2>/dev/null || fail 'discarded'
+	expect_equal 0 "$(field 12 /sys/block/discarding/stat)" 'discards'
+	expect_content $plain /dev/mapper/ours
+}
+
+test_discards_are_passed_on_if_allowed() {
+	make_null_blk discarding size=4 discard=1
+	make_plain
+	map ours:"$target":/dev/discarding -- aes-xts-plain64 $key_512 0 8 '1 allow_discards'
+	write_file $plain /dev/mapper/ours 64k
+	blkdiscard --offset 64K --length 64K /dev/mapper/ours
+	read_raw /dev/discarding /tmp/raw
+	# Discarded sectors of this device read as zeros, and those around them are untouched.
+	tail -c "+$((4096 + 65536 + 1))" /tmp/raw | cmp -n 65536 - /dev/zero
+	read_raw /dev/mapper/ours /tmp/read
+	cmp -n 65536 $plain /tmp/read
+	tail -c +131073 $plain >/tmp/expected
+	tail -c +131073 /tmp/read | cmp /tmp/expected -
+}
+
+# What lies above learnt that sectors have 512 bytes from the table that was there before.
+test_unaligned_bios_are_killed() {
+	make_ram $plain_kib
+	make_plain
+	dmsetup create ours --table "0 $plain_sectors linear /dev/ram0 0"
+	dmsetup create above --table "0 $plain_sectors linear /dev/mapper/ours 0"
+	dmsetup reload ours --table \
+		"0 $plain_sectors $target aes-xts-plain64 $key_512 0 /dev/ram0 0 1 sector_size:4096"
+	dmsetup suspend ours
+	dmsetup resume ours
+
+	write_file $plain /dev/mapper/above 64k
+	read_raw /dev/ram0 /tmp/before
+	for arguments in 'bs=512 count=1' 'bs=512 count=1 seek=7' 'bs=4608 count=1' \
+		'bs=4096 count=1 seek=512 oflag=seek_bytes'; do
+		# shellcheck disable=SC2086
+		! dd if=/dev/zero of=/dev/mapper/above $arguments oflag=direct 2>/tmp/dd.log ||
+			fail "written: $arguments"
+		grep -q 'Input/output error' /tmp/dd.log
+	done
+	for arguments in 'bs=512 count=1' 'bs=512 count=9 skip=9' 'bs=7680 count=1'; do
+		# shellcheck disable=SC2086
+		! dd if=/dev/mapper/above of=/dev/null $arguments iflag=direct 2>/tmp/dd.log ||
+			fail "read: $arguments"
+		grep -q 'Input/output error' /tmp/dd.log
+	done
+	expect_content /tmp/before /dev/ram0
+	expect_content $plain /dev/mapper/above
+}
+
+test_errors_of_the_device_come_through() {
+	dmsetup create broken --table "0 $plain_sectors error"
+	make_plain
+	map ours:"$target":/dev/mapper/broken -- aes-xts-plain64 $key_512 0 0
+	! dd if=/dev/mapper/ours of=/dev/null bs=64k count=1 iflag=direct 2>/tmp/dd.log
+	grep -q 'Input/output error' /tmp/dd.log
+	! dd if=$plain of=/dev/mapper/ours bs=64k count=1 oflag=direct 2>/tmp/dd.log
+	grep -q 'Input/output error' /tmp/dd.log
+}
+
+# Nothing of what was done above still holds them.
+test_modules_can_be_unloaded() {
+	unload "$target_module" dm_crypt
+}
+
+ktap_main

@@ -1,0 +1,207 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Table lines: rcrypt accepts, refuses and prints them as dm-crypt does.
+#
+# Lines are only loaded, so no device becomes live. In them KEY is a key of 256 bits, DEV a device.
+
+. "${0%/*}/ktap.sh"
+. "${0%/*}/block.sh"
+. "${0%/*}/crypt.sh"
+
+len_sectors=2048
+
+setup() {
+	load_crypt_modules
+	make_ram 1024
+	dmsetup create ours --notable
+	dmsetup create theirs --notable
+}
+
+teardown() {
+	clean_block
+}
+
+# load <name> <target> <line> [sectors]: errors go to the kernel log only.
+load() {
+	table=$3
+	case $table in
+	*KEY*) table=${table%%KEY*}$key_256${table#*KEY} ;;
+	esac
+	case $table in
+	*DEV*) table=${table%%DEV*}/dev/ram0${table#*DEV} ;;
+	esac
+	dmsetup load "$1" --table "0 ${4:-$len_sectors} $2 $table" 2>/dev/null
+}
+
+# Reads `<message> | <line>[ | <sectors>]`. Both targets have to refuse the line with the message,
+# of which the number is the errno.
+expect_all_refused() {
+	: >/tmp/expected
+	forget_kernel_log
+	while IFS='|' read -r message line sectors; do
+		line=${line# }
+		echo "kscale: line: ${line% }" >/dev/kmsg
+		! load ours "$target" "$line" "$sectors" || echo "kscale: accepted" >/dev/kmsg
+		! load theirs crypt "$line" "$sectors" || echo "kscale: accepted by C" >/dev/kmsg
+		printf 'line: %s\n%s\n%s\n' "${line% }" "$target: ${message% }" "crypt: ${message% }" \
+			>>/tmp/expected
+	done
+	kernel_log | sed -n 's/^\[[^]]*] kscale: //p
+		s/^\[[^]]*] device-mapper: table: [0-9:]*: \(r*crypt: \)/\1/p' >/tmp/actual
+	diff /tmp/expected /tmp/actual
+}
+
+test_wrong_number_of_arguments() {
+	expect_all_refused <<-end
+		Not enough arguments (-22) |
+		Not enough arguments (-22) | aes-xts-plain64
+		Not enough arguments (-22) | aes-xts-plain64 KEY 0 DEV
+		Invalid number of feature args (-22) | aes-xts-plain64 KEY 0 DEV 0 x
+		Invalid number of feature args (-22) | aes-xts-plain64 KEY 0 DEV 0 -1
+		Invalid number of feature args (-22) | aes-xts-plain64 KEY 0 DEV 0 10
+		Invalid number of feature args (-22) | aes-xts-plain64 KEY 0 DEV 0 1
+		Invalid number of feature args (-22) | aes-xts-plain64 KEY 0 DEV 0 2 allow_discards
+	end
+}
+
+test_bad_ciphers() {
+	long=$(printf '%0127d' 0)
+	expect_all_refused <<-end
+		Bad cipher specification (-22) | xts(aes)-plain64 KEY 0 DEV 0
+		Bad cipher key count specification (-22) | aes:3-xts-plain64 KEY 0 DEV 0
+		Bad cipher key count specification (-22) | aes:two-xts-plain64 KEY 0 DEV 0
+		IV mechanism required (-22) | aes-xts KEY 0 DEV 0
+		Invalid IV mode (-22) | aes-xts-plain63 KEY 0 DEV 0
+		Invalid IV mode (-22) | capi:xts(aes)-plain63 KEY 0 DEV 0
+		Digest algorithm missing for ESSIV mode (-22) | aes-cbc-essiv KEY 0 DEV 0
+		Digest algorithm missing for ESSIV mode (-22) | capi:cbc(aes)-essiv KEY 0 DEV 0
+		Error allocating crypto tfm (-2) | sea-xts-plain64 KEY 0 DEV 0
+		Error allocating crypto tfm (-2) | capi:xts(sea)-plain64 KEY 0 DEV 0
+		Error allocating crypto tfm (-2) | capi: KEY 0 DEV 0
+		Cannot allocate cipher strings (-12) | $long-cbc-plain KEY 0 DEV 0
+		Cannot allocate cipher string (-12) | capi:cbc(aes)-essiv:$long KEY 0 DEV 0
+	end
+}
+
+test_bad_keys() {
+	expect_all_refused <<-end
+		Cannot parse key size (-22) | aes-xts-plain64 :32 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 - 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 a 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 zKEYz 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 0x01 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 00KEY 0 DEV 0
+		Error decoding and setting key (-22) | aes:2-cbc-plain64 0011KEY 0 DEV 0
+	end
+}
+
+test_bad_numbers_and_devices() {
+	expect_all_refused <<-end
+		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY x DEV 0
+		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY -1 DEV 0
+		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY 0x8 DEV 0
+		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY 4 DEV 0 1 sector_size:4096
+		Device lookup failed (-2) | aes-xts-plain64 KEY 0 /dev/none 0
+		Device lookup failed (-75) | aes-xts-plain64 KEY 0 9999:1 0
+		Device lookup failed (-6) | aes-xts-plain64 KEY 0 240:1 0
+		Device lookup failed (-2) | aes-xts-plain64 KEY 0 /dev/none x
+		Invalid device sector (-22) | aes-xts-plain64 KEY 0 DEV x
+		Invalid device sector (-22) | aes-xts-plain64 KEY 0 DEV 1s
+		Invalid device sector (-22) | aes-xts-plain64 KEY 0 DEV -8
+	end
+}
+
+test_bad_options() {
+	line='aes-xts-plain64 KEY 0 DEV 0'
+	expect_all_refused <<-end
+		Invalid feature arguments (-22) | $line 1 allow_discard
+		Invalid feature arguments (-22) | $line 2 allow_discards iv
+		Invalid feature arguments (-22) | $line 1 sector_size:4096s
+		Invalid feature value for sector_size (-22) | $line 1 sector_size:0
+		Invalid feature value for sector_size (-22) | $line 1 sector_size:256
+		Invalid feature value for sector_size (-22) | $line 1 sector_size:1536
+		Invalid feature value for sector_size (-22) | $line 1 sector_size:8192
+		Device size is not multiple of sector_size feature (-22) | $line 1 sector_size:4096 | 2044
+	end
+}
+
+# Device mapper refuses these, after the targets took them.
+test_lines_beyond_the_device() {
+	for line in 'aes-xts-plain64 KEY 0 DEV 1' 'aes-xts-plain64 KEY 0 DEV 18446744073709551615' \
+		'aes-xts-plain64 KEY 0 DEV 4 1 sector_size:4096'; do
+		for name in "ours $target" 'theirs crypt'; do
+			forget_kernel_log
+			! load "${name% *}" "${name#* }" "$line" || fail "accepted: $name: $line"
+			expect_in_kernel_log 'device-mapper: table: '
+		done
+	done
+}
+
+test_what_rcrypt_does_not_have_is_refused() {
+	line='aes-xts-plain64 KEY 0 DEV 0'
+	while IFS='|' read -r message line; do
+		forget_kernel_log
+		! load ours "$target" "${line# }" || fail "accepted: $line"
+		expect_in_kernel_log "$target: $message"
+	done <<-end
+		Cannot parse key size (-22)| aes-xts-plain64 :32:logon:kscale 0 DEV 0
+		Invalid IV mode (-22)| aes-cbc-lmk KEY 0 DEV 0
+		Invalid feature arguments (-22)| $line 1 integrity:16:aead
+		Invalid feature arguments (-22)| $line 1 same_cpu_crypt
+	end
+}
+
+# Compares what is printed for lines that both targets take.
+test_lines_are_printed_as_by_dm_crypt() {
+	while read -r line; do
+		load ours "$target" "$line" || fail "refused: $line"
+		load theirs crypt "$line" || fail "refused by C: $line"
+		echo "0 $len_sectors $(dmsetup table --inactive --showkeys ours | cut -d' ' -f4-)" >/tmp/ours
+		echo "0 $len_sectors $(dmsetup table --inactive --showkeys theirs | cut -d' ' -f4-)" |
+			diff - /tmp/ours
+		[ "$(wc -w </tmp/ours)" -ge 7 ] || fail "nothing is printed for: $line"
+	done <<-end
+		aes-xts-plain64 KEY 0 DEV 0
+		aes-xts-plain64 ABCDEFKEYabcdef01020304050607080910 0 DEV 0 0
+		aes-xts-plain64 KEY 00018446744073709551615 DEV 0
+		capi:xts(aes)-plain64 KEY 8 DEV 0 1 sector_size:4096
+		capi:xts(aes)-plain64 KEY 8 DEV 0 3 IV_LARGE_SECTORS sector_size:1024 Allow_Discards
+		aes-xts-plain64 KEY 0 DEV 0 2 allow_discards allow_discards
+		aes-xts-plain64 KEY 0 DEV 0 1 sector_size:512 more
+		aes-cbc-essiv:sha256 KEY 0 DEV 0
+		aes KEY 0 DEV 0
+		aes-plain KEYf 0 DEV 0
+		aes:2-cbc-plain64 KEY 0 DEV 0
+		aes-ecb KEY 0 DEV 0
+		capi:ecb(cipher_null) - 0 DEV 0
+	end
+}
+
+test_status_is_that_of_dm_crypt() {
+	load ours "$target" 'aes-xts-plain64 KEY 0 DEV 0 1 allow_discards'
+	load theirs crypt 'aes-xts-plain64 KEY 0 DEV 0 1 allow_discards'
+	dmsetup resume ours theirs
+	for what in 'table --showkeys' 'status' 'deps'; do
+		# shellcheck disable=SC2086
+		dmsetup $what theirs | sed 's/ crypt / /' >/tmp/theirs
+		# shellcheck disable=SC2086
+		dmsetup $what ours | sed "s/ $target / /" | diff /tmp/theirs -
+		[ -s /tmp/theirs ] || fail "no $what"
+	done
+}
+
+# Neither what was accepted nor what was refused.
+test_keys_are_not_in_the_kernel_log() {
+	load ours "$target" 'aes-xts-plain64 KEY 0 DEV 0'
+	! load ours "$target" 'aes-xts-plain64 KEY x DEV 0' || fail 'accepted'
+	! load ours "$target" 'aes-xts-plain64 zKEY 0 DEV 0' || fail 'accepted'
+	dmesg | grep -qF "$target: Invalid iv_offset sector"
+	! dmesg | grep -iF "${key_256%????}" || fail 'the kernel log has a key'
+}
+
+test_modules_can_be_unloaded() {
+	unload "$target_module" dm_crypt
+}
+
+ktap_main
