@@ -109,5 +109,13 @@ $(addprefix $(obj)/,$(kscale-users)): $(obj)/rust/kscale.o
 
 include $(src)/rust/user.mk
 
+# Users outside this tree find everything in one place.
+ifneq ($(abspath $(src)),$(abspath $(obj)))
+$(obj)/rust/user.mk: $(src)/rust/user.mk FORCE
+	$(call if_changed,copy)
+
+always-y += rust/user.mk
+endif
+
 clean-files += rust/bindings_generated.rs rust/helpers_generated.rs rust/exports_generated.h \
 	rust/helpers.bc rust/libkscale.rmeta rust-project.json

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Lets crates use the library. Include it at the end of a Kbuild file that sets:
-#
-#   kscale-users   the objects of the crates that say `use kscale::...`
-#   kscale-dir     the `rust` folder that kscale.ko was built in
+# Lets crates use the library. Include it at the end of a Kbuild file that sets kscale-users to the
+# objects of the crates that say `use kscale::...`. A copy is where kscale.ko was built, beside what
+# those crates need.
+
+ifndef kscale-dir
+kscale-dir := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
+endif
 
 define kscale_use
 RUSTFLAGS_$(1) += -L $$(kscale-dir) --extern kscale
