@@ -24,7 +24,10 @@ use kernel::{
 
 use core::{
     marker::PhantomData,
-    num::NonZeroU32,
+    num::{
+        NonZeroU16,
+        NonZeroU32, //
+    },
     ptr::NonNull, //
 };
 
@@ -337,7 +340,7 @@ impl BioSet {
     /// Fails with [`ENOMEM`] if the reserve cannot be allocated.
     ///
     /// Context: Process context; sleeps. C: `bioset_init()` in `block/bio.c`.
-    pub fn new(pool_size: NonZeroU32) -> impl PinInit<Self, Error> {
+    pub fn new(pool_size: NonZeroU16) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             // INVARIANT: `inner` is initialised if this closure returns `Ok`.
             inner <- Opaque::try_ffi_init(move |slot: *mut bindings::bio_set| {
@@ -350,7 +353,7 @@ impl BioSet {
                 to_result(unsafe {
                     bindings::bioset_init(
                         slot,
-                        pool_size.get(),
+                        u32::from(pool_size.get()),
                         0,
                         // CAST: The constant is 1.
                         bindings::BIOSET_NEED_BVECS as kernel::ffi::c_int,
@@ -375,5 +378,133 @@ impl PinnedDrop for BioSet {
         // - No bio of the set is left: each is held by a `dm::CloneBio`, which keeps the target
         //   that has the set alive.
         unsafe { bindings::bioset_exit(self.inner.get()) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_bio)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        gfp::Gfp,
+        page::Page, //
+    };
+
+    /// Walks `vecs` from byte `start` of the first on, `size` bytes in steps of `max`, and returns
+    /// page index, offset and length of each segment; pages count from `first`.
+    fn walk(
+        first: *mut bindings::page,
+        vecs: &[(usize, u32, u32)],
+        start: u32,
+        size: u32,
+        max: u32,
+    ) -> Result<KVec<(usize, u32, u32)>> {
+        let mut table = KVec::new();
+        for &(page, bv_offset, bv_len) in vecs {
+            let vec = bindings::bio_vec {
+                bv_page: first.wrapping_add(page),
+                bv_len,
+                bv_offset,
+            };
+            table.push(vec, GFP_KERNEL)?;
+        }
+        let iter = bindings::bvec_iter {
+            bi_size: size,
+            bi_offset: start,
+            ..Default::default()
+        };
+        // SAFETY: The callers pass no more bytes than `vecs` have, and `table` outlives the walk.
+        // No segment is read.
+        let mut segments = unsafe { Segments::new(table.as_ptr(), iter) };
+        let mut seen = KVec::new();
+        while let Some(segment) = segments.next_segment(NonZeroU32::new(max).ok_or(EINVAL)?) {
+            let (page, offset, len) = segment.as_raw_parts();
+            let index = (page as usize - first as usize) / size_of::<bindings::page>();
+            seen.push((index, offset, len), GFP_KERNEL)?;
+        }
+        Ok(seen)
+    }
+
+    #[test]
+    fn segments_follow_the_table() -> Result {
+        let page = Page::<0>::alloc(Gfp::KERNEL)?;
+        let first = page.as_ptr();
+        let whole = PAGE_SIZE as u32;
+
+        // One page as a whole, and in steps.
+        assert_eq!(
+            walk(first, &[(0, 0, whole)], 0, whole, whole)?[..],
+            [(0, 0, whole)]
+        );
+        assert_eq!(
+            walk(first, &[(0, 512, 1024)], 0, 1024, 512)?[..],
+            [(0, 512, 512), (0, 1024, 512)]
+        );
+        // A vector over several pages is cut at the page, whatever its offset.
+        assert_eq!(
+            walk(first, &[(0, whole - 512, 1024)], 0, 1024, whole)?[..],
+            [(0, whole - 512, 512), (1, 0, 512)]
+        );
+        assert_eq!(
+            walk(first, &[(0, 2 * whole + 8, 16)], 0, 16, whole)?[..],
+            [(2, 8, 16)]
+        );
+        // A walk may begin inside a vector, end inside one, and steps over empty ones.
+        assert_eq!(
+            walk(
+                first,
+                &[(0, 0, 1024), (1, 0, 0), (2, 0, 1024)],
+                512,
+                1024,
+                whole
+            )?[..],
+            [(0, 512, 512), (2, 0, 512)]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn no_bytes_are_no_segments() -> Result {
+        let page = Page::<0>::alloc(Gfp::KERNEL)?;
+        assert!(walk(page.as_ptr(), &[], 0, 0, 512)?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn results_survive_the_way_to_c_and_back() {
+        for result in [
+            Ok(()),
+            Err(BlkError::IOERR),
+            Err(BlkError::NOTSUPP),
+            Err(BlkError::PROTECTION),
+            Err(BlkError::RESOURCE),
+        ] {
+            let raw = BlkError::result_to_raw(result);
+            assert!(BlkError::result_from_raw(raw) == result);
+            assert!((raw == 0) == result.is_ok());
+        }
+    }
+
+    #[test]
+    fn flags_do_not_change_the_operation() {
+        for (raw, op) in [
+            (bindings::req_op_REQ_OP_READ, Op::Read),
+            (bindings::req_op_REQ_OP_WRITE, Op::Write),
+            (bindings::req_op_REQ_OP_DISCARD, Op::Discard),
+            (bindings::req_op_REQ_OP_SECURE_ERASE, Op::SecureErase),
+            (bindings::req_op_REQ_OP_WRITE_ZEROES, Op::WriteZeroes),
+            (bindings::req_op_REQ_OP_ZONE_APPEND, Op::Other),
+        ] {
+            assert!(Op::from_opf(raw) == op);
+            assert!(Op::from_opf(raw | bindings::REQ_PREFLUSH) == op);
+        }
+    }
+
+    #[test]
+    fn a_bio_set_is_made_and_freed() -> Result {
+        let set = KBox::pin_init(BioSet::new(NonZeroU16::new(4).ok_or(EINVAL)?), GFP_KERNEL)?;
+        assert!(!set.as_raw().is_null());
+        Ok(())
     }
 }

@@ -11,7 +11,9 @@
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
+#include <linux/irqflags.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/percpu_counter.h>
 #include <linux/preempt.h>
 #include <linux/scatterlist.h>
@@ -107,6 +109,13 @@ __kscale_helper unsigned long kscale_helper_totalram_pages(void)
 	return totalram_pages();
 }
 
+/* linux/module.h */
+
+__kscale_helper bool kscale_helper_within_module(unsigned long addr, const struct module *mod)
+{
+	return within_module(addr, mod);
+}
+
 /* linux/percpu_counter.h */
 
 __kscale_helper int kscale_helper_percpu_counter_batch_once(void)
@@ -131,6 +140,11 @@ __kscale_helper s64 kscale_helper_percpu_counter_read_positive(struct percpu_cou
 }
 
 /* linux/preempt.h */
+
+__kscale_helper bool kscale_helper_in_task_irqs_on(void)
+{
+	return in_task() && !irqs_disabled();
+}
 
 __kscale_helper bool kscale_helper_in_hardirq(void)
 {

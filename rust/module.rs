@@ -6,6 +6,9 @@
 //! to that, but safe code may leak a value, and then it never runs. So what must not outlive a
 //! module is noted here, and undone when the kernel says that the module is going: after its exit
 //! function, or a failed init function, and before its memory is freed.
+//!
+//! After a failed init function there may still be references to the module: others could use what
+//! it had registered by then. The kernel frees its memory all the same, so this waits for them.
 
 use kernel::{
     bindings,
@@ -15,8 +18,13 @@ use kernel::{
         c_ulong,
         c_void, //
     },
+    module::this_module,
     prelude::*,
     sync::global_lock,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     types::Opaque, //
 };
 
@@ -25,11 +33,12 @@ use core::ptr::NonNull;
 /// One thing to undo.
 struct Undo {
     module: *mut bindings::module,
-    func: unsafe fn(NonNull<c_void>),
+    stop: unsafe fn(NonNull<c_void>),
+    free: unsafe fn(NonNull<c_void>),
     data: NonNull<c_void>,
 }
 
-// SAFETY: `on_going()` asks for a `func` that may be called by any task.
+// SAFETY: `on_going()` asks for functions that any task may call.
 unsafe impl Send for Undo {}
 
 global_lock! {
@@ -37,21 +46,29 @@ global_lock! {
     unsafe(uninit) static UNDOS: Mutex<KVec<Undo>> = KVec::new();
 }
 
-/// Calls `func` with `data` when `module` goes.
+/// Calls `stop` with `data` when `module` goes, and `free` when the last reference to it is gone.
 ///
 /// Fails with [`ENOMEM`].
 ///
 /// # Safety
 ///
 /// - `module` must be a module that is loaded and whose code this is called from.
-/// - `func` must be fit to be called once with `data`, in process context by any task, when no
-///   code of the module but `func` will run any more. It must not call this function.
+/// - `stop` must be fit to be called once with `data`, in process context by any task, when neither
+///   the module's init nor its exit function runs any more.
+/// - `free` must be fit to be called after `stop`, when nothing refers to the module any more.
+/// - Neither may call this function.
 pub(crate) unsafe fn on_going(
     module: *mut bindings::module,
-    func: unsafe fn(NonNull<c_void>),
+    stop: unsafe fn(NonNull<c_void>),
+    free: unsafe fn(NonNull<c_void>),
     data: NonNull<c_void>,
 ) -> Result {
-    let undo = Undo { module, func, data };
+    let undo = Undo {
+        module,
+        stop,
+        free,
+        data,
+    };
     UNDOS.lock().push(undo, GFP_KERNEL)?;
     Ok(())
 }
@@ -106,19 +123,39 @@ impl Notifier {
     ) -> c_int {
         // CAST: From 32 to 64 bits.
         if state == bindings::module_state_MODULE_STATE_GOING as c_ulong {
-            UNDOS.lock().retain(|undo| {
-                if undo.module != module.cast() {
-                    return true;
-                }
-                // SAFETY: The module is going, so none of its own code runs any more: its last
-                // reference is gone and its exit function has returned. The undo leaves the list
-                // now, so it is called once.
-                unsafe { (undo.func)(undo.data) };
-                false
-            });
+            Self::undo(module.cast());
         }
         // CAST: The constant is 0.
         bindings::NOTIFY_DONE as c_int
+    }
+
+    /// Undoes what was noted for a module that goes. Waits for its last reference.
+    fn undo(module: *mut bindings::module) {
+        let mut any = false;
+        for undo in UNDOS.lock().iter().filter(|undo| undo.module == module) {
+            any = true;
+            // SAFETY: The module is going, so its init and exit functions have returned. The
+            // kernel says so once for each time that it loads a module.
+            unsafe { (undo.stop)(undo.data) };
+        }
+        if !any {
+            return;
+        }
+
+        // SAFETY: The module is not freed before the notifiers have returned.
+        while unsafe { bindings::module_refcount(module) } > 0 {
+            // No new references are given to a module that is going, so it only gets less.
+            fsleep(Delta::from_millis(10));
+        }
+        UNDOS.lock().retain(|undo| {
+            if undo.module != module {
+                return true;
+            }
+            // SAFETY: `stop` was called above, and nothing refers to the module any more. The undo
+            // leaves the list now, so this is called once.
+            unsafe { (undo.free)(undo.data) };
+            false
+        });
     }
 }
 
@@ -127,5 +164,9 @@ impl PinnedDrop for Notifier {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: `block` is registered by the type invariants.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
+        // The library is the last to go, and nobody hears of that any more.
+        Self::undo(this_module::<crate::LocalModule>().as_ptr());
+        // It is empty, as all users of the library have gone, but has memory.
+        *UNDOS.lock() = KVec::new();
     }
 }

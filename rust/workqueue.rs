@@ -145,7 +145,9 @@ impl Workqueue {
 impl Drop for Workqueue {
     /// Runs what is queued, then frees the queue.
     ///
-    /// Waiting is what makes it sound to unload the code of the items afterwards.
+    /// Waiting is what makes it safe to unload the code of the items afterwards. A queue that is
+    /// leaked never waits: as with [`kernel::workqueue::system()`], see to it that nothing is queued
+    /// when the module with the code goes.
     fn drop(&mut self) {
         // SAFETY: By the type invariants `raw` is a queue that has not been destroyed, and nobody
         // queues to it any more, as `&mut self` is the last reference.

@@ -503,11 +503,11 @@ impl<T: Target> Bio<T> {
     /// Sends the bio to `sector` of `device`; when it comes back, [`Target::end_io()`] sees it.
     ///
     /// A bio that came back may be sent again. A `device` of another target ends the bio with
-    /// [`BlkError::IOERR`].
+    /// [`BlkError::IOERR`], and so does a call from an interrupt or with interrupts disabled.
     ///
     /// Context: Process context; may sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(mut self, device: Device, sector: u64) {
-        if self.ptr.remap(device, sector).is_some() {
+        if may_submit() && self.ptr.remap(device, sector).is_some() {
             self.into_ptr().submit();
         }
     }
@@ -524,7 +524,7 @@ impl<T: Target> Bio<T> {
 
     /// Makes a clone that shares the bio's memory.
     ///
-    /// Fails, and gives the bio back, unless it is a read or a write.
+    /// Fails, and gives the bio back, unless it is a read or a write, and in an interrupt.
     ///
     /// Context: Process context; sleeps until the set has a bio to give. In `map`, or with another
     /// bio of the same set in hand, it may sleep for ever.
@@ -538,7 +538,9 @@ impl<T: Target> Bio<T> {
     /// Makes a clone with as much memory of its own, in pages from a pool.
     ///
     /// Fails, and gives the bio back, unless it is a read or a write, and of no more pages than
-    /// the pool is guaranteed to have.
+    /// the pool is guaranteed to have, and in an interrupt.
+    ///
+    /// The pages have whatever was in them before: fill them before the clone goes out.
     ///
     /// Context: Process context; sleeps until the set has a bio, and the pool pages to give. In
     /// `map`, or with another clone of the same set in hand, it may sleep for ever.
@@ -555,4 +557,14 @@ impl<T: Target> Drop for Bio<T> {
         // SAFETY: `self` is not used again.
         unsafe { ManuallyDrop::take(&mut self.ptr) }.end(Err(BlkError::IOERR));
     }
+}
+
+/// Tells whether bios may be submitted here.
+///
+/// Not from interrupts, nor with them disabled: the lists of bios that a task has yet to submit,
+/// `current->bio_list` and `current->plug`, are not protected from them.
+#[inline]
+pub(super) fn may_submit() -> bool {
+    // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
+    unsafe { bindings::in_task_irqs_on() }
 }

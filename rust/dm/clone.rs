@@ -30,7 +30,10 @@ use crate::{
 };
 
 use super::{
-    bio::Bio,
+    bio::{
+        may_submit,
+        Bio, //
+    },
     per_bio::PerBio,
     table::Device,
     target::Target, //
@@ -128,7 +131,7 @@ impl<T: Target> CloneBio<T> {
         base: Bio<T>,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x BioSet,
     ) -> Result<Self, Bio<T>> {
-        let mut base = Self::with_data(base)?;
+        let mut base = Self::cloneable(base)?;
         let set = select(base.target()).as_raw();
 
         // SAFETY:
@@ -156,7 +159,7 @@ impl<T: Target> CloneBio<T> {
         base: Bio<T>,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<A>),
     ) -> Result<Self, Bio<T>> {
-        let mut base = Self::with_data(base)?;
+        let mut base = Self::cloneable(base)?;
         // CAST: From 32 to 64 bits.
         let len = base.len_bytes() as usize;
         let count = len.div_ceil(PAGE_SIZE);
@@ -219,10 +222,10 @@ impl<T: Target> CloneBio<T> {
         Ok(Self::new(base, clone))
     }
 
-    /// Gives `base` back unless it has data, as only that can be cloned.
-    fn with_data(base: Bio<T>) -> Result<Bio<T>, Bio<T>> {
+    /// Gives `base` back unless it has data, as only that can be cloned, and this is no interrupt.
+    fn cloneable(base: Bio<T>) -> Result<Bio<T>, Bio<T>> {
         match base.op() {
-            Op::Read | Op::Write if base.len_bytes() > 0 => Ok(base),
+            Op::Read | Op::Write if base.len_bytes() > 0 && may_submit() => Ok(base),
             _ => Err(base),
         }
     }
@@ -232,8 +235,6 @@ impl<T: Target> CloneBio<T> {
         unsafe {
             (*clone.as_ptr()).bi_ioprio = (*base.ptr().bio()).bi_ioprio;
             (*clone.as_ptr()).bi_write_hint = (*base.ptr().bio()).bi_write_hint;
-            // Device mapper polls its own clones only.
-            (*clone.as_ptr()).bi_opf &= !bindings::REQ_POLLED;
         }
         // INVARIANT: The callers just made the clone so.
         Self {
@@ -277,14 +278,18 @@ impl<T: Target> CloneBio<T> {
     /// Sends the clone to `sector` of `device`; when it comes back, it is freed, and `done` gets
     /// the bio that it stands for, and how the device ended the clone.
     ///
-    /// `done` runs in any context, also in hard interrupts. A `device` of another target ends both
-    /// bios with [`BlkError::IOERR`].
+    /// `done` runs in any context, also in hard interrupts. A `device` of another target ends the
+    /// bio with [`BlkError::IOERR`] at once, and so does a call from an interrupt or with interrupts
+    /// disabled.
     ///
     /// Context: Process context; may sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) {
         let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {
             return;
         };
+        if !may_submit() {
+            return;
+        }
         let mut this = ManuallyDrop::new(self);
         let clone = this.clone.as_ptr();
         // SAFETY: `this` is not used again, and not dropped.

@@ -147,7 +147,7 @@ impl<T: Target> PerBio<T> {
     /// # Safety
     ///
     /// The workqueue core must call this for a `work` that [`Ptr::queue()`] queued.
-    unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+    pub(super) unsafe extern "C" fn run(work: *mut bindings::work_struct) {
         let work: *mut Opaque<bindings::work_struct> = work.cast();
         // SAFETY: `queue()` queues the `work` field of a `PerBio<T>`.
         let this = unsafe { container_of!(work, Self, work) };

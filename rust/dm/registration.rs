@@ -53,7 +53,7 @@ unsafe impl<T: Target> Sync for Registration<T> {}
 impl<T: Target> Registration<T> {
     /// Registers the target as [`Target::NAME`].
     ///
-    /// Fails with [`EBUSY`] if the name is taken.
+    /// Fails as [`Registration::with_name()`] does.
     ///
     /// Context: Process context; sleeps. C: `dm_register_target()` in `drivers/md/dm-target.c`.
     pub fn new() -> Result<Self> {
@@ -62,24 +62,31 @@ impl<T: Target> Registration<T> {
 
     /// Registers the target under another name.
     ///
-    /// Fails with [`EBUSY`] if the name is taken. Costs a little memory that is only given back
+    /// Fails with [`EBUSY`] if the name is taken, and with [`EINVAL`] if the code of the callbacks
+    /// is not in the module that implements [`Target`], which tables keep loaded. Costs a little memory that is only given back
     /// when the module goes.
     ///
     /// Context: As [`Registration::new()`].
     pub fn with_name(name: &'static CStr) -> Result<Self> {
+        let module = this_module::<T::OwnerModule>().as_ptr();
+        let raw = Vtable::<T>::target_type(name);
+        if !Self::is_in(module, &raw) {
+            pr_err!("a target must be registered by the module that implements it\n");
+            return Err(EINVAL);
+        }
         let target_type = NonNull::from(KBox::leak(KBox::new(
             TargetType {
-                raw: Vtable::<T>::target_type(name),
+                raw,
                 registered: false,
             },
             GFP_KERNEL,
         )?));
-        let module = this_module::<T::OwnerModule>().as_ptr();
         // SAFETY:
-        // - The module with the code of `T` is loaded, as this is part of it.
-        // - `going()` may be called when no table uses the target any more, which none does when
-        //   its module goes: each has a reference, see `get_target_type()`.
-        let noted = unsafe { module::on_going(module, Self::going, target_type.cast()) };
+        // - The module with the code of `T` is loaded, and this is its code, see above.
+        // - `unregister()` and `free()` may be called with it. Every table that uses the target has
+        //   a reference to the module, see `get_target_type()`, so none is left for `free()`.
+        let noted =
+            unsafe { module::on_going(module, Self::unregister, Self::free, target_type.cast()) };
         if let Err(error) = noted {
             // SAFETY: It was leaked above, and nobody has a pointer to it.
             drop(unsafe { KBox::from_raw(target_type.as_ptr()) });
@@ -89,8 +96,8 @@ impl<T: Target> Registration<T> {
         // SAFETY: `target_type` was just allocated, and nobody else has a pointer to it.
         let raw = unsafe { &raw mut (*target_type.as_ptr()).raw };
         // SAFETY:
-        // - `raw` was written, and stays where it is until `going()`, which unregisters it.
-        // - The callbacks are those of `T`, and `module` is the module they are in.
+        // - `raw` was written, and stays where it is until `free()`, after `unregister()`.
+        // - The callbacks are those of `T`, and `module` is the module they are in, see above.
         to_result(unsafe { bindings::dm_register_target(raw) })?;
         // SAFETY: Device mapper has pointers to `raw` only.
         unsafe { (*target_type.as_ptr()).registered = true };
@@ -101,19 +108,53 @@ impl<T: Target> Registration<T> {
         })
     }
 
-    /// Frees a target type, and unregisters it if its registration was leaked.
+    /// Tells whether all that device mapper and [`module`] will call is code of `module`.
+    ///
+    /// It is not if `T` is generic and this is another module than the one with the `impl`, or if
+    /// that names another module than its own.
+    fn is_in(module: *mut bindings::module, target_type: &bindings::target_type) -> bool {
+        let own = [
+            Self::unregister as *const () as usize,
+            Self::free as *const () as usize,
+        ];
+        let is_inside = |address: &usize| {
+            // SAFETY: `module` is the `THIS_MODULE` of a module whose types this uses, so it is
+            // loaded; it is not NULL, see below.
+            unsafe { bindings::within_module(*address, module) }
+        };
+        // Built-in code has no module.
+        !module.is_null()
+            && Vtable::<T>::addresses(target_type)
+                .iter()
+                .filter(|address| **address != 0)
+                .all(is_inside)
+            && own.iter().all(is_inside)
+    }
+
+    /// Unregisters a target type whose registration was leaked.
     ///
     /// # Safety
     ///
-    /// `target_type` must be a [`TargetType`] of [`Registration::with_name()`] that no table uses,
-    /// nor any [`Registration`] that will be dropped.
-    unsafe fn going(target_type: NonNull<c_void>) {
-        // SAFETY: By this function's contract.
-        let mut target_type = unsafe { KBox::<TargetType>::from_raw(target_type.cast().as_ptr()) };
-        if target_type.registered {
-            // SAFETY: It is registered, and freed only below.
-            unsafe { bindings::dm_unregister_target(&raw mut target_type.raw) };
+    /// `target_type` must be a [`TargetType`] of [`Registration::with_name()`], and no
+    /// [`Registration`] of it be dropped any more.
+    unsafe fn unregister(target_type: NonNull<c_void>) {
+        let target_type: *mut TargetType = target_type.cast().as_ptr();
+        // SAFETY: It is allocated until `free()`.
+        if unsafe { (*target_type).registered } {
+            // SAFETY: It is registered.
+            unsafe { bindings::dm_unregister_target(&raw mut (*target_type).raw) };
         }
+    }
+
+    /// Frees a target type.
+    ///
+    /// # Safety
+    ///
+    /// `target_type` must be a [`TargetType`] that [`Registration::unregister()`] was called with,
+    /// and that no table uses.
+    unsafe fn free(target_type: NonNull<c_void>) {
+        // SAFETY: `with_name()` allocated it so, and nobody has a pointer to it any more.
+        drop(unsafe { KBox::<TargetType>::from_raw(target_type.cast().as_ptr()) });
     }
 }
 
@@ -125,5 +166,61 @@ impl<T: Target> Drop for Registration<T> {
         // SAFETY: As above. Device mapper does not touch `registered`, nor does anybody else
         // before the module goes.
         unsafe { (*target_type).registered = false };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_registration)]
+mod tests {
+    use super::*;
+
+    use crate::dm::{
+        Args,
+        CtrError,
+        Map,
+        MapBio,
+        Table, //
+    };
+
+    /// A target that ends every bio with an error.
+    struct Refuse;
+
+    #[vtable]
+    impl Target for Refuse {
+        const NAME: &'static CStr = c"kscale_refuse";
+        const VERSION: [u32; 3] = [1, 0, 0];
+        type PerBio = ();
+
+        fn ctr(_: &mut Table<'_>, _: Args<'_>) -> Result<impl PinInit<Self, Error>, CtrError> {
+            Ok(Ok::<Self, Error>(Self))
+        }
+
+        fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> Map<'a, Self> {
+            bio.kill()
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_until_its_registration_is_dropped() -> Result {
+        let first = Registration::<Refuse>::new()?;
+        assert!(Registration::<Refuse>::new().is_err_and(|error| error == EBUSY));
+
+        drop(first);
+        assert!(Registration::<Refuse>::new().is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn a_target_may_have_several_names() -> Result {
+        let _first = Registration::<Refuse>::new()?;
+        assert!(Registration::<Refuse>::with_name(c"kscale_refuse2").is_ok());
+        Ok(())
+    }
+
+    /// The guest test `modules` looks for the name when the library is gone.
+    #[test]
+    fn a_registration_may_be_leaked() -> Result {
+        core::mem::forget(Registration::<Refuse>::with_name(c"kscale_leaked")?);
+        Ok(())
     }
 }

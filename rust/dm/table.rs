@@ -220,11 +220,14 @@ pub struct Device(u32);
 ///
 /// # Invariants
 ///
-/// Each `dev` came from `dm_get_device()` for the target, and was not put. So its `bdev` is open.
+/// Each `dev` came from `dm_get_device()` for the target, and was not put, and `bdev` is its block
+/// device, which is open. The `bdev` stays the same even if a target written in C makes device mapper
+/// reopen the device for another mode, `upgrade_mode()`.
 pub(super) struct Devices(KVec<OpenDevice>);
 
 struct OpenDevice {
     dev: *mut bindings::dm_dev,
+    bdev: *mut bindings::block_device,
     start_sectors: u64,
 }
 
@@ -240,16 +243,15 @@ impl Devices {
         Self(KVec::new())
     }
 
-    fn get(&self, device: Device) -> Option<*mut bindings::dm_dev> {
+    fn get(&self, device: Device) -> Option<&OpenDevice> {
         // CAST: From 32 to 64 bits.
-        Some(self.0.get(device.0 as usize)?.dev)
+        self.0.get(device.0 as usize)
     }
 
     /// Returns the block device, open as long as `self` is borrowed and longer: until `put_all()`.
     #[inline]
     pub(super) fn bdev(&self, device: Device) -> Option<*mut bindings::block_device> {
-        // SAFETY: The device was not put, by the type invariants.
-        Some(unsafe { (*self.get(device)?).bdev })
+        Some(self.get(device)?.bdev)
     }
 
     /// Calls `func` for each device, with its first sector, until it returns something but 0.
@@ -340,12 +342,19 @@ impl Table<'_> {
         // SAFETY:
         // - `ti` is a target whose `ctr` is running, by the type invariants.
         // - `path` is NUL-terminated, and `dev` can be written to.
-        // - `mode` is the table's, so the device is never reopened for a wider one.
+        // - `mode` is the table's, so no target of ours makes device mapper reopen the device for a
+        //   wider one, which leaves other targets with stale pointers, `upgrade_mode()`.
         to_result(unsafe { bindings::dm_get_device(self.ti, path.as_char_ptr(), mode, &mut dev) })?;
+        // SAFETY: The device was just got, so it is open.
+        let bdev = unsafe { (*dev).bdev };
         // INVARIANT: The device was just got for `ti`. There is room for it.
         self.devices
             .0
-            .push_within_capacity(OpenDevice { dev, start_sectors })
+            .push_within_capacity(OpenDevice {
+                dev,
+                bdev,
+                start_sectors,
+            })
             .map_err(|_| ENOMEM)?;
         Ok(Device(index))
     }
@@ -421,6 +430,12 @@ impl Limits<'_> {
         unsafe { bindings::dm_stack_bs_limits(self.limits.as_ptr(), bytes.get()) };
     }
 
+    /// Lets nobody poll for the completion of bios.
+    pub(super) fn disable_polling(&mut self) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe { (*self.limits.as_ptr()).features &= !bindings::BLK_FEAT_POLL };
+    }
+
     /// Asks that memory for direct I/O be aligned to the logical block size.
     ///
     /// Context: Any.
@@ -460,6 +475,11 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Returns the text with its NUL.
+    pub(super) fn as_bytes_with_nul(&self) -> &[u8] {
+        self.buf.get(..=self.len).unwrap_or_default()
+    }
+
     /// Tells whether nothing was written yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -469,7 +489,7 @@ impl<'a> Output<'a> {
     ///
     /// Context: Any.
     pub fn device_name(&self, device: Device) -> Option<&'a str> {
-        let dev = self.devices.get(device)?;
+        let dev = self.devices.get(device)?.dev;
         // SAFETY: The device was not put, by the invariants of `Devices`, and `name` is written
         // before `dm_get_device()` returns and NUL-terminated, see `format_dev_t()`.
         let name = unsafe { CStr::from_char_ptr((*dev).name.as_ptr()) };
@@ -495,5 +515,132 @@ impl fmt::Write for Output<'_> {
         // INVARIANT: `count` bytes more, and a NUL behind them; none if there was no room.
         self.len = end;
         Ok(())
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_table)]
+mod tests {
+    use super::*;
+
+    use kernel::{
+        ffi::c_char,
+        str::CString, //
+    };
+
+    const MISSING: &CStr = c"missing";
+    const INVALID: &CStr = c"kscale_dm_table: invalid, as it should be";
+
+    /// Calls `func` with the words of `line` as arguments, and returns the words as they are then.
+    fn with_args<R>(line: &[&str], func: impl FnOnce(Args<'_>) -> R) -> Result<(R, KVec<CString>)> {
+        let mut words = KVec::new();
+        for word in line {
+            words.push(CString::try_from_fmt(fmt!("{}", *word))?, GFP_KERNEL)?;
+        }
+        let mut argv = KVec::<*mut c_char>::new();
+        for word in &mut words {
+            argv.push(
+                core::ptr::from_ref::<CStr>(word)
+                    .cast::<c_char>()
+                    .cast_mut(),
+                GFP_KERNEL,
+            )?;
+        }
+        // SAFETY: `argv` has `line.len()` pointers to NUL-terminated strings, which nobody else
+        // uses until `func` returned.
+        let args = unsafe { Args::new(line.len() as kernel::ffi::c_uint, argv.as_mut_ptr()) };
+        let result = func(args);
+        Ok((result, words))
+    }
+
+    #[test]
+    fn arguments_come_in_order_and_end() -> Result {
+        let (seen, _) = with_args(&["a", "", "c"], |mut args| {
+            let first = args.next().map(CStr::to_bytes) == Some(b"a");
+            let second = args.next().map(CStr::to_bytes) == Some(b"");
+            let third = args.len() == 1 && args.next().map(CStr::to_bytes) == Some(b"c");
+            let end = args.next().is_none() && args.next().is_none() && args.len() == 0;
+            (first, second, third, end)
+        })?;
+        assert_eq!(seen, (true, true, true, true));
+        Ok(())
+    }
+
+    #[test]
+    fn no_arguments_may_be_a_null_pointer() {
+        // SAFETY: With no arguments the pointer may be anything.
+        let mut args = unsafe { Args::new(0, core::ptr::null_mut()) };
+        assert!(args.next().is_none());
+        assert!(args.finish(INVALID).is_ok());
+        assert!(args
+            .required(MISSING)
+            .is_err_and(|e| e.message() == Some(MISSING)));
+    }
+
+    #[test]
+    fn numbers_are_decimal_and_nothing_else() -> Result {
+        for (word, number) in [
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("+1", None),
+            ("-1", None),
+            ("1x", None),
+            ("0x1", None),
+            ("", None),
+        ] {
+            let (parsed, _) = with_args(&[word], |mut args| args.parsed::<u64>(INVALID).ok())?;
+            assert_eq!(parsed, number);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_line_with_too_many_arguments_is_refused() -> Result {
+        let (left, _) = with_args(&["a"], |args| args.finish(INVALID).is_err())?;
+        assert!(left);
+        Ok(())
+    }
+
+    #[test]
+    fn a_secret_is_overwritten_in_place() -> Result {
+        let (seen, words) = with_args(&["s3cret", "open"], |mut args| {
+            let seen = args
+                .secret(MISSING)
+                .is_ok_and(|secret| secret.as_bytes() == b"s3cret");
+            seen && args.next().map(CStr::to_bytes) == Some(b"open")
+        })?;
+        assert!(seen);
+        assert!(words
+            .first()
+            .is_some_and(|word| word.to_bytes() == b"000000"));
+        assert!(words.get(1).is_some_and(|word| word.to_bytes() == b"open"));
+        Ok(())
+    }
+
+    #[test]
+    fn text_that_does_not_fit_is_cut_and_terminated() {
+        let devices = Devices::new();
+        let mut buf = [0xff_u8; 6];
+        let mut out = Output::new(&mut buf, &devices);
+        assert!(out.is_empty());
+        assert!(out.write_str("abc").is_ok());
+        assert!(out.write_str("defg").is_ok());
+        assert!(out.write_str("h").is_ok());
+        assert!(!out.is_empty());
+        assert_eq!(&buf, b"abcde\0");
+
+        let mut out = Output::new(&mut [], &devices);
+        assert!(out.write_str("abc").is_ok());
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_device_of_another_target_is_not_found() {
+        let devices = Devices::new();
+        assert!(devices.bdev(Device(0)).is_none());
+        assert!(devices.bdev(Device(u32::MAX)).is_none());
+        assert_eq!(devices.iterate(|_, _| 1), 0);
     }
 }

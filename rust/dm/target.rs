@@ -216,13 +216,34 @@ impl<T: Target> Vtable<T> {
                 None
             },
             iterate_devices: Some(Self::iterate_devices),
-            io_hints: if T::HAS_IO_HINTS {
-                Some(Self::io_hints)
-            } else {
-                None
-            },
+            io_hints: Some(Self::io_hints),
             ..pin_init::zeroed()
         }
+    }
+
+    /// Returns where the code of the callbacks is, 0 for those that are not there.
+    pub(super) fn addresses(target_type: &bindings::target_type) -> [usize; 14] {
+        macro_rules! address {
+            ($callback:ident) => {
+                target_type.$callback.map_or(0, |func| func as usize)
+            };
+        }
+        [
+            address!(ctr),
+            address!(dtr),
+            address!(map),
+            address!(end_io),
+            address!(presuspend),
+            address!(presuspend_undo),
+            address!(postsuspend),
+            address!(preresume),
+            address!(resume),
+            address!(status),
+            address!(message),
+            address!(iterate_devices),
+            address!(io_hints),
+            PerBio::<T>::run as *const () as usize,
+        ]
     }
 
     /// Borrows the target.
@@ -310,7 +331,9 @@ impl<T: Target> Vtable<T> {
     /// Device mapper must call this as `target_type.dtr`.
     unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
         // SAFETY: `dtr` is called once for a `ctr` that succeeded, when nothing else of the target
-        // runs, and no bio of it is left, see `dm_table_destroy()` in `drivers/md/dm-table.c`.
+        // runs. No bio of it is left either: a table is only swapped out of a suspended device,
+        // `dm_wait_for_completion()`, and a device is only removed while nobody has it open, which
+        // a submitter has until its bios ended. So whatever was borrowed from a bio is gone.
         let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
         let mut inner = KBox::into_pin(inner);
         let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
@@ -384,7 +407,9 @@ impl<T: Target> Vtable<T> {
         // SAFETY: This is `status`.
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
-        let buf = unsafe { buffer(result, maxlen) };
+        //
+        // CAST: From 32 to 64 bits.
+        let buf = unsafe { buffer(result, maxlen as usize) };
         let mut out = Output::new(buf, inner.devices());
 
         let written = match kind {
@@ -412,14 +437,28 @@ impl<T: Target> Vtable<T> {
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: The arguments are of this call, and the target cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
-        // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
-        let buf = unsafe { buffer(result, maxlen) };
-        let mut out = Output::new(buf, inner.devices());
+        // CAST: From 32 to 64 bits.
+        let maxlen = maxlen as usize;
 
         from_result(|| {
-            noio_scope(|| inner.target().message(args, &mut out))?;
-            // 1 tells device mapper that there is a text.
-            Ok(c_int::from(!out.is_empty()))
+            // The arguments are in the very memory that `result` points to, see `target_message()`
+            // in `drivers/md/dm-ioctl.c`, so the text is written elsewhere while they are used.
+            noio_scope(|| {
+                let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
+                let mut out = Output::new(&mut text, inner.devices());
+                inner.target().message(args, &mut out)?;
+                if out.is_empty() {
+                    return Ok(0);
+                }
+                // SAFETY: Device mapper passes a buffer with room for `maxlen` bytes, and `message`
+                // used the arguments up.
+                let result = unsafe { buffer(result, maxlen) };
+                for (to, from) in result.iter_mut().zip(out.as_bytes_with_nul()) {
+                    *to = *from;
+                }
+                // Tells device mapper that there is a text.
+                Ok(1)
+            })
         })
     }
 
@@ -459,8 +498,14 @@ impl<T: Target> Vtable<T> {
         };
         // SAFETY: The limits are the caller's, `dm_calculate_queue_limits()`, to be changed.
         let mut limits = unsafe { Limits::new(limits) };
-        // SAFETY: This is `io_hints`.
-        unsafe { Self::target(ti) }.io_hints(&mut limits);
+
+        // A poller would look at bios that are the target's, and at the queue that they were last
+        // in, which `Bio::submit()` may have changed.
+        limits.disable_polling();
+        if T::HAS_IO_HINTS {
+            // SAFETY: This is `io_hints`.
+            unsafe { Self::target(ti) }.io_hints(&mut limits);
+        }
     }
 
     /// See [`Target::presuspend()`].
@@ -523,12 +568,10 @@ impl<T: Target> Vtable<T> {
 ///
 /// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and nobody
 /// else's.
-unsafe fn buffer<'a>(result: *mut c_char, maxlen: c_uint) -> &'a mut [u8] {
+unsafe fn buffer<'a>(result: *mut c_char, maxlen: usize) -> &'a mut [u8] {
     if result.is_null() {
         return &mut [];
     }
-    // CAST: From 32 to 64 bits.
-    let len = maxlen as usize;
     // SAFETY: By this function's contract.
-    unsafe { core::slice::from_raw_parts_mut(result.cast(), len) }
+    unsafe { core::slice::from_raw_parts_mut(result.cast(), maxlen) }
 }

@@ -26,7 +26,7 @@ use kernel::{
     str::CString, //
 };
 
-use core::num::NonZeroU32;
+use core::num::NonZeroU16;
 
 use kscale::{
     bio::BioSet,
@@ -136,9 +136,9 @@ pub(crate) struct Crypt {
 }
 
 /// Bios in the reserve of a target, as in dm-crypt.
-const RESERVE_BIOS: NonZeroU32 = match NonZeroU32::new(64) {
+const RESERVE_BIOS: NonZeroU16 = match NonZeroU16::new(64) {
     Some(bios) => bios,
-    None => NonZeroU32::MIN,
+    None => NonZeroU16::MIN,
 };
 
 #[vtable]
