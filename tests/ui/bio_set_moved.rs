@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! C keeps pointers into a set of bios, so it must be pinned before it exists.
+//! C keeps pointers into a set of bios, so it must not move.
 
-use core::num::NonZeroU32;
+use kernel::prelude::*;
 
 use kscale::bio::BioSet;
 
-fn moves() -> BioSet {
-    BioSet::new(NonZeroU32::MIN)
+fn moves(set: Pin<KBox<BioSet>>) -> BioSet {
+    *Pin::into_inner(set)
 }

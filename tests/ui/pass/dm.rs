@@ -4,7 +4,10 @@
 
 use kernel::prelude::*;
 
-use core::num::NonZeroU32;
+use core::num::{
+    NonZero,
+    NonZeroU32, //
+};
 
 use kscale::{
     bio::{
@@ -30,8 +33,6 @@ use module::Case as LocalModule;
 
 #[path = "../common/module.rs"]
 mod module;
-
-const RESERVE_BIOS: NonZeroU32 = NonZeroU32::MIN;
 
 #[pin_data]
 struct Everything {
@@ -67,11 +68,12 @@ impl dm::Target for Everything {
         args.finish(c"too many arguments")?;
         let device = table.get_device(path, digits as u64)?;
         let queue = Workqueue::new(c"everything", Flags::UNBOUND, 0)?;
+        let reserve_bios = NonZero::new(1).ok_or(EINVAL)?;
 
         Ok(try_pin_init!(Self {
             device,
             queue,
-            set <- BioSet::new(RESERVE_BIOS),
+            set <- BioSet::new(reserve_bios),
             pool <- Mempool::new(256, PageAllocator),
             mapped <- new_percpu_counter!(0),
         }))
