@@ -47,8 +47,10 @@
 //!
 //! [`BlkError::IOERR`]: crate::bio::BlkError::IOERR
 
+mod args;
 mod bio;
 mod clone;
+mod output;
 mod per_bio;
 mod registration;
 mod table;
@@ -56,6 +58,11 @@ mod target;
 
 #[doc(inline)]
 pub use self::{
+    args::{
+        Args,
+        CtrError,
+        SecretArg, //
+    },
     bio::{
         Bio,
         EndBio,
@@ -64,14 +71,11 @@ pub use self::{
         MapBio, //
     },
     clone::CloneBio,
+    output::Output,
     registration::Registration,
     table::{
-        Args,
-        CtrError,
         Device,
         Limits,
-        Output,
-        SecretArg,
         Table, //
     },
     target::Target, //

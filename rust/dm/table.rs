@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Table lines: arguments, devices, limits and output.
+//! Table lines: their devices and limits.
 
 use kernel::{
     error::to_result,
-    fmt::{
-        self,
-        Write as _, //
-    },
     prelude::*, //
 };
 
@@ -18,199 +14,6 @@ use core::{
 };
 
 use crate::bindings;
-
-/// Why a table line was refused: what `dmsetup` prints to the kernel log, and the error code.
-pub struct CtrError {
-    message: Option<&'static CStr>,
-    error: Error,
-}
-
-impl CtrError {
-    /// Refuses a line with [`EINVAL`].
-    pub const fn invalid(message: &'static CStr) -> Self {
-        Self::new(message, EINVAL)
-    }
-
-    /// Refuses a line with `error`.
-    pub const fn new(message: &'static CStr, error: Error) -> Self {
-        Self {
-            message: Some(message),
-            error,
-        }
-    }
-
-    /// Returns the error code.
-    pub fn error(&self) -> Error {
-        self.error
-    }
-
-    /// Returns the message.
-    pub fn message(&self) -> Option<&'static CStr> {
-        self.message
-    }
-}
-
-impl<E: Into<Error>> From<E> for CtrError {
-    fn from(error: E) -> Self {
-        Self {
-            message: None,
-            error: error.into(),
-        }
-    }
-}
-
-/// The arguments of a table line or of a message.
-///
-/// # Invariants
-///
-/// `argv` points to `argc` pointers to NUL-terminated strings, all of which are valid, and nobody
-/// else's, for `'a`; it may be anything if `argc` is 0.
-pub struct Args<'a> {
-    argv: *mut *mut kernel::ffi::c_char,
-    argc: usize,
-    _strings: PhantomData<&'a mut CStr>,
-}
-
-impl<'a> Args<'a> {
-    /// Wraps what device mapper passes.
-    ///
-    /// # Safety
-    ///
-    /// `argc` and `argv` must be what device mapper passed to `ctr` or `message`, of a call that
-    /// `'a` does not outlive.
-    pub(super) unsafe fn new(
-        argc: kernel::ffi::c_uint,
-        argv: *mut *mut kernel::ffi::c_char,
-    ) -> Self {
-        // INVARIANT: `dm_split_args()` in `drivers/md/dm-table.c` makes just that, in a buffer of
-        // the call's own; `argv` may be NULL if `argc` is 0.
-        Self {
-            argv,
-            // CAST: From 32 to 64 bits.
-            argc: argc as usize,
-            _strings: PhantomData,
-        }
-    }
-
-    /// Returns the next argument, or fails with the message `missing`.
-    ///
-    /// Context: Any.
-    pub fn required(&mut self, missing: &'static CStr) -> Result<&'a CStr, CtrError> {
-        self.next().ok_or(CtrError::invalid(missing))
-    }
-
-    /// Returns the next argument as a decimal number, or fails with the message `invalid`.
-    ///
-    /// The offending argument is logged.
-    ///
-    /// Context: Any.
-    pub fn parsed<N: core::str::FromStr>(&mut self, invalid: &'static CStr) -> Result<N, CtrError> {
-        let arg = self.required(invalid)?;
-        let number = arg
-            .to_str()
-            .ok()
-            // `from_str` takes a plus sign, which C does not.
-            .filter(|arg| arg.starts_with(|first: char| first.is_ascii_digit()))
-            .and_then(|arg| arg.parse().ok());
-        number.ok_or_else(|| {
-            let message = invalid.to_str().unwrap_or_default();
-            pr_err!("{}: '{}'\n", message, crate::dm::table::Printable(arg));
-            CtrError::invalid(invalid)
-        })
-    }
-
-    /// Returns the next argument, which is overwritten with `0`s when the result is dropped.
-    ///
-    /// Context: Any.
-    pub fn secret(&mut self, missing: &'static CStr) -> Result<SecretArg<'a>, CtrError> {
-        let arg = self.next_raw().ok_or(CtrError::invalid(missing))?;
-        // SAFETY: `arg` is NUL-terminated, by the type invariants.
-        let len = unsafe { CStr::from_char_ptr(arg.as_ptr()) }
-            .to_bytes()
-            .len();
-        // SAFETY: `arg` has `len` bytes before the NUL, which are valid for `'a` and nobody
-        // else's by the type invariants; `next_raw()` gives each argument once.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(arg.as_ptr().cast::<u8>(), len) };
-        Ok(SecretArg(bytes))
-    }
-
-    /// Checks that there are no more arguments, or fails with the message `too_many`.
-    ///
-    /// Context: Any.
-    pub fn finish(&self, too_many: &'static CStr) -> Result<(), CtrError> {
-        match self.argc {
-            0 => Ok(()),
-            _ => Err(CtrError::invalid(too_many)),
-        }
-    }
-
-    /// Returns how many arguments are left.
-    ///
-    /// Context: Any.
-    #[expect(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        self.argc
-    }
-
-    fn next_raw(&mut self) -> Option<NonNull<kernel::ffi::c_char>> {
-        self.argc = self.argc.checked_sub(1)?;
-        // SAFETY: There was an argument left, so `argv` points to one, by the type invariants.
-        let arg = unsafe { *self.argv };
-        // SAFETY: As above, so one further on is inside the array or at its end.
-        // INVARIANT: One argument less, one further on.
-        self.argv = unsafe { self.argv.add(1) };
-        NonNull::new(arg)
-    }
-}
-
-impl<'a> Iterator for Args<'a> {
-    type Item = &'a CStr;
-
-    fn next(&mut self) -> Option<&'a CStr> {
-        let arg = self.next_raw()?;
-        // SAFETY: `arg` is NUL-terminated and valid for `'a`, by the type invariants; `next_raw()`
-        // gives each argument once, so nobody writes to it.
-        Some(unsafe { CStr::from_char_ptr(arg.as_ptr()) })
-    }
-}
-
-/// An argument that holds a key; its place in the table line is overwritten on drop.
-pub struct SecretArg<'a>(&'a mut [u8]);
-
-impl SecretArg<'_> {
-    /// Returns the argument, without the terminating NUL.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0
-    }
-}
-
-impl Drop for SecretArg<'_> {
-    fn drop(&mut self) {
-        for byte in self.0.iter_mut() {
-            // As dm-crypt does, so that the length still shows.
-            //
-            // SAFETY: `byte` is a reference, so it is valid for writes.
-            unsafe { core::ptr::write_volatile(byte, b'0') };
-        }
-    }
-}
-
-/// Prints an argument with everything but printable ASCII escaped.
-pub(super) struct Printable<'a>(pub(super) &'a CStr);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self
-            .0
-            .to_bytes()
-            .iter()
-            .flat_map(|&b| core::ascii::escape_default(b))
-        {
-            f.write_char(char::from(byte))?;
-        }
-        Ok(())
-    }
-}
 
 /// A device of a target: a number that means something to that target only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -252,6 +55,15 @@ impl Devices {
     #[inline]
     pub(super) fn bdev(&self, device: Device) -> Option<*mut bindings::block_device> {
         Some(self.get(device)?.bdev)
+    }
+
+    /// Returns the device's number as `major:minor`.
+    pub(super) fn name(&self, device: Device) -> Option<&str> {
+        let dev = self.get(device)?.dev;
+        // SAFETY: The device was not put, by the type invariants, and `name` is written before
+        // `dm_get_device()` returns and NUL-terminated, see `format_dev_t()`.
+        let name = unsafe { CStr::from_char_ptr((*dev).name.as_ptr()) };
+        name.to_str().ok()
     }
 
     /// Calls `func` for each device, with its first sector, until it returns something but 0.
@@ -448,193 +260,10 @@ impl Limits<'_> {
     }
 }
 
-/// Text for userspace, in the status and message callbacks; too long a text is cut.
-///
-/// Device mapper notices a text that fills the buffer, and userspace asks again with a larger one.
-///
-/// # Invariants
-///
-/// `buf[..len]` is the text, `buf[len]` is NUL, unless `buf` is empty.
-pub struct Output<'a> {
-    buf: &'a mut [u8],
-    len: usize,
-    devices: &'a Devices,
-}
-
-impl<'a> Output<'a> {
-    /// Wraps the buffer.
-    pub(super) fn new(buf: &'a mut [u8], devices: &'a Devices) -> Self {
-        if let Some(first) = buf.first_mut() {
-            *first = 0;
-        }
-        // INVARIANT: No text yet, and a NUL if there is room for one.
-        Self {
-            buf,
-            len: 0,
-            devices,
-        }
-    }
-
-    /// Returns the text with its NUL.
-    pub(super) fn as_bytes_with_nul(&self) -> &[u8] {
-        self.buf.get(..=self.len).unwrap_or_default()
-    }
-
-    /// Tells whether nothing was written yet.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Returns the device's number as `major:minor`, or [`None`] if it is another target's.
-    ///
-    /// Context: Any.
-    pub fn device_name(&self, device: Device) -> Option<&'a str> {
-        let dev = self.devices.get(device)?.dev;
-        // SAFETY: The device was not put, by the invariants of `Devices`, and `name` is written
-        // before `dm_get_device()` returns and NUL-terminated, see `format_dev_t()`.
-        let name = unsafe { CStr::from_char_ptr((*dev).name.as_ptr()) };
-        name.to_str().ok()
-    }
-}
-
-impl fmt::Write for Output<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.buf.len().saturating_sub(self.len).saturating_sub(1);
-        let count = text.len().min(room);
-        let end = self.len + count;
-
-        if let (Some(to), Some(from)) = (
-            self.buf.get_mut(self.len..end),
-            text.as_bytes().get(..count),
-        ) {
-            to.copy_from_slice(from);
-        }
-        if let Some(nul) = self.buf.get_mut(end) {
-            *nul = 0;
-        }
-        // INVARIANT: `count` bytes more, and a NUL behind them; none if there was no room.
-        self.len = end;
-        Ok(())
-    }
-}
-
 #[cfg(kscale_kunit)]
 #[kunit_tests(kscale_dm_table)]
 mod tests {
     use super::*;
-
-    use kernel::{
-        ffi::c_char,
-        str::CString, //
-    };
-
-    const MISSING: &CStr = c"missing";
-    const INVALID: &CStr = c"kscale_dm_table: invalid, as it should be";
-
-    /// Calls `func` with the words of `line` as arguments, and returns the words as they are then.
-    fn with_args<R>(line: &[&str], func: impl FnOnce(Args<'_>) -> R) -> Result<(R, KVec<CString>)> {
-        let mut words = KVec::new();
-        for word in line {
-            words.push(CString::try_from_fmt(fmt!("{}", *word))?, GFP_KERNEL)?;
-        }
-        let mut argv = KVec::<*mut c_char>::new();
-        for word in &mut words {
-            argv.push(
-                core::ptr::from_ref::<CStr>(word)
-                    .cast::<c_char>()
-                    .cast_mut(),
-                GFP_KERNEL,
-            )?;
-        }
-        // SAFETY: `argv` has `line.len()` pointers to NUL-terminated strings, which nobody else
-        // uses until `func` returned.
-        let args = unsafe { Args::new(line.len() as kernel::ffi::c_uint, argv.as_mut_ptr()) };
-        let result = func(args);
-        Ok((result, words))
-    }
-
-    #[test]
-    fn arguments_come_in_order_and_end() -> Result {
-        let (seen, _) = with_args(&["a", "", "c"], |mut args| {
-            let first = args.next().map(CStr::to_bytes) == Some(b"a");
-            let second = args.next().map(CStr::to_bytes) == Some(b"");
-            let third = args.len() == 1 && args.next().map(CStr::to_bytes) == Some(b"c");
-            let end = args.next().is_none() && args.next().is_none() && args.len() == 0;
-            (first, second, third, end)
-        })?;
-        assert_eq!(seen, (true, true, true, true));
-        Ok(())
-    }
-
-    #[test]
-    fn no_arguments_may_be_a_null_pointer() {
-        // SAFETY: With no arguments the pointer may be anything.
-        let mut args = unsafe { Args::new(0, core::ptr::null_mut()) };
-        assert!(args.next().is_none());
-        assert!(args.finish(INVALID).is_ok());
-        assert!(args
-            .required(MISSING)
-            .is_err_and(|e| e.message() == Some(MISSING)));
-    }
-
-    #[test]
-    fn numbers_are_decimal_and_nothing_else() -> Result {
-        for (word, number) in [
-            ("0", Some(0)),
-            ("007", Some(7)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-            ("+1", None),
-            ("-1", None),
-            ("1x", None),
-            ("0x1", None),
-            ("", None),
-        ] {
-            let (parsed, _) = with_args(&[word], |mut args| args.parsed::<u64>(INVALID).ok())?;
-            assert_eq!(parsed, number);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn a_line_with_too_many_arguments_is_refused() -> Result {
-        let (left, _) = with_args(&["a"], |args| args.finish(INVALID).is_err())?;
-        assert!(left);
-        Ok(())
-    }
-
-    #[test]
-    fn a_secret_is_overwritten_in_place() -> Result {
-        let (seen, words) = with_args(&["s3cret", "open"], |mut args| {
-            let seen = args
-                .secret(MISSING)
-                .is_ok_and(|secret| secret.as_bytes() == b"s3cret");
-            seen && args.next().map(CStr::to_bytes) == Some(b"open")
-        })?;
-        assert!(seen);
-        assert!(words
-            .first()
-            .is_some_and(|word| word.to_bytes() == b"000000"));
-        assert!(words.get(1).is_some_and(|word| word.to_bytes() == b"open"));
-        Ok(())
-    }
-
-    #[test]
-    fn text_that_does_not_fit_is_cut_and_terminated() {
-        let devices = Devices::new();
-        let mut buf = [0xff_u8; 6];
-        let mut out = Output::new(&mut buf, &devices);
-        assert!(out.is_empty());
-        assert!(out.write_str("abc").is_ok());
-        assert!(out.write_str("defg").is_ok());
-        assert!(out.write_str("h").is_ok());
-        assert!(!out.is_empty());
-        assert_eq!(&buf, b"abcde\0");
-
-        let mut out = Output::new(&mut [], &devices);
-        assert!(out.write_str("abc").is_ok());
-        assert!(out.is_empty());
-    }
 
     #[test]
     fn a_device_of_another_target_is_not_found() {

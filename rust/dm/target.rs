@@ -32,19 +32,21 @@ use crate::{
 };
 
 use super::{
+    args::{
+        Args,
+        CtrError, //
+    },
     bio::{
         EndBio,
         EndIo,
         Map,
         MapBio, //
     },
+    output::Output,
     per_bio::PerBio,
     table::{
-        Args,
-        CtrError,
         Devices,
         Limits,
-        Output,
         Table, //
     }, //
 };

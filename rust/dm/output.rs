@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a target writes for userspace.
+
+use kernel::fmt;
+
+use super::table::{
+    Device,
+    Devices, //
+};
+
+/// Text for userspace, in the status and message callbacks; too long a text is cut.
+///
+/// Device mapper notices a text that fills the buffer, and userspace asks again with a larger one.
+///
+/// # Invariants
+///
+/// `buf[..len]` is the text, `buf[len]` is NUL, unless `buf` is empty.
+pub struct Output<'a> {
+    buf: &'a mut [u8],
+    len: usize,
+    devices: &'a Devices,
+}
+
+impl<'a> Output<'a> {
+    /// Wraps the buffer.
+    pub(super) fn new(buf: &'a mut [u8], devices: &'a Devices) -> Self {
+        if let Some(first) = buf.first_mut() {
+            *first = 0;
+        }
+        // INVARIANT: No text yet, and a NUL if there is room for one.
+        Self {
+            buf,
+            len: 0,
+            devices,
+        }
+    }
+
+    /// Returns the text with its NUL.
+    pub(super) fn as_bytes_with_nul(&self) -> &[u8] {
+        self.buf.get(..=self.len).unwrap_or_default()
+    }
+
+    /// Tells whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the device's number as `major:minor`, or [`None`] if it is another target's.
+    ///
+    /// Context: Any.
+    pub fn device_name(&self, device: Device) -> Option<&'a str> {
+        self.devices.name(device)
+    }
+}
+
+impl fmt::Write for Output<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.buf.len().saturating_sub(self.len).saturating_sub(1);
+        let count = text.len().min(room);
+        let end = self.len + count;
+
+        if let (Some(to), Some(from)) = (
+            self.buf.get_mut(self.len..end),
+            text.as_bytes().get(..count),
+        ) {
+            to.copy_from_slice(from);
+        }
+        if let Some(nul) = self.buf.get_mut(end) {
+            *nul = 0;
+        }
+        // INVARIANT: `count` bytes more, and a NUL behind them; none if there was no room.
+        self.len = end;
+        Ok(())
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kernel::prelude::kunit_tests(kscale_dm_output)]
+mod tests {
+    use super::*;
+
+    use kernel::{
+        fmt::Write as _,
+        prelude::*, //
+    };
+
+    #[test]
+    fn text_that_does_not_fit_is_cut_and_terminated() {
+        let devices = Devices::new();
+        let mut buf = [0xff_u8; 6];
+        let mut out = Output::new(&mut buf, &devices);
+        assert!(out.is_empty());
+        assert!(out.write_str("abc").is_ok());
+        assert!(out.write_str("defg").is_ok());
+        assert!(out.write_str("h").is_ok());
+        assert!(!out.is_empty());
+        assert_eq!(&buf, b"abcde\0");
+
+        let mut out = Output::new(&mut [], &devices);
+        assert!(out.write_str("abc").is_ok());
+        assert!(out.is_empty());
+    }
+}
