@@ -80,10 +80,7 @@ impl fmt::Write for Output<'_> {
 mod tests {
     use super::*;
 
-    use kernel::{
-        fmt::Write as _,
-        prelude::*, //
-    };
+    use kernel::fmt::Write as _;
 
     #[test]
     fn text_that_does_not_fit_is_cut_and_terminated() {
