@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of the build: what is rebuilt, what is inlined, and a module from outside the tree."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+KDIR = Path(os.environ["KSCALE_TEST_KDIR"])
+# Lines of Kbuild that mean work on one of our crates.
+COMPILES = re.compile(r"^ +RUSTC \[M\] (\S+)", re.MULTILINE)
+
+
+def build(checkout: Path, out: Path, **variables: str) -> str:
+    """Builds the modules of a checkout and returns what make printed."""
+    unwanted = ("KDIR", "MO", "O", "KUNIT", "CLIPPY", "MUTANT", "W", "V", "KERNEL")
+    env = {name: value for name, value in os.environ.items() if name not in unwanted}
+    env |= {"KDIR": str(KDIR), "MO": str(out)} | variables
+    script = [sys.executable, str(checkout / "scripts/kbuild.py"), "modules"]
+    run = subprocess.run(
+        script, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if run.returncode:
+        raise AssertionError(run.stdout)
+    return run.stdout
+
+
+def undefined(module: Path) -> set[str]:
+    """Returns the symbols that an object leaves to others."""
+    run = subprocess.run(["nm", "-u", str(module)], stdout=subprocess.PIPE, text=True, check=True)
+    return {line.split()[-1] for line in run.stdout.splitlines()}
+
+
+class Build(unittest.TestCase):
+    """Builds a copy of the checkout, which the tests may change."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.top = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="kscale-")))
+        cls.checkout = cls.top / "checkout"
+        cls.out = cls.top / "out"
+        for name in ("Kbuild", "Makefile", "rust", "samples", "scripts", "qemu"):
+            source = CHECKOUT / name
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            cls.checkout.mkdir(exist_ok=True)
+            copy(source, cls.checkout / name)
+        build(cls.checkout, cls.out)
+
+    def touch(self, name: str) -> set[str]:
+        """Changes a file, and returns the crates that are compiled then."""
+        with (self.checkout / name).open("a") as file:
+            file.write("\n// Changed.\n")
+        return set(COMPILES.findall(build(self.checkout, self.out)))
+
+    def test_a_build_without_a_change_compiles_nothing(self) -> None:
+        self.assertNotRegex(build(self.checkout, self.out), r"(?m)^ +(RUSTC|CC|BINDGEN|LD) ")
+
+    def test_a_change_in_a_sample_compiles_that_sample(self) -> None:
+        self.assertEqual(self.touch("samples/dm_offset.rs"), {"samples/dm_offset.o"})
+
+    def test_a_change_in_the_library_compiles_it_and_its_users(self) -> None:
+        crates = {"rust/kscale.o", "samples/dm_offset.o", "samples/rcrypt/rcrypt.o"}
+        self.assertEqual(self.touch("rust/gfp.rs"), crates)
+
+    def test_helpers_are_inlined_where_the_kernel_inlines_its_own(self) -> None:
+        config = (KDIR / ".config").read_text()
+        self.assertIn("CONFIG_RUST_INLINE_HELPERS=y\n", config, "not the kernel for this test")
+        for name in ("rust/kscale.o", "samples/dm_offset.o", "samples/rcrypt/rcrypt.o"):
+            left = {s for s in undefined(self.out / name) if "_helper_" in s}
+            self.assertEqual(left, set(), name)
+
+    def test_helpers_are_functions_for_everybody_else(self) -> None:
+        symvers = (self.out / "Module.symvers").read_text()
+        helpers = re.findall(r"__kscale_helper \S.*?\**(kscale_helper_\w+)\(",
+                             (self.checkout / "rust/helpers.c").read_text())
+        self.assertGreater(len(helpers), 10)
+        for helper in helpers:
+            self.assertRegex(symvers, rf"\t{helper}\tkscale\t")
+
+    def test_modpost_records_that_samples_need_the_library(self) -> None:
+        for name in ("dm_offset.ko", "rcrypt.ko"):
+            argv = ["modinfo", "--field=depends", str(self.out / name)]
+            path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+            run = subprocess.run(
+                argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True, check=True
+            )
+            self.assertIn("kscale", run.stdout.strip().split(","), name)
+
+    def test_a_module_outside_the_tree_is_built_as_the_readme_says(self) -> None:
+        hello = self.top / "hello"
+        shutil.copytree(self.checkout / "samples/hello", hello)
+        readme = (CHECKOUT / "README.md").read_text()
+        for name in ("Kbuild", "hello.rs"):
+            text = (hello / name).read_text().partition("\n")[2].lstrip("\n")
+            self.assertIn(text, readme, f"README.md shows another {name}")
+
+        variables = {
+            "M": str(hello),
+            "KSCALE": str(self.out),
+            "KBUILD_EXTRA_SYMBOLS": str(self.out / "Module.symvers"),
+        }
+        sys.path.append(str(CHECKOUT / "scripts"))
+        from common import load_tools, make_argv, make_env  # As the project's own build.
+
+        tools = load_tools()
+        argv = [*make_argv(tools), "-C", str(KDIR), "modules"]
+        argv += [f"{name}={value}" for name, value in variables.items()]
+        run = subprocess.run(
+            argv, env=make_env(tools), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False,
+        )
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertTrue((hello / "hello.ko").is_file())
+
+
+if __name__ == "__main__":
+    unittest.main()
