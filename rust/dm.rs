@@ -50,11 +50,14 @@
 mod args;
 mod bio;
 mod clone;
+mod end_io;
+mod map;
 mod output;
 mod per_bio;
 mod registration;
 mod table;
 mod target;
+mod vtable;
 
 #[doc(inline)]
 pub use self::{
@@ -63,14 +66,16 @@ pub use self::{
         CtrError,
         SecretArg, //
     },
-    bio::{
-        Bio,
+    bio::Bio,
+    clone::CloneBio,
+    end_io::{
         EndBio,
-        EndIo,
+        EndIo, //
+    },
+    map::{
         Map,
         MapBio, //
     },
-    clone::CloneBio,
     output::Output,
     registration::Registration,
     table::{

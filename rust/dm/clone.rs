@@ -47,7 +47,7 @@ use super::{
 ///
 /// - `clone` is a bio from a [`BioSet`] of the target's, that no device has. Its table of segments
 ///   has as many bytes as `base` has, and its position is the first of them.
-/// - If the [`CloneEnd`] of `base` has a `free_pages`, the pages are the clone's own, and it may be
+/// - If the `CloneEnd` of `base` has a `free_pages`, the pages are the clone's own, and it may be
 ///   called with the clone and the pool noted there; otherwise they are those of `base`.
 pub struct CloneBio<T: Target> {
     base: ManuallyDrop<Bio<T>>,

@@ -33,10 +33,8 @@ use super::{
     bio::Bio,
     clone::CloneEnd,
     table::Device,
-    target::{
-        Inner,
-        Target, //
-    }, //
+    target::Target,
+    vtable::Inner, //
 };
 
 /// What lies in the per-bio data of a bio of a target `T`.
@@ -178,7 +176,7 @@ impl<T: Target> Ptr<T> {
         // SAFETY: The bio has not left the target, by the type invariants.
         let inner = unsafe { (*self.0.as_ptr()).inner };
         // SAFETY: The target is alive as long as the bio has not left it, which takes `self` by
-        // value, so not before this borrow ends. It is pinned, see `ctr` in `target.rs`.
+        // value, so not before this borrow ends. It is pinned, see `ctr` in `vtable.rs`.
         unsafe { Pin::new_unchecked(inner.as_ref()) }
     }
 

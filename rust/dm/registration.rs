@@ -19,9 +19,9 @@ use crate::{
     module, //
 };
 
-use super::target::{
-    Target,
-    Vtable, //
+use super::{
+    target::Target,
+    vtable::Vtable, //
 };
 
 /// What device mapper keeps pointers to, so it stays until the target's module goes.

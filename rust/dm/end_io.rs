@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A bio in `end_io`, and what becomes of it.
+
+use kernel::prelude::*;
+
+use core::marker::PhantomData;
+
+use crate::bio::{
+    BlkResult,
+    Op, //
+};
+
+use super::{
+    bio::Bio,
+    map::Brand,
+    per_bio::Ptr,
+    target::Target, //
+};
+
+/// A bio that has come back, in [`Target::end_io()`].
+///
+/// # Invariants
+///
+/// `ptr` is the bio that the running call of `end_io` is about.
+pub struct EndBio<'a, T: Target> {
+    ptr: Ptr<T>,
+    result: BlkResult,
+    _brand: Brand<'a>,
+}
+
+/// What becomes of the bio in [`Target::end_io()`]; made by the methods of [`EndBio`].
+///
+/// # Invariants
+///
+/// `ptr` is there if and only if the bio is done.
+#[must_use = "the bio is lost unless `end_io` returns this"]
+pub struct EndIo<'a, T: Target> {
+    ptr: Option<Ptr<T>>,
+    result: BlkResult,
+    _brand: Brand<'a>,
+}
+
+impl<'a, T: Target> EndBio<'a, T> {
+    /// Starts a call of `end_io`.
+    pub(super) fn new(ptr: Ptr<T>, result: BlkResult) -> Self {
+        // INVARIANT: The caller is the one call of `end_io`, as it has the only pointer.
+        Self {
+            ptr,
+            result,
+            _brand: PhantomData,
+        }
+    }
+
+    /// Returns how the device ended the bio.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn result(&self) -> BlkResult {
+        self.result
+    }
+
+    /// Returns the operation.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn op(&self) -> Op {
+        self.ptr.op()
+    }
+
+    /// Returns the length in bytes, as it was in `map`.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn len_bytes(&self) -> u32 {
+        self.ptr.iter().bi_size
+    }
+
+    /// Returns the target's data for this bio.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn data(&mut self) -> &mut T::PerBio {
+        self.ptr.data()
+    }
+
+    /// Returns the target.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn target(&self) -> Pin<&T> {
+        self.ptr.inner().get_ref().target()
+    }
+
+    /// Ends the bio as the device ended it, as `DM_ENDIO_DONE`.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn done(self) -> EndIo<'a, T> {
+        let result = self.result;
+        self.done_with(result)
+    }
+
+    /// Ends the bio with another result, as `DM_ENDIO_DONE`.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn done_with(self, result: BlkResult) -> EndIo<'a, T> {
+        EndIo {
+            ptr: Some(self.ptr),
+            result,
+            _brand: PhantomData,
+        }
+    }
+
+    /// Takes the bio over, as `DM_ENDIO_INCOMPLETE`, so that `func` may keep it beyond this call.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn defer(self, func: impl FnOnce(Bio<T>)) -> EndIo<'a, T> {
+        func(Bio::new(self.ptr));
+        EndIo {
+            ptr: None,
+            result: Ok(()),
+            _brand: PhantomData,
+        }
+    }
+}
+
+impl<T: Target> EndIo<'_, T> {
+    /// Ends the call of `end_io`: returns the result of a bio that is done, [`None`] otherwise.
+    #[inline]
+    pub(super) fn finish(self) -> Option<BlkResult> {
+        self.ptr?.leave();
+        Some(self.result)
+    }
+}

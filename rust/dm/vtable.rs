@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callbacks that device mapper calls a [`Target`] through.
+
+use kernel::{
+    error::from_result,
+    ffi::{
+        c_char,
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    module::this_module,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    mem,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    bio::BlkError,
+    gfp::noio_scope, //
+};
+
+use super::{
+    args::{
+        Args,
+        CtrError, //
+    },
+    end_io::EndBio,
+    map::MapBio,
+    output::Output,
+    per_bio::PerBio,
+    table::{
+        Devices,
+        Limits,
+        Table, //
+    },
+    target::Target, //
+};
+
+/// What `dm_target.private` points to.
+///
+/// # Invariants
+///
+/// Values are pinned from construction on.
+#[pin_data]
+pub(super) struct Inner<T: Target> {
+    #[pin]
+    target: T,
+    devices: Devices,
+    begin_sectors: u64,
+}
+
+impl<T: Target> Inner<T> {
+    #[inline]
+    pub(super) fn target(&self) -> Pin<&T> {
+        // SAFETY: `self` is pinned by the type invariants, and `target` structurally.
+        unsafe { Pin::new_unchecked(&self.target) }
+    }
+
+    #[inline]
+    pub(super) fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    #[inline]
+    pub(super) fn begin_sectors(&self) -> u64 {
+        self.begin_sectors
+    }
+}
+
+/// The callbacks of a target `T`.
+pub(super) struct Vtable<T: Target>(PhantomData<T>);
+
+impl<T: Target> Vtable<T> {
+    /// What device mapper registers, but for its own fields.
+    pub(super) fn target_type(name: &'static CStr) -> bindings::target_type {
+        bindings::target_type {
+            name: name.as_char_ptr(),
+            module: this_module::<T::OwnerModule>().as_ptr(),
+            version: T::VERSION,
+            ctr: Some(Self::ctr),
+            dtr: Some(Self::dtr),
+            map: Some(Self::map),
+            end_io: if T::HAS_END_IO || mem::needs_drop::<T::PerBio>() {
+                Some(Self::end_io)
+            } else {
+                None
+            },
+            presuspend: if T::HAS_PRESUSPEND {
+                Some(Self::presuspend)
+            } else {
+                None
+            },
+            presuspend_undo: if T::HAS_PRESUSPEND_UNDO {
+                Some(Self::presuspend_undo)
+            } else {
+                None
+            },
+            postsuspend: if T::HAS_POSTSUSPEND {
+                Some(Self::postsuspend)
+            } else {
+                None
+            },
+            preresume: if T::HAS_PRERESUME {
+                Some(Self::preresume)
+            } else {
+                None
+            },
+            resume: if T::HAS_RESUME {
+                Some(Self::resume)
+            } else {
+                None
+            },
+            status: Some(Self::status),
+            message: if T::HAS_MESSAGE {
+                Some(Self::message)
+            } else {
+                None
+            },
+            iterate_devices: Some(Self::iterate_devices),
+            io_hints: Some(Self::io_hints),
+            ..pin_init::zeroed()
+        }
+    }
+
+    /// Returns where the code of the callbacks is, 0 for those that are not there.
+    pub(super) fn addresses(target_type: &bindings::target_type) -> [usize; 14] {
+        macro_rules! address {
+            ($callback:ident) => {
+                target_type.$callback.map_or(0, |func| func as usize)
+            };
+        }
+        [
+            address!(ctr),
+            address!(dtr),
+            address!(map),
+            address!(end_io),
+            address!(presuspend),
+            address!(presuspend_undo),
+            address!(postsuspend),
+            address!(preresume),
+            address!(resume),
+            address!(status),
+            address!(message),
+            address!(iterate_devices),
+            address!(io_hints),
+            PerBio::<T>::run as *const () as usize,
+        ]
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// The caller must be a callback of `ti` other than `ctr` and `dtr`.
+    unsafe fn inner<'a>(ti: *mut bindings::dm_target) -> &'a Inner<T> {
+        // SAFETY: `ctr` set `private` to an `Inner<T>`, which only `dtr` frees, and device mapper
+        // calls that when no other callback runs, see `dm_table_destroy()`.
+        unsafe { &*(*ti).private.cast() }
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vtable::inner()`].
+    unsafe fn target<'a>(ti: *mut bindings::dm_target) -> Pin<&'a T> {
+        // SAFETY: By this function's contract.
+        unsafe { Self::inner(ti) }.target()
+    }
+
+    /// Constructs the target of a table line.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.ctr`.
+    unsafe extern "C" fn ctr(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+    ) -> c_int {
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
+        let mut table = unsafe { Table::new(ti) };
+        // SAFETY: The arguments are of this call, and `construct()` cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+
+        match Self::construct(&mut table, args) {
+            Ok(inner) => {
+                // SAFETY: `dtr`, which takes the box back, treats it as pinned.
+                let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
+                // SAFETY: This is `ctr`, so `ti` is nobody else's.
+                unsafe { (*ti).private = inner.cast() };
+                0
+            }
+            Err(error) => {
+                // SAFETY: This is `ctr`, and the devices were got for `ti`.
+                unsafe { table.devices.put_all(ti) };
+                if let Some(message) = error.message() {
+                    // SAFETY: As above. The message is static, so it outlives the call, which is
+                    // all that device mapper needs it for.
+                    unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
+                }
+                error.error().to_errno()
+            }
+        }
+    }
+
+    fn construct(table: &mut Table<'_>, args: Args<'_>) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
+        table.set_per_bio(PerBio::<T>::SIZE);
+        let begin_sectors = table.begin_sectors();
+        let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
+        let slot = inner.as_mut_ptr();
+
+        let target = T::ctr(table, args)?;
+        // SAFETY: `slot` is memory for an `Inner<T>`, which is not used if this fails, and is
+        // pinned below if it does not.
+        unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
+        let devices = mem::replace(&mut table.devices, Devices::new());
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).devices).write(devices) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
+
+        // SAFETY: All three fields were written.
+        // INVARIANT: Pinned before anyone sees it.
+        Ok(KBox::into_pin(unsafe { inner.assume_init() }))
+    }
+
+    /// Destroys the target.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.dtr`.
+    unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
+        // SAFETY: `dtr` is called once for a `ctr` that succeeded, when nothing else of the target
+        // runs. No bio of it is left either: a table is only swapped out of a suspended device,
+        // `dm_wait_for_completion()`, and a device is only removed while nobody has it open, which
+        // a submitter has until its bios ended. So whatever was borrowed from a bio is gone.
+        let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
+        let mut inner = KBox::into_pin(inner);
+        let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
+
+        // The target first: it may use the devices until it is gone.
+        drop(inner);
+        // SAFETY: This is `dtr`, and the devices were got for `ti`.
+        unsafe { devices.put_all(ti) };
+    }
+
+    /// Maps a bio.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.map`.
+    unsafe extern "C" fn map(ti: *mut bindings::dm_target, bio: *mut bindings::bio) -> c_int {
+        // SAFETY: This is `map`. The target outlives the call even if the bio ends in it: device
+        // mapper holds its table in `dm_submit_bio()` in `drivers/md/dm.c`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `bio` is what `map` was called with, `inner` its target, and the lifetime of
+        // the temporary is this function's own.
+        let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
+
+        noio_scope(|| T::map(inner.target(), bio)).finish()
+    }
+
+    /// Takes a bio back.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.end_io`.
+    unsafe extern "C" fn end_io(
+        _ti: *mut bindings::dm_target,
+        bio: *mut bindings::bio,
+        error: *mut bindings::blk_status_t,
+    ) -> c_int {
+        // SAFETY: `bio` is a clone that went through `map`, or device mapper would not call this.
+        let this = unsafe { PerBio::<T>::of(bio) };
+        // SAFETY: The pointer was given up when the bio was remapped, submitted, or ended, which
+        // is what leads here.
+        let ptr = unsafe { PerBio::from_raw(this) };
+
+        if !T::HAS_END_IO || ptr.ended() {
+            ptr.leave();
+            return bindings::DM_ENDIO_DONE as c_int;
+        }
+        // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
+        let result = BlkError::result_from_raw(unsafe { *error });
+        match T::end_io(EndBio::new(ptr, result)).finish() {
+            Some(result) => {
+                // SAFETY: As above.
+                unsafe { *error = BlkError::result_to_raw(result) };
+                bindings::DM_ENDIO_DONE as c_int
+            }
+            None => bindings::DM_ENDIO_INCOMPLETE as c_int,
+        }
+    }
+
+    /// Writes the status.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.status`.
+    unsafe extern "C" fn status(
+        ti: *mut bindings::dm_target,
+        kind: bindings::status_type_t,
+        _flags: c_uint,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) {
+        // SAFETY: This is `status`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
+        //
+        // CAST: From 32 to 64 bits.
+        let buf = unsafe { buffer(result, maxlen as usize) };
+        let mut out = Output::new(buf, inner.devices());
+
+        let written = match kind {
+            bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
+            bindings::status_type_t_STATUSTYPE_TABLE => inner.target().status_table(&mut out),
+            _ => Ok(()),
+        };
+        // `Output` never fails, so what did not fit is cut, as `DMEMIT()` does.
+        let _ = written;
+    }
+
+    /// Carries out a message.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.message`.
+    unsafe extern "C" fn message(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) -> c_int {
+        // SAFETY: This is `message`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: The arguments are of this call, and the target cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+        // CAST: From 32 to 64 bits.
+        let maxlen = maxlen as usize;
+
+        from_result(|| {
+            // The arguments are in the very memory that `result` points to, see `target_message()`
+            // in `drivers/md/dm-ioctl.c`, so the text is written elsewhere while they are used.
+            noio_scope(|| {
+                let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
+                let mut out = Output::new(&mut text, inner.devices());
+                inner.target().message(args, &mut out)?;
+                if out.is_empty() {
+                    return Ok(0);
+                }
+                // SAFETY: Device mapper passes a buffer with room for `maxlen` bytes, and `message`
+                // used the arguments up.
+                let result = unsafe { buffer(result, maxlen) };
+                for (to, from) in result.iter_mut().zip(out.as_bytes_with_nul()) {
+                    *to = *from;
+                }
+                // Tells device mapper that there is a text.
+                Ok(1)
+            })
+        })
+    }
+
+    /// Visits the devices.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.iterate_devices`.
+    unsafe extern "C" fn iterate_devices(
+        ti: *mut bindings::dm_target,
+        func: bindings::iterate_devices_callout_fn,
+        data: *mut c_void,
+    ) -> c_int {
+        let Some(func) = func else { return 0 };
+        // SAFETY: This is `iterate_devices`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `ti` is alive.
+        let len_sectors = unsafe { (*ti).len };
+
+        inner.devices().iterate(|dev, start_sectors| {
+            // SAFETY: `dev` is a device of `ti`, and device mapper passes `data` for `func`.
+            unsafe { func(ti, dev, start_sectors, len_sectors, data) }
+        })
+    }
+
+    /// Adjusts the limits.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.io_hints`.
+    unsafe extern "C" fn io_hints(
+        ti: *mut bindings::dm_target,
+        limits: *mut bindings::queue_limits,
+    ) {
+        let Some(limits) = NonNull::new(limits) else {
+            return;
+        };
+        // SAFETY: The limits are the caller's, `dm_calculate_queue_limits()`, to be changed.
+        let mut limits = unsafe { Limits::new(limits) };
+
+        // A poller would look at bios that are the target's, and at the queue that they were last
+        // in, which `Bio::submit()` may have changed.
+        limits.disable_polling();
+        if T::HAS_IO_HINTS {
+            // SAFETY: This is `io_hints`.
+            unsafe { Self::target(ti) }.io_hints(&mut limits);
+        }
+    }
+
+    /// See [`Target::presuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend`.
+    unsafe extern "C" fn presuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend`.
+        unsafe { Self::target(ti) }.presuspend();
+    }
+
+    /// See [`Target::presuspend_undo()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend_undo`.
+    unsafe extern "C" fn presuspend_undo(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend_undo`.
+        unsafe { Self::target(ti) }.presuspend_undo();
+    }
+
+    /// See [`Target::postsuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.postsuspend`.
+    unsafe extern "C" fn postsuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `postsuspend`.
+        unsafe { Self::target(ti) }.postsuspend();
+    }
+
+    /// See [`Target::preresume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.preresume`.
+    unsafe extern "C" fn preresume(ti: *mut bindings::dm_target) -> c_int {
+        from_result(|| {
+            // SAFETY: This is `preresume`.
+            unsafe { Self::target(ti) }.preresume()?;
+            Ok(0)
+        })
+    }
+
+    /// See [`Target::resume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.resume`.
+    unsafe extern "C" fn resume(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `resume`.
+        unsafe { Self::target(ti) }.resume();
+    }
+}
+
+/// Makes a slice of the buffer that device mapper passes for a text.
+///
+/// # Safety
+///
+/// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and nobody
+/// else's.
+unsafe fn buffer<'a>(result: *mut c_char, maxlen: usize) -> &'a mut [u8] {
+    if result.is_null() {
+        return &mut [];
+    }
+    // SAFETY: By this function's contract.
+    unsafe { core::slice::from_raw_parts_mut(result.cast(), maxlen) }
+}
