@@ -320,7 +320,7 @@ impl<'a> SegmentsMut<'a> {
 ///
 /// # Invariants
 ///
-/// `inner` was initialised by `bioset_init()` and stays so until [`PinnedDrop`] runs.
+/// `inner` was initialised by `bioset_init()` and stays so until it is dropped.
 #[pin_data(PinnedDrop)]
 pub struct BioSet {
     #[pin]

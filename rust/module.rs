@@ -77,7 +77,7 @@ pub(crate) unsafe fn on_going(
 ///
 /// # Invariants
 ///
-/// `block` is registered as a module notifier until [`PinnedDrop`] runs.
+/// `block` is registered as a module notifier until it is dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Notifier {
     #[pin]
