@@ -27,7 +27,7 @@ modules_install:
 
 .PHONY: demo
 demo:
-	+$(Q)$(PY)/scripts/guest.py --script $(HERE)/tests/guest/demo.sh
+	+$(Q)$(PY)/scripts/demo.py
 
 .PHONY: test
 test:

@@ -7,8 +7,8 @@
 . "${0%/*}/ktap.sh"
 . "${0%/*}/block.sh"
 
-rounds=10
-! is_debug_kernel || rounds=3
+rounds=5
+! is_debug_kernel || rounds=2
 len_sectors=2048
 key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 # Of every sample.

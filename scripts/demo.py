@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+
+"""Shows rcrypt and dm-crypt read what the other wrote, and how fast each is.
+
+Packs this project and a part of the kernel source with their checksums, and has a guest put them
+through both targets. The exit status is not 0 if a single file differs. CPUS=, MEM=, ACCEL=,
+KERNEL=, KDIR=, TIMEOUT= and OUT= are as for `make guest`.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from common import (
+    CHECKOUT,
+    die,
+    load_tools,
+)
+from kbuild import chosen_kdir
+
+KERNEL_PARTS = ("block", "crypto", "drivers/md", "fs/btrfs", "fs/ext4", "lib", "mm", "rust/kernel")
+"""What is taken of the kernel source: some 40 MiB."""
+
+NOT_OURS = {".git", "out", "__pycache__"}
+"""Directories of the checkout that are not source."""
+
+
+def files_below(top: Path) -> Iterator[Path]:
+    """Returns the source files below a directory, in a stable order."""
+    for directory, subdirectories, names in os.walk(top):
+        subdirectories[:] = sorted(set(subdirectories) - NOT_OURS)
+        for name in sorted(names):
+            path = Path(directory) / name
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def kernel_source(kdir: Path) -> Path:
+    """Returns the source tree of a kernel build."""
+    link = kdir / "source"
+    return link.resolve() if link.exists() else kdir
+
+
+def pack(source: Path, share: Path) -> None:
+    """Writes tree.tar and SHA256SUMS of what is in it."""
+    trees = [(CHECKOUT, CHECKOUT, "kscale")]
+    trees += [(source / part, source, "linux") for part in KERNEL_PARTS]
+    with tarfile.open(share / "tree.tar", "w") as tar, (share / "SHA256SUMS").open("w") as sums:
+        for top, base, name in trees:
+            for path in files_below(top):
+                in_tree = Path(name) / path.relative_to(base)
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                sums.write(f"{digest}  {in_tree}\n")
+                tar.add(path, in_tree)
+
+
+def main() -> int:
+    tools = load_tools()
+    source = kernel_source(chosen_kdir(tools))
+    missing = [part for part in KERNEL_PARTS if not (source / part).is_dir()]
+    if missing:
+        die(f"{source} lacks {missing[0]}: the demo needs the kernel's source, not its headers")
+    share = CHECKOUT / "out/demo"
+    share.mkdir(parents=True, exist_ok=True)
+    pack(source, share)
+    command = [tools["PYTHON"], str(CHECKOUT / "scripts/guest.py")]
+    command += ["--script", str(CHECKOUT / "tests/guest/demo.sh")]
+    env = {"TIMEOUT": "1200", **os.environ, "SHARE": str(share)}
+    return subprocess.run(command, env=env).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
