@@ -64,11 +64,12 @@ clean_block() {
 		fi
 	done
 	stop_background
-	[ ! -e /sys/block/dm-0 ] || dmsetup remove_all
+	# Not only what is in /sys/block, where a device without a table is not.
+	dmsetup remove_all
 	for null in /sys/kernel/config/nullb/*/; do
 		[ ! -d "$null" ] || rmdir "$null"
 	done
-	[ ! -e /sys/block/dm-0 ] || fail 'a device cannot be removed'
+	[ "$(dmsetup ls)" = 'No devices found' ] || fail 'a device cannot be removed'
 }
 
 # unload <module...>: with what make_ram and make_null_blk loaded. Fails if one is still in use.
