@@ -195,7 +195,7 @@ class _Run:
 
     def on_ctl(self, words: list[str]) -> None:
         """Handles one line from the guest's init."""
-        if words == ["booted"]:
+        if words == ["booted"] and not self.outcome.expired:
             self.outcome.booted = True
             self.outcome.boot_s = time.monotonic() - self.start
         elif len(words) == 2 and words[0] == "exit" and words[1].isdecimal():
