@@ -165,3 +165,86 @@ impl Allocator for LimitedPages {
         self.unaccount(count);
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_pages)]
+mod tests {
+    use super::*;
+    use kernel::cpu;
+
+    /// As the pool asks for pages that it can do without.
+    const OPTIONAL: Gfp = Gfp::KERNEL.union(Gfp::NORETRY);
+
+    /// How far the approximate count may be off.
+    fn error_pages() -> usize {
+        usize::from(BATCH.get()) * cpu::nr_cpu_ids() as usize
+    }
+
+    /// Takes pages until there are no more, but at most `max`.
+    fn take(pages: &LimitedPages, max: usize) -> Result<KVec<Page>> {
+        let mut taken = KVec::with_capacity(max, GFP_KERNEL)?;
+
+        while taken.len() < max {
+            let Some(page) = pages.alloc(OPTIONAL) else {
+                break;
+            };
+            taken.push(page, GFP_KERNEL)?;
+        }
+        Ok(taken)
+    }
+
+    #[test]
+    fn limit_is_for_pages_that_the_pool_can_do_without() -> Result {
+        let pages = KBox::try_pin_init(LimitedPages::new(), GFP_KERNEL)?;
+        let limit = pages.share.limit_pages();
+
+        let taken = take(&pages, limit + 2 * error_pages())?;
+        assert!(taken.len() <= limit + error_pages());
+        assert!(taken.len() + error_pages() >= limit);
+        assert_eq!(
+            pages.allocated.sum(),
+            i64::try_from(taken.len()).unwrap_or(-1)
+        );
+
+        let mut slots = [None, None];
+        pages.alloc_bulk(OPTIONAL, &mut slots);
+        assert!(slots.iter().all(Option::is_none));
+
+        let needed = pages.alloc(Gfp::KERNEL).ok_or(ENOMEM)?;
+        pages.free(needed);
+
+        taken.into_iter().for_each(|page| pages.free(page));
+        assert_eq!(pages.allocated.sum(), 0);
+        assert!(!pages.is_at_limit());
+        Ok(())
+    }
+
+    #[test]
+    fn bulk_pages_are_counted_both_ways() -> Result {
+        let pages = KBox::try_pin_init(LimitedPages::new(), GFP_KERNEL)?;
+        let mut slots = [const { None }; 32];
+
+        pages.alloc_bulk(OPTIONAL, &mut slots);
+        let count = slots.iter().flatten().count();
+        assert!(count > 0);
+        assert_eq!(pages.allocated.sum(), i64::try_from(count).unwrap_or(-1));
+
+        pages.free_bulk(&mut slots);
+        assert!(slots.iter().all(Option::is_none));
+        assert_eq!(pages.allocated.sum(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn targets_share_the_memory() {
+        let alone = Share::new();
+        let limit = alone.limit_pages();
+
+        let others = [Share::new(), Share::new(), Share::new()];
+        let shared = alone.limit_pages();
+        assert!(shared <= limit / 4 + 1 || shared == MIN_PAGES_PER_TARGET);
+
+        drop(others);
+        assert_eq!(alone.limit_pages(), limit);
+    }
+}
