@@ -1,0 +1,171 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the library promises to targets, seen through one that does as it is told.
+#
+# The target `probe` is in a module for tests only, so it is where the KUnit suites are.
+
+. "${0%/*}/ktap.sh"
+. "${0%/*}/block.sh"
+
+modules=/lib/modules/$(uname -r)
+len_sectors=2048
+
+setup() {
+	mount --bind /mnt/kunit "$modules"
+	modprobe dm_probe
+	make_ram 1024
+	head -c 64k /dev/urandom >/tmp/random
+}
+
+teardown() {
+	clean_block
+	umount -l "$modules"
+}
+
+# probe <what> [device]
+probe() {
+	dmsetup create probe --table "0 $len_sectors probe ${2:-/dev/ram0} $1"
+}
+
+# expect_status <text>: no bio has data left, and the text is somewhere in the status.
+expect_status() {
+	dmsetup status probe >/tmp/status
+	grep -q ' live=0 ' /tmp/status || fail "per-bio data is left: $(cat /tmp/status)"
+	grep -qF -- "$1" /tmp/status || fail "no '$1' in: $(cat /tmp/status)"
+}
+
+# expect_data: what is written through the target is on the device, and read back.
+expect_data() {
+	write_file /tmp/random /dev/mapper/probe 16k
+	cmp -n 65536 /tmp/random /dev/ram0
+	dd if=/dev/mapper/probe bs=16k count=4 iflag=direct status=none | cmp /tmp/random -
+}
+
+expect_errors() {
+	! dd if=/dev/zero of=/dev/mapper/probe bs=4k count=1 oflag=direct 2>/tmp/errors ||
+		fail 'a write did not fail'
+	grep -qF "${1:-Input/output error}" /tmp/errors || fail "not ${1:-an I/O error}"
+	! dd if=/dev/mapper/probe of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null ||
+		fail 'a read did not fail'
+}
+
+test_bios_are_seen_on_both_ways() {
+	probe remap
+	expect_data
+	expect_status 'mapped=8 ended=8 '
+}
+
+test_part_of_a_bio_is_accepted() {
+	probe partial
+	expect_data
+	expect_status 'mapped=256 ended=256 '
+}
+
+test_a_bio_is_sent_by_a_worker() {
+	probe submit
+	expect_data
+	expect_status 'mapped=8 ended=8 '
+}
+
+test_a_bio_that_came_back_is_sent_again() {
+	probe resubmit
+	expect_data
+	expect_status 'mapped=8 ended=16 '
+}
+
+test_a_clone_shares_the_memory() {
+	probe share
+	expect_data
+	# The bios themselves went nowhere.
+	expect_status 'mapped=8 ended=0 '
+}
+
+test_no_bio_is_sent_from_an_interrupt() {
+	make_null_blk null0 size=1 irqmode=2 completion_nsec=1000000
+	probe resubmit_at_once /dev/null0
+	expect_errors
+	expect_status 'mapped=2 ended=2 '
+}
+
+test_errors_of_the_device_arrive() {
+	dmsetup create bad --table "0 $len_sectors error"
+	probe remap /dev/mapper/bad
+	expect_errors
+	expect_status 'mapped=2 ended=2 '
+}
+
+test_errors_of_the_device_may_be_forgiven() {
+	dmsetup create bad --table "0 $len_sectors error"
+	probe forgive /dev/mapper/bad
+	write_file /tmp/random /dev/mapper/probe 64k
+	expect_status 'mapped=1 ended=1 '
+}
+
+test_killed_bios_fail_and_leave_nothing() {
+	probe kill
+	expect_errors
+	expect_status 'mapped=2 ended=0 '
+}
+
+test_dropped_bios_fail_and_leave_nothing() {
+	probe drop
+	expect_errors
+	expect_status 'mapped=2 ended=0 '
+}
+
+test_a_bio_ends_with_the_error_of_the_target() {
+	probe refuse
+	expect_errors 'Operation not supported'
+	expect_status 'mapped=2 ended=0 '
+}
+
+test_requeued_bios_wait_for_a_suspend_without_flush() {
+	probe requeue
+	expect_errors
+
+	dmsetup suspend --noflush probe
+	start_background dd if=/dev/zero of=/dev/mapper/probe bs=4k count=1 oflag=direct status=none
+	dmsetup load probe --table "0 $len_sectors probe /dev/ram0 remap"
+	dmsetup resume probe
+	dd if=/dev/mapper/probe of=/dev/null bs=4k count=1 iflag=direct status=none
+	expect_status 'mapped='
+}
+
+test_hooks_are_called_in_order() {
+	probe remap
+	expect_status 'hooks=preresume,resume,'
+	dmsetup suspend probe
+	expect_status 'hooks=preresume,resume,presuspend,postsuspend,'
+	dmsetup resume probe
+	expect_status 'hooks=preresume,resume,presuspend,postsuspend,preresume,resume,'
+}
+
+test_a_target_may_refuse_to_be_resumed() {
+	! probe stay 2>/tmp/errors || fail 'it was resumed'
+	grep -qF 'Resource temporarily unavailable' /tmp/errors
+}
+
+test_messages_are_answered() {
+	probe remap
+	[ "$(dmsetup message probe 0 echo first second)" = '<first><second>' ]
+	[ -z "$(dmsetup message probe 0 nothing)" ]
+	! dmsetup message probe 0 unknown 2>/tmp/errors || fail 'an unknown message passed'
+	grep -qF 'Invalid argument' /tmp/errors
+}
+
+test_an_answer_may_be_longer_than_its_question() {
+	probe remap
+	words=$(seq 1 200)
+	# shellcheck disable=SC2086
+	dmsetup message probe 0 echo $words >/tmp/answer
+	printf '<%s>' $words >/tmp/expected
+	echo >>/tmp/expected
+	cmp /tmp/expected /tmp/answer
+}
+
+test_modules_can_be_unloaded() {
+	unload dm_probe
+}
+
+ktap_main

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Device-mapper target `probe`: does what the table line says with each bio, for tests.
+//!
+//! Table line: `<start> <len> probe <dev path> <what>`, where `what` is one of the names below.
+//! Status: how many bios have per-bio data now, how many went through `map` and `end_io`, and the
+//! suspend and resume hooks in the order they were called.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    fmt::{
+        self,
+        Write as _, //
+    },
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Mutex, //
+    }, //
+};
+
+use core::num::{
+    NonZeroU16,
+    NonZeroU32, //
+};
+
+use kscale::{
+    bio::{
+        BioSet,
+        BlkError, //
+    },
+    dm,
+    workqueue::{
+        Flags,
+        Workqueue, //
+    }, //
+};
+
+module! {
+    type: ProbeModule,
+    name: "dm_probe",
+    authors: ["The kscale authors"],
+    description: "Device-mapper target for tests of the library",
+    license: "GPL",
+}
+
+struct ProbeModule {
+    _registration: dm::Registration<Probe>,
+}
+
+impl kernel::Module for ProbeModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self {
+            _registration: dm::Registration::new()?,
+        })
+    }
+}
+
+/// What to do with a bio.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Send it on.
+    Remap,
+    /// Send it on one sector at a time.
+    Partial,
+    /// Send it on later, from a worker.
+    Submit,
+    /// Send it on a second time when it came back.
+    Resubmit,
+    /// Send a second time from `end_io` itself, which may be an interrupt.
+    ResubmitAtOnce,
+    /// Send a clone that shares its memory.
+    Share,
+    /// Report success, whatever the device said.
+    Forgive,
+    /// Push it back.
+    Requeue,
+    /// End it by the result of `map`.
+    Kill,
+    /// End it with an error of its own.
+    Refuse,
+    /// Take it over, and drop it.
+    Drop,
+    /// As [`What::Remap`], but refuse to be resumed.
+    Stay,
+}
+
+const NAMES: [(&str, What); 12] = [
+    ("remap", What::Remap),
+    ("partial", What::Partial),
+    ("submit", What::Submit),
+    ("resubmit", What::Resubmit),
+    ("resubmit_at_once", What::ResubmitAtOnce),
+    ("share", What::Share),
+    ("forgive", What::Forgive),
+    ("requeue", What::Requeue),
+    ("kill", What::Kill),
+    ("refuse", What::Refuse),
+    ("drop", What::Drop),
+    ("stay", What::Stay),
+];
+
+/// How many values of [`PerBio`] there are.
+static LIVE: Atomic<i64> = Atomic::new(0);
+
+/// Counts itself.
+struct PerBio {
+    sector: u64,
+    was_sent_again: bool,
+}
+
+impl Default for PerBio {
+    fn default() -> Self {
+        LIVE.add(1, Relaxed);
+        Self {
+            sector: 0,
+            was_sent_again: false,
+        }
+    }
+}
+
+impl Drop for PerBio {
+    fn drop(&mut self) {
+        LIVE.add(-1, Relaxed);
+    }
+}
+
+#[pin_data]
+struct Probe {
+    device: dm::Device,
+    what: What,
+    mapped: Atomic<i64>,
+    ended: Atomic<i64>,
+    queue: Workqueue,
+    #[pin]
+    bios: BioSet,
+    #[pin]
+    hooks: Mutex<KVec<&'static str>>,
+}
+
+impl Probe {
+    fn called(&self, hook: &'static str) {
+        // A list that is too short fails the test.
+        let _ = self.hooks.lock().push(hook, GFP_KERNEL);
+    }
+}
+
+#[vtable]
+impl dm::Target for Probe {
+    const NAME: &'static CStr = c"probe";
+    const VERSION: [u32; 3] = [1, 0, 0];
+
+    type PerBio = PerBio;
+
+    fn ctr(
+        table: &mut dm::Table<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        let path = args.required(c"missing device path")?;
+        let name = args.required(c"missing what to do")?;
+        args.finish(c"too many arguments")?;
+        let (_, what) = NAMES
+            .into_iter()
+            .find(|(known, _)| name.to_bytes() == known.as_bytes())
+            .ok_or(dm::CtrError::invalid(c"nothing of that name"))?;
+
+        let device = table.get_device(path, 0)?;
+        let queue = Workqueue::new(c"dm_probe", Flags::UNBOUND, 4)?;
+        table.send_flush_bios();
+
+        Ok(try_pin_init!(Self {
+            device,
+            what,
+            mapped: Atomic::new(0),
+            ended: Atomic::new(0),
+            queue,
+            bios <- BioSet::new(NonZeroU16::MIN),
+            hooks <- new_mutex!(KVec::new()),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        let sector = bio.target_sector();
+        self.mapped.add(1, Relaxed);
+        bio.data().sector = sector;
+
+        if bio.is_flush() {
+            return bio.remap(self.device, 0);
+        }
+        match self.what {
+            What::Remap | What::Forgive | What::Stay | What::Resubmit | What::ResubmitAtOnce => {
+                bio.remap(self.device, sector)
+            }
+            What::Partial => match bio.accept_partial(NonZeroU32::MIN) {
+                Ok(()) => bio.remap(self.device, sector),
+                Err(_) => bio.kill(),
+            },
+            What::Submit => bio.defer(|bio| bio.queue(queue, submit)),
+            What::Share => bio.defer(|bio| bio.queue(queue, share)),
+            What::Requeue => bio.requeue(),
+            What::Kill => bio.kill(),
+            What::Refuse => bio.end(Err(BlkError::NOTSUPP)),
+            What::Drop => bio.defer(drop),
+        }
+    }
+
+    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+        let what = bio.target().what;
+        bio.target().ended.add(1, Relaxed);
+        let is_second = core::mem::replace(&mut bio.data().was_sent_again, true);
+
+        match what {
+            What::Resubmit if !is_second => bio.defer(|bio| bio.queue(queue, submit)),
+            What::ResubmitAtOnce if !is_second => bio.defer(submit),
+            What::Forgive => bio.done_with(Ok(())),
+            _ => bio.done(),
+        }
+    }
+
+    fn status_info(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+        let live = LIVE.load(Relaxed);
+        let (mapped, ended) = (self.mapped.load(Relaxed), self.ended.load(Relaxed));
+        write!(out, "live={live} mapped={mapped} ended={ended} hooks=")?;
+        for hook in self.hooks.lock().iter() {
+            write!(out, "{hook},")?;
+        }
+        Ok(())
+    }
+
+    fn message(self: Pin<&Self>, mut args: dm::Args<'_>, out: &mut dm::Output<'_>) -> Result {
+        match args.next().map(CStr::to_bytes) {
+            // Writes while the words are in use, which C keeps where it wants the text.
+            Some(b"echo") => {
+                for word in args {
+                    let word = word.to_str()?;
+                    write!(out, "<{word}>")?;
+                }
+                Ok(())
+            }
+            Some(b"nothing") => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+
+    fn presuspend(self: Pin<&Self>) {
+        self.called("presuspend");
+    }
+
+    fn postsuspend(self: Pin<&Self>) {
+        self.called("postsuspend");
+    }
+
+    fn preresume(self: Pin<&Self>) -> Result {
+        self.called("preresume");
+        match self.what {
+            What::Stay => Err(EAGAIN),
+            _ => Ok(()),
+        }
+    }
+
+    fn resume(self: Pin<&Self>) {
+        self.called("resume");
+    }
+}
+
+fn queue(target: Pin<&Probe>) -> &Workqueue {
+    &target.get_ref().queue
+}
+
+/// Sends a bio on.
+fn submit(mut bio: dm::Bio<Probe>) {
+    let sector = bio.data().sector;
+    let device = bio.target().device;
+    bio.submit(device, sector);
+}
+
+/// Sends a clone of a bio on.
+fn share(mut bio: dm::Bio<Probe>) {
+    let sector = bio.data().sector;
+    let device = bio.target().device;
+    match bio.share(|target| &target.get_ref().bios) {
+        Ok(clone) => clone.submit(device, sector, dm::Bio::end),
+        Err(bio) => bio.end(Err(BlkError::RESOURCE)),
+    }
+}
