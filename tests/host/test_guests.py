@@ -68,7 +68,7 @@ class Guests(unittest.TestCase):
         cases: dict[str, tuple[str, ...]] = {
             "status": ("--run", "echo to stdout; echo to stderr >&2; exit 7"),
             "script": ("--script", str(cls.top / "script.sh")),
-            "panic": ("--run", "echo before; echo c >/proc/sysrq-trigger; sleep 60"),
+            "panic": ("--run", "echo before; sleep 2; echo c >/proc/sysrq-trigger; sleep 60"),
             "hang": ("--timeout", "2", "--run", "echo before; sleep 1000"),
             "poweroff": ("--run", POWEROFF),
             "splat": ("--run", "echo '<4>WARNING: CPU: 0 at nowhere' >/dev/kmsg"),
@@ -86,7 +86,7 @@ class Guests(unittest.TestCase):
                 name: pool.submit(run, cls.top / name, *options) for name, options in cases.items()
             }
             jobs["junk"] = pool.submit(
-                run, cls.top / "junk", "--boot-timeout", "5", "--run", "true",
+                run, cls.top / "junk", "--boot-timeout", "2", "--run", "true",
                 kdir=junk_kernel(cls.top / "kdir"),
             )  # fmt: skip
         cls.ended = {name: job.result() for name, job in jobs.items()}
@@ -122,6 +122,11 @@ class Guests(unittest.TestCase):
 
     def test_boot_that_takes_too_long_never_boots(self) -> None:
         self.check("slow boot", 243, "NEVER BOOTED")
+
+    def test_boot_that_takes_too_long_is_tried_again(self) -> None:
+        ended = self.check("slow boot", 243, "once more")
+        self.assertEqual(ended.stderr.count("NEVER BOOTED"), 2)
+        self.assertTrue((self.top / "slow boot/console-hung.log").exists())
 
     def test_panic_before_init_is_a_panic(self) -> None:
         self.check("no init", 240, "PANIC")
