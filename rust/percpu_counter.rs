@@ -122,6 +122,8 @@ impl PerCpuCounter {
 
     /// Adds `amount`, which may be negative.
     ///
+    /// [`i64::MIN`] may be lost: C takes its absolute value, which is no `i64`, for a small one.
+    ///
     /// Takes the counter's lock once this CPU's delta reaches
     /// [`default_batch()`](Self::default_batch), so on every call if `amount` does.
     ///
@@ -134,7 +136,7 @@ impl PerCpuCounter {
 
     /// Subtracts `amount`, which may be negative.
     ///
-    /// As [`add`](Self::add) otherwise.
+    /// Otherwise, for [`i64::MIN`] too, as [`add`](Self::add).
     ///
     /// Context: any but NMI. Never sleeps.
     #[inline]
