@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,8 @@ import suites
 OUT = CHECKOUT / "out/test"
 # Bounds for what hangs, not promises.
 TIMEOUT_S = {"release": 900, "debug": 1800}
+# One with 4 emulated CPUs keeps little more than one core busy.
+GUESTS_AT_ONCE = 2
 LONG_TIMEOUT_S = {"release": 3600, "debug": 7200}
 GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT": "--timeout"}
 
@@ -107,37 +110,43 @@ def boot(kdir: str, built: str, directory: Path, limit_s: int, options: list[str
     for variable, option in GUEST_OPTIONS.items():
         if os.environ.get(variable):
             argv += [option, os.environ[variable]]
-    return subprocess.run([*argv, *options], check=False).returncode
+    # What it prints of the suites is printed here, too.
+    return subprocess.run([*argv, *options], stdout=subprocess.DEVNULL, check=False).returncode
 
 
 def run_kernel(run: Run, parser: ktap.Parser, kernel: str, planned: list[suites.Planned]) -> None:
-    """Runs suites on one kernel, in one boot."""
+    """Runs suites on one kernel, in several guests at once."""
     note(f"{kernel} kernel: {len(planned)} suites")
     kdir = script_result(["kernel.py", kernel])
     built = script_result(["kbuild.py", "modules"], KERNEL=kernel)
     kunit = script_result(["kbuild.py", "modules"], KERNEL=kernel, KUNIT="y")
-    directory = fresh(kernel)
-    words = [f"{suite.kind}:{suite.name}" for suite in planned]
-    options = ["--kunit-modules", kunit, "--suite", *words]
     limits = LONG_TIMEOUT_S if any(suite.is_long for suite in planned) else TIMEOUT_S
-    status = boot(kdir, built, directory, limits[kernel], options)
-    text = (directory / "output.log").read_text(errors="replace")
-    names = [suite.name for suite in planned]
-    run.take(kernel, parser.judge(text, names, kernel, directory), directory)
-    # A panic, a deadline, a report on the console: all suites may have passed before it.
-    if status not in (0, 1):
-        reason = f"qemu/run.py ended with status {status}, see {directory}/console.log"
-        run.take_other(kernel, ktap.Suite(f"{kernel} guest", 0, 1, 0, [reason]))
+
+    def run_share(number: int) -> tuple[Path, list[str], int]:
+        share = [suite for suite in planned if suite.kind == "kunit"] if number == 0 else []
+        share += [suite for suite in planned if suite.kind == "guest"][number::GUESTS_AT_ONCE]
+        directory = fresh(f"{kernel}-{number + 1}")
+        words = [f"{suite.kind}:{suite.name}" for suite in share]
+        options = ["--kunit-modules", kunit, "--suite", *words]
+        status = boot(kdir, built, directory, limits[kernel], options)
+        return directory, [suite.name for suite in share], status
+
+    with ThreadPoolExecutor(GUESTS_AT_ONCE) as pool:
+        shares = list(pool.map(run_share, range(GUESTS_AT_ONCE)))
+    for directory, names, status in shares:
+        text = (directory / "output.log").read_text(errors="replace")
+        run.take(kernel, parser.judge(text, names, directory.name, directory), directory)
+        # A panic, a deadline, a report on the console: all suites may have passed before it.
+        if status not in (0, 1):
+            reason = f"qemu/run.py ended with status {status}, see {directory}/console.log"
+            run.take_other(kernel, ktap.Suite(f"guest {directory.name}", 0, 1, 0, [reason]))
 
 
 def run_mutants(run: Run, parser: ktap.Parser, kdir: str) -> None:
     """Boots modules that are wrong on purpose: the tests named for each must fail, all of them."""
-    for line in (TESTS / "mutants.txt").read_text().splitlines():
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
+
+    def run_mutant(words: list[str]) -> ktap.Suite:
         mutant, suite, tests = words[0], words[1], words[2:]
-        note(f"mutant {mutant}: {suite} must fail")
         built = script_result(["kbuild.py", "modules"], KERNEL="release", MUTANT=mutant)
         directory = fresh(f"mutant-{mutant}")
         options = ["--env", f"KTAP_ONLY={' '.join(tests)}", "--suite", f"guest:{suite}"]
@@ -148,7 +157,14 @@ def run_mutants(run: Run, parser: ktap.Parser, kdir: str) -> None:
         caught = failed if status == 1 else 0
         missed = [f"{len(tests) - caught} of {', '.join(tests)} did not fail"]
         name = f"{mutant} is caught by {suite}"
-        run.take_other("mutant", ktap.Suite(name, caught, len(tests) - caught, 0, missed))
+        return ktap.Suite(name, caught, len(tests) - caught, 0, missed)
+
+    lines = (TESTS / "mutants.txt").read_text().splitlines()
+    table = [words for line in lines if (words := line.partition("#")[0].split())]
+    note(f"{len(table)} mutants, whose suites must fail")
+    with ThreadPoolExecutor(GUESTS_AT_ONCE) as pool:
+        for suite in pool.map(run_mutant, table):
+            run.take_other("mutant", suite)
 
 
 def print_table(rows: list[Row]) -> None:
@@ -167,6 +183,9 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--long", action="store_true", help="also what takes longer")
     args = parser.parse_args(argv)
+    chosen = os.environ.get("KERNEL") or ""
+    if chosen and chosen not in suites.KERNELS:
+        parser.error(f"KERNEL={chosen}: it is {' or '.join(suites.KERNELS)}")
     start = time.monotonic()
     run = Run()
 
@@ -175,9 +194,8 @@ def main(argv: list[str]) -> int:
     ktap_parser = ktap.Parser(Path(kdir))
     run_host(run, "ui", ktap_parser, [str(TESTS / "ui/run.py"), "--modules", built])
     run_host(run, "harness", ktap_parser, [str(TESTS / "host/run.py"), "--kdir", kdir])
-    chosen = os.environ.get("KERNEL")
     for kernel in suites.KERNELS:
-        if chosen in (None, "", kernel):
+        if chosen in ("", kernel):
             table = [s for s in suites.planned() if kernel in s.kernels]
             run_kernel(run, ktap_parser, kernel, [s for s in table if args.long or not s.is_long])
     run_mutants(run, ktap_parser, kdir)
