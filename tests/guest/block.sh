@@ -13,19 +13,29 @@ export DM_DISABLE_UDEV=1
 # Pids of what start_background started.
 background=/tmp/kscale-background
 
-# is_debug_kernel: there every process takes a tenth of a second, so tests do less of the same.
+# is_debug_kernel: there a process takes a tenth of a second to start, so tests do less of the same.
 is_debug_kernel() {
 	[ -e /sys/kernel/debug/kmemleak ]
 }
 
+# load_modules <module...>: those that are not loaded yet.
+load_modules() {
+	for module in "$@"; do
+		[ -d "/sys/module/$module" ] || modprobe "$module"
+	done
+}
+
 # make_ram <KiB>: makes empty /dev/ram0 and /dev/ram1 of that size.
 make_ram() {
-	if [ ! -e /sys/block/ram0 ] || [ "$(cat /sys/block/ram0/size)" != $(($1 * 2)) ]; then
-		modprobe -r brd
+	ram_sectors=0
+	[ ! -e /sys/block/ram0 ] || read -r ram_sectors </sys/block/ram0/size
+	if [ "$ram_sectors" != $(($1 * 2)) ]; then
+		[ "$ram_sectors" = 0 ] || modprobe -r brd
 		modprobe brd rd_nr=2 "rd_size=$1"
+	else
+		blkdiscard -q -f /dev/ram0
+		blkdiscard -q -f /dev/ram1
 	fi
-	blkdiscard -q -f /dev/ram0
-	blkdiscard -q -f /dev/ram1
 }
 
 # make_null_blk <name> <attribute=value...>: makes /dev/<name>, which keeps what is written to it.
@@ -58,9 +68,12 @@ stop_background() {
 # clean_block: removes all devices but those of make_ram; fails if one of them cannot go.
 clean_block() {
 	for dm in /sys/block/dm-*/dm; do
-		# I/O that waits for a suspended device cannot be killed.
-		if [ -e "$dm" ] && [ "$(cat "$dm/suspended")" = 1 ]; then
-			dmsetup resume "$(cat "$dm/name")"
+		suspended=0
+		[ ! -e "$dm" ] || read -r suspended <"$dm/suspended"
+		if [ "$suspended" = 1 ]; then
+			# I/O that waits for the device cannot be killed.
+			read -r name <"$dm/name"
+			dmsetup resume "$name"
 		fi
 	done
 	stop_background
@@ -69,7 +82,9 @@ clean_block() {
 	for null in /sys/kernel/config/nullb/*/; do
 		[ ! -d "$null" ] || rmdir "$null"
 	done
-	[ "$(dmsetup ls)" = 'No devices found' ] || fail 'a device cannot be removed'
+	for dm in /sys/block/dm-*; do
+		[ ! -e "$dm" ] || fail "$dm cannot be removed"
+	done
 }
 
 # unload <module...>: with what make_ram and make_null_blk loaded. Fails if one is still in use.
@@ -82,8 +97,9 @@ unload() {
 
 # field <number> <file>: prints one word of the first line of a file, counted from 1.
 field() {
-	# shellcheck disable=SC2046
-	field_of "$1" $(head -n 1 "$2")
+	read -r words <"$2"
+	# shellcheck disable=SC2086
+	field_of "$1" $words
 }
 
 field_of() {

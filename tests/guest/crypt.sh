@@ -19,8 +19,7 @@ plain_kib=1024
 plain_sectors=$((plain_kib * 2))
 
 load_crypt_modules() {
-	modprobe "$target_module"
-	modprobe dm_crypt
+	load_modules "$target_module" dm_crypt
 }
 
 # make_plain: random data, the same in all tests of a boot.

@@ -44,8 +44,31 @@ expect_equal() {
 	[ "$1" = "$2" ] || fail "$3: expected '$1', got '$2'"
 }
 
+# ktap_in_own_process <test or teardown>
 ktap_in_own_process() {
-	timeout -k 5 "$ktap_timeout_s" sh "$0" "$@" </dev/null >>"$ktap_log" 2>&1
+	timeout -k 5 "$ktap_timeout_s" sh "$0" "$1" </dev/null >>"$ktap_log" 2>&1
+}
+
+# ktap_run_step: what that process does. Subshells, since `exit` ends a test, not its teardown.
+ktap_run_step() {
+	ktap_status=0
+	if [ "$ktap_step" != teardown ]; then
+		(
+			set -e
+			setup
+			"$ktap_step"
+		)
+		ktap_status=$?
+	fi
+	(
+		set -e
+		teardown
+	)
+	[ $? = 0 ] || {
+		echo 'teardown failed'
+		ktap_status=1
+	}
+	exit $ktap_status
 }
 
 ktap_show_failure() {
@@ -56,19 +79,17 @@ ktap_show_failure() {
 # ktap_one <number> <name>: runs a test and prints its result.
 ktap_one() {
 	: >"$ktap_log"
-	ktap_status=0
-	ktap_in_own_process "$2" || ktap_status=$?
+	ktap_in_own_process "$2"
+	ktap_status=$?
 	case $ktap_status in
-	124 | 137) echo "timed out after $ktap_timeout_s s" >>"$ktap_log" ;;
+	124 | 137)
+		echo "timed out after $ktap_timeout_s s" >>"$ktap_log"
+		ktap_in_own_process teardown
+		;;
 	esac
-	ktap_reason=$(tail -n 1 "$ktap_log")
-	if ! ktap_in_own_process teardown; then
-		echo 'teardown failed' >>"$ktap_log"
-		ktap_status=1
-	fi
 	case $ktap_status in
 	0) echo "ok $1 $2" ;;
-	4) echo "ok $1 $2 # SKIP $ktap_reason" ;;
+	4) echo "ok $1 $2 # SKIP $(tail -n 1 "$ktap_log")" ;;
 	*)
 		ktap_show_failure
 		echo "not ok $1 $2"
@@ -79,12 +100,7 @@ ktap_one() {
 
 # ktap_main: runs all tests of the script in their order, or those named in KTAP_ONLY.
 ktap_main() {
-	if [ -n "$ktap_step" ]; then
-		set -e
-		[ "$ktap_step" = teardown ] || setup
-		"$ktap_step"
-		exit 0
-	fi
+	[ -z "$ktap_step" ] || ktap_run_step
 
 	ktap_tests=$(sed -n 's/^\(test_[A-Za-z0-9_]*\)() *{.*/\1/p' "$0")
 	[ -z "$KTAP_ONLY" ] || ktap_tests=$KTAP_ONLY

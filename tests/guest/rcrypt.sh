@@ -43,10 +43,12 @@ test_iv_beyond_32_bits() {
 }
 
 test_other_ciphers_and_iv_modes() {
-	for cipher in aes-cbc-essiv:sha256 aes-cbc-plain aes-cbc-plain64be aes-ecb aes-cbc-benbi \
-		aes-cbc-null aes:2-cbc-plain64; do
+	ciphers='aes-cbc-essiv:sha256 aes:2-cbc-plain64'
+	is_debug_kernel || ciphers="$ciphers aes-cbc-plain aes-cbc-plain64be aes-ecb aes-cbc-benbi
+		aes-cbc-null"
+	for cipher in $ciphers; do
 		echo "$cipher"
-		expect_same_format $cipher $key_256 4294967000 0
+		expect_same_format "$cipher" $key_256 4294967000 0
 	done
 }
 

@@ -5,51 +5,7 @@
 
 . "${0%/*}/ktap.sh"
 . "${0%/*}/block.sh"
-
-pass=/tmp/passphrase
-cryptsetup="cryptsetup --batch-mode --key-file $pass"
-
-setup() {
-	modprobe -r rcrypt dm_crypt
-	make_ram 24576
-	head -c 64 /dev/zero | tr '\000' k >$pass
-	[ -e /tmp/sent ] || head -c 1M /dev/urandom >/tmp/sent
-}
-
-teardown() {
-	clean_block
-}
-
-use_rust() {
-	modprobe -r dm_crypt
-	modprobe rcrypt replace=1
-}
-
-use_c() {
-	modprobe -r rcrypt
-	modprobe dm_crypt
-}
-
-# expect_same_data <writer> <reader> <arguments of cryptsetup open>: both are use_* functions.
-expect_same_data() {
-	writer=$1
-	reader=$2
-	shift 2
-	$writer
-	$cryptsetup open "$@" secret
-	dmsetup table secret | grep -q ' crypt '
-	dd if=/tmp/sent of=/dev/mapper/secret bs=64k oflag=direct status=none
-	$cryptsetup close secret
-	$reader
-	$cryptsetup open "$@" secret
-	dd if=/dev/mapper/secret bs=64k count=16 iflag=direct status=none | cmp - /tmp/sent
-	$cryptsetup close secret
-}
-
-# luks_format <arguments>
-luks_format() {
-	$cryptsetup luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "$@" /dev/ram0
-}
+. "${0%/*}/cryptsetup.sh"
 
 test_replace_is_refused_while_dm_crypt_is_loaded() {
 	modprobe dm_crypt
@@ -73,24 +29,6 @@ test_plain() {
 		/dev/ram0
 	expect_same_data use_c use_rust --type plain --cipher aes-xts-plain64 --key-size 512 \
 		--sector-size 4096 --skip 8 --allow-discards /dev/ram0
-}
-
-test_luks1() {
-	use_rust
-	luks_format --type luks1
-	expect_same_data use_rust use_c --type luks1 /dev/ram0
-}
-
-test_luks2() {
-	use_rust
-	luks_format --type luks2 --sector-size 4096
-	expect_same_data use_rust use_c --type luks2 /dev/ram0
-}
-
-test_luks2_made_by_dm_crypt() {
-	use_c
-	luks_format --type luks2
-	expect_same_data use_c use_rust --type luks2 /dev/ram0
 }
 
 # dmsetup knows that the table of `crypt` holds a secret.
