@@ -48,7 +48,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--mem", default="1G", help="memory (default 1G)")
     parser.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
     parser.add_argument("--timeout", type=float, default=300, help="seconds (default 300)")
-    parser.add_argument("--boot-timeout", type=float, default=120, help="seconds (default 120)")
+    parser.add_argument("--boot-timeout", type=float, default=180, help="seconds (default 180)")
     parser.add_argument("--append", default="", help="more kernel arguments")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="for the command"

@@ -51,19 +51,24 @@ read_raw() {
 	dd if="$1" of="$2" bs=64k iflag=direct status=none
 }
 
-# expect_same_format <table line after the target's name, with a dash for the device>: writes with
-# either target, compares what came to lie on the two devices, reads with the other.
+# expect_same_format <table line after the target's name, with a dash for the device>: what rcrypt
+# writes both read, and it is what dm-crypt writes. The last only on the release kernel: what dm-crypt
+# writes does not depend on it.
 expect_same_format() {
 	make_ram $((plain_kib + 32))
 	make_plain
-	map ours0:"$target":/dev/ram0 ours1:"$target":/dev/ram1 \
-		theirs0:crypt:/dev/ram0 theirs1:crypt:/dev/ram1 -- "$@"
+	map ours0:"$target":/dev/ram0 theirs0:crypt:/dev/ram0 -- "$@"
 	write_file $plain /dev/mapper/ours0 1M
-	write_file $plain /dev/mapper/theirs1 64k
 	read_raw /dev/ram0 /tmp/raw
-	expect_content /tmp/raw /dev/ram1
 	! cmp -s -n 4096 $plain /tmp/raw || fail 'nothing was encrypted'
+	expect_content $plain /dev/mapper/ours0
 	expect_content $plain /dev/mapper/theirs0
+	dmsetup remove ours0 theirs0
+	is_debug_kernel && return
+
+	map ours1:"$target":/dev/ram1 theirs1:crypt:/dev/ram1 -- "$@"
+	write_file $plain /dev/mapper/theirs1 64k
+	expect_content /tmp/raw /dev/ram1
 	expect_content $plain /dev/mapper/ours1 1M
-	dmsetup remove ours0 ours1 theirs0 theirs1
+	dmsetup remove ours1 theirs1
 }
