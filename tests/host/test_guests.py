@@ -31,7 +31,7 @@ class Ended:
 def run(out: Path, *options: str, kdir: Path = KDIR) -> Ended:
     """Runs one guest, in RAM only unless told otherwise."""
     argv = [sys.executable, str(RUNNER), "--kdir", str(kdir), "--root", "busybox"]
-    argv += ["--cpus", "2", "--mem", "512M", "--out", str(out), *options]
+    argv += ["--cpus", "2", "--mem", "512M", "--boot-timeout", "60", "--out", str(out), *options]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
