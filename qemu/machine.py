@@ -58,6 +58,8 @@ class Share:
     path: Path
     mount_point: str
     writable: bool = False
+    fixed: bool = False
+    """Nobody changes it during the run, so the guest may keep what it has read."""
 
 
 @dataclass(frozen=True)

@@ -101,19 +101,24 @@ def job_body(args: argparse.Namespace) -> str:
     return f"{args.run}\n"
 
 
+def mount_options(share: machine.Share) -> str:
+    """Returns how the guest mounts a share."""
+    return f"{'rw' if share.writable else 'ro'},cache={'loose' if share.fixed else 'mmap'}"
+
+
 def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.Machine:
     """Lays out everything that the guest sees; the accelerator is chosen later."""
     release = modules.kernel_release(args.kdir)
     tree = modules.install(args.kdir, args.modules, scratch / "modules")
     shares = [
-        machine.Share("modules", tree, f"/lib/modules/{release}"),
-        machine.Share("tests", CHECKOUT / "tests", "/kscale/tests"),
+        machine.Share("modules", tree, f"/lib/modules/{release}", fixed=True),
+        machine.Share("tests", CHECKOUT / "tests", "/kscale/tests", fixed=not args.shell),
         machine.Share("out", out / "files", "/mnt/out", writable=True),
     ]
     own = modules.own_modules(args.kunit_modules) if args.kunit_modules else []
     if args.kunit_modules:
         kunit = modules.install(args.kdir, args.kunit_modules, scratch / "kunit")
-        shares.append(machine.Share("kunit", kunit, "/mnt/kunit"))
+        shares.append(machine.Share("kunit", kunit, "/mnt/kunit", fixed=True))
     if args.share:
         shares.append(machine.Share("share", args.share.absolute(), "/mnt/share"))
     if args.script:
@@ -123,8 +128,7 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
     env = {
         "ROOT": args.root,
         "SHARES": " ".join(
-            f"{share.tag}:{'rw' if share.writable else 'ro'}:{share.mount_point}"
-            for share in shares
+            f"{share.tag}:{mount_options(share)}:{share.mount_point}" for share in shares
         ),
         "OWN_MODULES": " ".join(own),
         "SUITES": " ".join(args.suite or []),
