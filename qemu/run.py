@@ -204,8 +204,8 @@ def main(argv: list[str]) -> int:
             return machine.boot(guest, log, limit_s, args.boot_timeout, on_output, show_wait)
 
         outcome = boot()
-        # Under TCG, once in hundreds of boots, an idle CPU misses the interrupt that should wake it,
-        # and the kernel waits for ever. Nothing was run yet, so nothing is hidden by a second try.
+        # Under TCG, once in hundreds of boots, an idle CPU misses the interrupt that should wake
+        # it, and the kernel waits for ever. Nothing was run yet, so a second try hides nothing.
         if not outcome.booted and outcome.expired:
             print(f"  BOOT    {outcome.message()}; once more", file=sys.stderr)
             (out / "console.log").rename(out / "console-hung.log")
