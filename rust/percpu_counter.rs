@@ -9,6 +9,12 @@
 //! Arrays of counters and `percpu_counter_limited_add()`, which is not exported to modules, are
 //! not supported.
 //!
+//! # Examples
+//!
+//! ```
+#![doc = include_str!("../samples/examples/percpu_counter.rs")]
+//! ```
+//!
 //! C header: [`include/linux/percpu_counter.h`](srctree/include/linux/percpu_counter.h)
 //!
 //! [`Refcount`]: kernel::sync::Refcount

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Examples: one short, complete program for each abstraction.
+//!
+//! The documentation of an abstraction shows its file as it is here, and a KUnit test runs it, so
+//! no example is one that does not work. Only test builds have this module.
+
+#![forbid(unsafe_code)]
+
+use kernel::prelude::*;
+
+mod percpu_counter;
+
+module! {
+    type: Examples,
+    name: "kscale_examples",
+    authors: ["The kscale authors"],
+    description: "Examples of the documentation",
+    license: "GPL",
+}
+
+struct Examples;
+
+impl kernel::Module for Examples {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+#[kunit_tests(kscale_examples)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percpu_counter() -> Result {
+        percpu_counter::example()
+    }
+}
