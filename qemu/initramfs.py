@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 INIT_DIR = Path(__file__).resolve().parent / "init"
@@ -47,7 +48,9 @@ class Cpio:
         self._add(name.strip("/"), stat.S_IFLNK | 0o777, target.encode())
 
     def tree(self, name: str, source: Path) -> None:
-        """Adds a host directory with all regular files below it."""
+        """Adds a file of the host, or a directory with all regular files below it."""
+        if source.is_file():
+            self.file(name, source.read_bytes())
         for path in sorted(source.rglob("*")):
             if path.is_file():
                 self.file(f"{name}/{path.relative_to(source)}", path.read_bytes())
@@ -88,10 +91,16 @@ def userland() -> Cpio:
     return archive
 
 
-def write(target: Path, env: dict[str, str], files: dict[str, bytes]) -> None:
+def write(
+    target: Path,
+    env: dict[str, str],
+    files: dict[str, bytes],
+    packed: Mapping[str, Path] | None = None,
+) -> None:
     """Writes the initramfs of one run.
 
-    `env` becomes /kscale/env, which init sources; `files` are added below /kscale, executable.
+    `env` becomes /kscale/env, which init sources; `files` are added below /kscale, executable, and
+    `packed` of the host under any name.
     """
     archive = userland()
     for script in ("init", "main", "suites"):
@@ -100,6 +109,8 @@ def write(target: Path, env: dict[str, str], files: dict[str, bytes]) -> None:
     archive.file("kscale/env", environment(env))
     for name, body in files.items():
         archive.file(f"kscale/{name}", body, 0o755)
+    for name, source in (packed or {}).items():
+        archive.tree(name, source)
     target.write_bytes(gzip.compress(archive.packed(), compresslevel=1))
 
 

@@ -10,7 +10,8 @@ Exit status: that of the command, or
   244  the kernel reported a fault (BUG, WARNING, KASAN, lockdep, kmemleak, ...) on its console
 
 In the guest: the modules are installed (modprobe works), the checkout's tests/ is /kscale/tests,
---share is /mnt/share (read-only), and what is written to /mnt/out comes back in DIR/files.
+--share is /mnt/share (read-only), and what is written to /mnt/out comes back in DIR/files. With
+--ram there is none of that but the modules.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import accel
@@ -46,7 +48,14 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--root", choices=("debian", "busybox"), default="debian")
     parser.add_argument("--cpus", type=int, default=4, help="vCPUs (default 4)")
     parser.add_argument("--mem", default="1G", help="memory (default 1G)")
-    parser.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
+    parser.add_argument(
+        "--accel", choices=("auto", *machine.ACCELS), default="auto",
+        help="icount: one nanosecond for each instruction, the same in every run with --ram",
+    )
+    parser.add_argument(
+        "--ram", action="store_true",
+        help="share nothing with the host: modules and script are in RAM, busybox is the root",
+    )
     parser.add_argument("--timeout", type=float, default=300, help="seconds (default 300)")
     parser.add_argument("--boot-timeout", type=float, default=180, help="seconds (default 180)")
     parser.add_argument("--append", default="", help="more kernel arguments")
@@ -66,6 +75,8 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.shell and not sys.stdin.isatty():
         parser.error("--shell needs a terminal; --script runs a file")
+    if args.ram and (args.suite or args.share or args.kunit_modules):
+        parser.error("--ram takes neither --suite nor --share nor --kunit-modules")
     return args
 
 
@@ -110,6 +121,11 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
     """Lays out everything that the guest sees; the accelerator is chosen later."""
     release = modules.kernel_release(args.kdir)
     tree = modules.install(args.kdir, args.modules, scratch / "modules")
+    if args.ram:
+        packed = {f"lib/modules/{release}": tree}
+        if args.script:
+            packed[f"mnt/script/{args.script.name}"] = args.script
+        return make_guest(args, scratch, packed=packed)
     shares = [
         machine.Share("modules", tree, f"/lib/modules/{release}", fixed=True),
         machine.Share("tests", CHECKOUT / "tests", "/kscale/tests", fixed=not args.shell),
@@ -123,10 +139,21 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
         shares.append(machine.Share("share", args.share.absolute(), "/mnt/share"))
     if args.script:
         shares.append(machine.Share("script", args.script.absolute().parent, "/mnt/script"))
+    return make_guest(args, scratch, tuple(shares), own)
 
+
+def make_guest(
+    args: argparse.Namespace,
+    scratch: Path,
+    shares: tuple[machine.Share, ...] = (),
+    own: Sequence[str] = (),
+    packed: Mapping[str, Path] | None = None,
+) -> machine.Machine:
+    """Packs the initramfs of a guest that mounts `shares`, or finds `packed` in its RAM."""
+    root = "busybox" if args.ram else args.root
     size = shutil.get_terminal_size()
     env = {
-        "ROOT": args.root,
+        "ROOT": root,
         "SHARES": " ".join(
             f"{share.tag}:{mount_options(share)}:{share.mount_point}" for share in shares
         ),
@@ -137,14 +164,14 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
         "LINES_COLUMNS": f"{size.lines} {size.columns}",
     }
     initrd = scratch / "initrd.gz"
-    initramfs.write(initrd, env, {"job": make_job(args)})
+    initramfs.write(initrd, env, {"job": make_job(args)}, packed)
     return machine.Machine(
         qemu=args.qemu,
         accel="tcg",
         kernel=args.kdir.absolute() / "arch/x86/boot/bzImage",
         initrd=initrd,
-        image=image.ensure() if args.root == "debian" else None,
-        shares=tuple(shares),
+        image=image.ensure() if root == "debian" else None,
+        shares=shares,
         cpus=args.cpus,
         memory=args.mem,
         append=args.append,
