@@ -37,6 +37,10 @@ test:
 test-long:
 	+$(Q)$(PY)/tests/run.py --long
 
+.PHONY: bench
+bench:
+	+$(Q)$(PY)/bench/bench.py
+
 .PHONY: kunit
 kunit:
 	+$(Q)$(PY)/tests/kunit.py

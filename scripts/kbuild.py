@@ -4,8 +4,8 @@
 """Builds our modules by the kernel's own Kbuild.
 
 Environment, as make's command line leaves it: KDIR= is a built kernel (else the cached one that
-KERNEL= names, release by default, is used); MO= or O= is where to build; KUNIT, MUTANT, W, V, C,
-CLIPPY, KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* go to Kbuild. Prints the output directory at the end.
+KERNEL= names, release by default, is used); MO= or O= is where to build; KUNIT, BENCH, MUTANT, W, V,
+C, CLIPPY, KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* go to Kbuild. Prints the output directory at the end.
 """
 
 import argparse
@@ -28,7 +28,8 @@ from kdir import config_of, problems
 
 # Handed on to Kbuild as they are.
 PASSED = """
-    C CLIPPY INSTALL_MOD_DIR INSTALL_MOD_PATH INSTALL_MOD_STRIP KCFLAGS KRUSTFLAGS KUNIT MUTANT V W
+    BENCH C CLIPPY INSTALL_MOD_DIR INSTALL_MOD_PATH INSTALL_MOD_STRIP KCFLAGS KRUSTFLAGS KUNIT MUTANT
+    V W
 """.split()
 
 # User-Mode Linux loads no module with GOTPCREL relocations.
@@ -56,7 +57,7 @@ def chosen_output() -> Path:
     if given:
         return Path(given).absolute()
     name = "modules" if os.environ.get("KDIR") else os.environ.get("KERNEL") or "release"
-    for variable in ("KUNIT", "CLIPPY"):
+    for variable in ("KUNIT", "CLIPPY", "BENCH"):
         if os.environ.get(variable):
             name += f"-{variable.lower()}"
     if os.environ.get("MUTANT"):

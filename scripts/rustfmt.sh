@@ -7,5 +7,5 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-find rust samples tests -name '*.rs' ! -name '*_generated.rs' 2>/dev/null | sort |
+find rust samples tests bench -name '*.rs' ! -name '*_generated.rs' 2>/dev/null | sort |
 	xargs "${RUSTFMT:-rustfmt}" --config-path .rustfmt.toml "$@"

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Tests of the build: what is rebuilt, what is inlined, and a module from outside the tree."""
+"""Tests of the build: what is rebuilt, what is inlined, a module from outside the tree, and that
+the benchmarks run.
+"""
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +14,10 @@ import unittest
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(CHECKOUT / "bench"))
+
+from tables import BENCHMARKS
+
 KDIR = Path(os.environ["KSCALE_TEST_KDIR"])
 # Lines of Kbuild that mean work on one of our crates.
 COMPILES = re.compile(r"^ +RUSTC \[M\] (\S+)", re.MULTILINE)
@@ -18,16 +25,28 @@ COMPILES = re.compile(r"^ +RUSTC \[M\] (\S+)", re.MULTILINE)
 
 def build(checkout: Path, out: Path, **variables: str) -> str:
     """Builds the modules of a checkout and returns what make printed."""
+    return run([str(checkout / "scripts/kbuild.py"), "modules"], out, **variables)
+
+
+def run(script: list[str], out: Path, **variables: str) -> str:
+    """Runs a script that builds the modules, and their benchmarks, in `out`."""
     unwanted = ("KDIR", "MO", "O", "KUNIT", "CLIPPY", "MUTANT", "W", "V", "KERNEL")
     env = {name: value for name, value in os.environ.items() if name not in unwanted}
-    env |= {"KDIR": str(KDIR), "MO": str(out)} | variables
-    script = [sys.executable, str(checkout / "scripts/kbuild.py"), "modules"]
-    run = subprocess.run(
-        script, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    env |= {"KDIR": str(KDIR), "MO": str(out), "BENCH": "y"} | variables
+    ended = subprocess.run(
+        [sys.executable, *script], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, check=False,
     )
-    if run.returncode:
-        raise AssertionError(run.stdout)
-    return run.stdout
+    if ended.returncode:
+        raise AssertionError(ended.stdout)
+    return ended.stdout
+
+
+def users(checkout: Path, out: Path) -> set[str]:
+    """Returns the objects of the crates that use the library, as far as they are built."""
+    text = (checkout / "Kbuild").read_text().replace("\\\n", " ")
+    lists = re.findall(r"^kscale-users [:+]= (.*)$", text, re.MULTILINE)
+    return {name for names in lists for name in names.split() if (out / name).exists()}
 
 
 def undefined(module: Path) -> set[str]:
@@ -44,7 +63,7 @@ class Build(unittest.TestCase):
         cls.top = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="kscale-")))
         cls.checkout = cls.top / "checkout"
         cls.out = cls.top / "out"
-        for name in ("Kbuild", "Makefile", "rust", "samples", "scripts", "qemu"):
+        for name in ("Kbuild", "Makefile", "bench", "rust", "samples", "scripts", "qemu"):
             source = CHECKOUT / name
             copy = shutil.copytree if source.is_dir() else shutil.copy
             cls.checkout.mkdir(exist_ok=True)
@@ -64,13 +83,16 @@ class Build(unittest.TestCase):
         self.assertEqual(self.touch("samples/dm_offset.rs"), {"samples/dm_offset.o"})
 
     def test_a_change_in_the_library_compiles_it_and_its_users(self) -> None:
-        crates = {"rust/kscale.o", "samples/dm_offset.o", "samples/rcrypt/rcrypt.o"}
+        crates = users(self.checkout, self.out) | {"rust/kscale.o"}
+        self.assertLess({"samples/dm_offset.o", "samples/rcrypt/rcrypt.o"}, crates)
         self.assertEqual(self.touch("rust/gfp.rs"), crates)
 
     def test_helpers_are_inlined_where_the_kernel_inlines_its_own(self) -> None:
         config = (KDIR / ".config").read_text()
         self.assertIn("CONFIG_RUST_INLINE_HELPERS=y\n", config, "not the kernel for this test")
-        for name in ("rust/kscale.o", "samples/dm_offset.o", "samples/rcrypt/rcrypt.o"):
+        crates = users(self.checkout, self.out) | {"rust/kscale.o"}
+        self.assertIn("bench/wrappers/wrappers.o", crates)
+        for name in crates:
             left = {s for s in undefined(self.out / name) if "_helper_" in s}
             self.assertEqual(left, set(), name)
 
@@ -90,6 +112,16 @@ class Build(unittest.TestCase):
                 argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True, check=True
             )
             self.assertIn("kscale", run.stdout.strip().split(","), name)
+
+    def test_benchmarks_measure_all_that_they_should(self) -> None:
+        script = self.checkout / "bench/bench.py"
+        printed = run([str(script)], self.out, BENCH="quick", LANE="", RUNS="")
+        for name, tables in BENCHMARKS.items():
+            for lane in {lane for table in tables for lane in table.lanes}:
+                report = json.loads((script.parent / f"../out/bench/{name}-{lane}.json").read_text())
+                self.assertTrue(report["quick"] and report["runs"], f"{name} {lane}")
+        for table in (table for tables in BENCHMARKS.values() for table in tables):
+            self.assertIn(table.title, printed)
 
     def test_a_module_outside_the_tree_is_built_as_the_readme_says(self) -> None:
         hello = self.top / "hello"

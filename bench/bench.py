@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs benchmarks in guests, and prints what they measured side by side.
+
+Environment, as make's command line leaves it: BENCH= names benchmarks (all by default), and with
+`quick` among them each does little; LANE= takes one lane; RUNS= boots each guest so often, and says
+whether all measured the same. KDIR= is as for `make modules`, TIMEOUT= as for `make guest`.
+
+The numbers are in out/bench/<benchmark>-<lane>.json. The exit status is 0 if every cell of every
+table was measured; no number is ever judged.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parent
+sys.path.append(str(CHECKOUT / "scripts"))
+
+import results
+from common import die, load_tools, note
+from kbuild import Kbuild, chosen_kdir, chosen_output
+from lanes import LANES, Lane
+from tables import BENCHMARKS, Table
+
+TIMEOUT_S = 900
+
+
+def chosen(variable: str, known: dict[str, object]) -> tuple[list[str], set[str]]:
+    """Returns the words of a variable that are known, or all that are known, and the other words."""
+    words = os.environ.get(variable, "").split()
+    names = [name for name in known if name in words] or list(known)
+    return names, set(words) - set(known)
+
+
+def boot(kbuild: Kbuild, tools: dict[str, str], lane: Lane, name: str, quick: bool) -> str:
+    """Runs a benchmark in a guest, and returns what it printed."""
+    out = CHECKOUT / "out/bench" / f"{name}-{lane.name}"
+    argv = [
+        tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", tools["QEMU"],
+        "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), "--ram", *lane.options,
+        "--cpus", str(lane.cpus), "--timeout", os.environ.get("TIMEOUT") or str(TIMEOUT_S),
+        "--env", f"LANE={lane.name}", "--env", f"QUICK={'1' if quick else ''}",
+        "--script", str(HERE / f"{name}.sh"), "--out", str(out),
+    ]  # fmt: skip
+    run = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if run.returncode:
+        sys.stderr.write(run.stdout + run.stderr)
+        die(f"{name} on {lane.name} ended with status {run.returncode}")
+    return run.stdout
+
+
+def show(lane: Lane, tables: list[Table], runs: list[results.Samples]) -> None:
+    """Prints the tables of one benchmark on one lane."""
+    samples = results.merged(runs)
+    print(f"\n[{lane.name}, {lane.cpus} vCPU] {lane.claim}\n")
+    for table in tables:
+        print(results.render(table, samples, lane))
+    if len(runs) > 1:
+        found = list(results.differences(tables, runs, lane))
+        print("\n".join(found) if found else f"All {len(runs)} runs agree.")
+
+
+def run_lane(kbuild: Kbuild, tools: dict[str, str], name: str, lane: Lane, quick: bool) -> bool:
+    """Runs a benchmark on one lane, and returns whether every cell was measured."""
+    tables = [table for table in BENCHMARKS[name] if lane.name in table.lanes]
+    runs = [
+        results.parse(boot(kbuild, tools, lane, name, quick))
+        for _ in range(int(os.environ.get("RUNS") or 1))
+    ]
+    report = {"benchmark": name, "lane": lane.name, "claim": lane.claim, "cpus": lane.cpus}
+    report |= {"quick": quick, "kernel": kbuild.kdir.name, "runs": runs}
+    path = CHECKOUT / "out/bench" / f"{name}-{lane.name}.json"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+    missing = [line for samples in runs for line in results.problems(tables, samples)]
+    if missing:
+        print("\n".join(f"{name} on {lane.name}: {line}" for line in missing), file=sys.stderr)
+        return False
+    show(lane, tables, runs)
+    return True
+
+
+def main() -> int:
+    """Runs what was asked for, and returns the exit status of the program."""
+    names, words = chosen("BENCH", BENCHMARKS)
+    lanes, others = chosen("LANE", LANES)
+    if words - {"quick"} or others:
+        die(f"{' '.join(sorted(words - {'quick'} | others))}: there are the benchmarks "
+            f"{', '.join(BENCHMARKS)}, the word quick, and the lanes {', '.join(LANES)}", 2)
+    steps = [
+        (name, lane)
+        for name in names
+        for lane in lanes
+        if any(lane in table.lanes for table in BENCHMARKS[name])
+    ]
+    if not steps:
+        die(f"{', '.join(names)} has nothing to measure on {', '.join(lanes)}", 2)
+
+    tools = load_tools()
+    os.environ["BENCH"] = "y"
+    kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
+    kbuild.build()
+    complete = True
+    for number, (name, lane) in enumerate(steps, 1):
+        begin_s = time.monotonic()
+        note(f"[{number}/{len(steps)}] {name} on {lane}")
+        complete &= run_lane(kbuild, tools, name, LANES[lane], "quick" in words)
+        note(f"[{number}/{len(steps)}] {time.monotonic() - begin_s:.0f} s")
+    return 0 if complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

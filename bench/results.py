@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Reads what guests measured, notices what is missing, and shows it."""
+
+import re
+from collections.abc import Iterator
+
+from lanes import Lane
+from tables import Table
+
+Samples = dict[str, dict[str, dict[str, list[float]]]]
+"""Numbers by table, row and column."""
+
+LINE = re.compile(r"^result (\S+) (\S+) (\S+) (-?[0-9.]+(?:e[-+]?[0-9]+)?)$", re.MULTILINE)
+
+
+def parse(text: str) -> Samples:
+    """Returns the numbers in what a guest printed."""
+    samples: Samples = {}
+    for name, row, column, number in LINE.findall(text):
+        rows = samples.setdefault(name, {})
+        rows.setdefault(row, {}).setdefault(column, []).append(float(number))
+    return samples
+
+
+def expected(table: Table) -> Iterator[tuple[str, str, str]]:
+    """Yields the cells that a table must have."""
+    baseline = (table.baseline,) if table.baseline else ()
+    for row in (*baseline, *table.rows):
+        for column in table.columns:
+            yield table.name, row, column
+
+
+def problems(tables: list[Table], samples: Samples) -> Iterator[str]:
+    """Yields a line for each cell that was not measured, or that no table has."""
+    cells = {cell for table in tables for cell in expected(table)}
+    found = {
+        (name, row, column)
+        for name, rows in samples.items()
+        for row, columns in rows.items()
+        for column in columns
+    }
+    for cell in sorted(cells - found):
+        yield f"not measured: {' '.join(cell)}"
+    for cell in sorted(found - cells):
+        yield f"measured, but not in tables.py: {' '.join(cell)}"
+
+
+def differences(tables: list[Table], runs: list[Samples], lane: Lane) -> Iterator[str]:
+    """Yields a line for each cell that is not the same in all runs."""
+    for cell in (cell for table in tables for cell in expected(table)):
+        name, row, column = cell
+        shown = [number(lane.best(run[name][row][column])) for run in runs]
+        if len(set(shown)) > 1:
+            yield f"{' '.join(cell)}: {', '.join(shown)}"
+
+
+def merged(runs: list[Samples]) -> Samples:
+    """Returns the samples of all runs as if of one."""
+    total: Samples = {}
+    for run in runs:
+        for name, rows in run.items():
+            for row, columns in rows.items():
+                for column, numbers in columns.items():
+                    cells = total.setdefault(name, {}).setdefault(row, {})
+                    cells.setdefault(column, []).extend(numbers)
+    return total
+
+
+def number(value: float) -> str:
+    """Returns a number as the tables show it."""
+    return f"{value:,.0f}" if abs(value) >= 10000 else f"{value:,.2f}"
+
+
+def cell_text(table: Table, samples: Samples, lane: Lane, row: str, column: str) -> str:
+    """Returns one number, with the spread where there is some to speak of."""
+    numbers = samples[table.name][row][column]
+    value = net(table, samples, lane, row, column)
+    if lane.best is min or len(numbers) == 1:
+        return number(value)
+    return f"{number(value)} ({number(min(numbers))}..{number(max(numbers))})"
+
+
+def net(table: Table, samples: Samples, lane: Lane, row: str, column: str) -> float:
+    """Returns the sample to show, without what measuring it costs."""
+    rows = samples[table.name]
+    cost = lane.best(rows[table.baseline][column]) if table.baseline else 0.0
+    return lane.best(rows[row][column]) - cost
+
+
+def ratio_text(table: Table, samples: Samples, lane: Lane, row: str) -> str:
+    """Returns the quotient that a table shows at the end of a row."""
+    assert table.ratio
+    above, below = (net(table, samples, lane, row, column) for column in table.ratio)
+    return f"{above / below:.2f}" if below else "-"
+
+
+def render(table: Table, samples: Samples, lane: Lane) -> str:
+    """Returns a table for the terminal."""
+    head = [table.row, *table.columns]
+    lines = [
+        [row, *(cell_text(table, samples, lane, row, column) for column in table.columns)]
+        for row in table.rows
+    ]
+    if table.ratio:
+        head.append("/".join(table.ratio))
+        for line in lines:
+            line.append(ratio_text(table, samples, lane, line[0]))
+
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    rows = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in (head, *lines)
+    ]
+    return "\n".join([f"{table.title} ({table.unit})", "", *(f"  {row}" for row in rows), ""])

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What each benchmark measures: the tables it prints, and every cell they must have."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers side by side, one for each row and column.
+
+    The guest script of the benchmark prints them as `result <name> <row> <column> <number>`, the
+    same cell once or more.
+    """
+
+    name: str
+    title: str
+    row: str
+    """What a row is one of."""
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    unit: str
+    lanes: tuple[str, ...]
+    """Lanes that can say something about this."""
+    baseline: str = ""
+    """The row that measures nothing: its number is taken off all others."""
+    ratio: tuple[str, str] | None = None
+    """Columns to show the quotient of."""
+
+
+WRAPPERS = (
+    Table(
+        name="instructions",
+        title="What a call costs, in instructions",
+        row="call",
+        rows=(
+            "percpu_counter_add",
+            "percpu_counter_sub",
+            "percpu_counter_add_batch",
+            "percpu_counter_read",
+            "percpu_counter_read_positive",
+            "percpu_counter_sum",
+            "percpu_counter_sum_positive",
+            "percpu_counter_compare_far",
+            "percpu_counter_compare_near",
+            "percpu_counter_sync",
+            "noio_scope",
+            "totalram_pages",
+            "alloc_page",
+            "alloc_pages_order_2",
+            "alloc_pages_bulk",
+            "mempool_alloc",
+            "mempool_alloc_bulk",
+        ),
+        columns=("c", "rust"),
+        unit="instructions per call, with what it undoes",
+        lanes=("icount",),
+        baseline="empty",
+        ratio=("rust", "c"),
+    ),
+    Table(
+        name="clock",
+        title="Does the clock count instructions?",
+        row="loop",
+        rows=("1000_instructions",),
+        columns=("c",),
+        unit="instructions",
+        lanes=("icount",),
+    ),
+)
+
+BENCHMARKS: dict[str, tuple[Table, ...]] = {
+    "wrappers": WRAPPERS,
+}
+"""The tables of each benchmark, which runs `bench/<name>.sh` in a guest."""
