@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -73,7 +74,8 @@ def run_lane(kbuild: Kbuild, tools: dict[str, str], name: str, lane: Lane, quick
         for _ in range(int(os.environ.get("RUNS") or 1))
     ]
     report = {"benchmark": name, "lane": lane.name, "claim": lane.claim, "cpus": lane.cpus}
-    report |= {"quick": quick, "kernel": kbuild.kdir.name, "runs": runs}
+    report |= {"quick": quick, "kernel": kbuild.kdir.name}
+    report |= {"tables": [asdict(table) for table in tables], "runs": runs}
     path = CHECKOUT / "out/bench" / f"{name}-{lane.name}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -30,7 +30,7 @@ class Table:
 WRAPPERS = (
     Table(
         name="instructions",
-        title="What a call costs, in instructions",
+        title="What a call costs, with what undoes it",
         row="call",
         rows=(
             "percpu_counter_add",
@@ -52,16 +52,16 @@ WRAPPERS = (
             "mempool_alloc_bulk",
         ),
         columns=("c", "rust"),
-        unit="instructions per call, with what it undoes",
+        unit="instructions",
         lanes=("icount",),
         baseline="empty",
         ratio=("rust", "c"),
     ),
     Table(
         name="clock",
-        title="Does the clock count instructions?",
+        title="Whether the clock counts instructions: a loop of 1000",
         row="loop",
-        rows=("1000_instructions",),
+        rows=("dec_jnz",),
         columns=("c",),
         unit="instructions",
         lanes=("icount",),

@@ -12,7 +12,7 @@ measure() {
 	awk -v cell="$2 $3 $4" '{ printf "result %s %.3f\n", cell, $1 / $2 }' "$1"
 }
 
-measure bench_wrappers_c/clock clock 1000_instructions c
+measure bench_wrappers_c/clock clock dec_jnz c
 
 for order in 'c rust' 'rust c'; do
 	for case in $(ls bench_wrappers bench_wrappers_c | grep -vE ':|^clock$' | sort -u); do

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a call of C costs: the C half of the benchmark `wrappers`.
+ *
+ * Does what the Rust files in bench/wrappers do, case by case and under the same names, by the C
+ * that a user of the same functions would write.
+ */
+
+#include <linux/array_size.h>
+#include <linux/module.h>
+
+#include "twins.h"
+
+static const struct twins *all_twins[] = {
+	&counter_twins,
+	&memory_twins,
+};
+
+/* 1000 instructions for each call, to tell whether the clock counts them. */
+static noinline s64 measure_clock(void)
+{
+	unsigned long n = 500 * CALLS;
+	ktime_t begin = ktime_get();
+
+	asm volatile("1: dec %0; jnz 1b" : "+r" (n) : : "cc");
+	return ktime_sub(ktime_get(), begin);
+}
+
+static int clock_show(struct seq_file *m, void *v)
+{
+	for (int i = 0; i < ROUNDS; i++)
+		seq_printf(m, "%lld %d\n", measure_clock(), CALLS);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(clock);
+
+static struct dentry *dir;
+
+static void twins_exit(void)
+{
+	debugfs_remove(dir);
+	for (int i = 0; i < ARRAY_SIZE(all_twins); i++)
+		all_twins[i]->exit();
+}
+module_exit(twins_exit);
+
+static int __init twins_init(void)
+{
+	for (int i = 0; i < ARRAY_SIZE(all_twins); i++) {
+		int err = all_twins[i]->init();
+
+		if (err) {
+			twins_exit();
+			return err;
+		}
+	}
+
+	dir = debugfs_create_dir("bench_wrappers_c", NULL);
+	debugfs_create_file("clock", 0400, dir, NULL, &clock_fops);
+	for (int i = 0; i < ARRAY_SIZE(all_twins); i++)
+		all_twins[i]->add_cases(dir);
+	return 0;
+}
+module_init(twins_init);
+
+MODULE_AUTHOR("The kscale authors");
+MODULE_DESCRIPTION("What a call of C costs");
+MODULE_LICENSE("GPL");

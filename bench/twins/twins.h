@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the C halves of the benchmark `wrappers` share; see bench/wrappers. */
+
+#ifndef BENCH_TWINS_H
+#define BENCH_TWINS_H
+
+#include <linux/compiler.h>
+#include <linux/debugfs.h>
+#include <linux/ktime.h>
+#include <linux/seq_file.h>
+
+/* As in wrappers.rs. */
+#define CALLS	256
+#define ROUNDS	5
+
+/* Rust's core::hint::black_box(): the value is in memory, and who knows what reads it. */
+#define black_box(x) do {						\
+	typeof(x) __x = (x);						\
+									\
+	asm volatile("" : : "r" (&__x) : "memory");			\
+} while (0)
+
+/*
+ * Makes the file `name`, which measures the statement that follows. It is about `b`, a pointer to
+ * the struct bench of its source file. The loop is that of measure() in wrappers.rs.
+ */
+#define DEFINE_CASE(name, ...)						\
+static noinline s64 measure_##name(struct bench *b)			\
+{									\
+	unsigned long calls = CALLS;					\
+	ktime_t begin;							\
+									\
+	OPTIMIZER_HIDE_VAR(calls);					\
+	begin = ktime_get();						\
+	for (unsigned long i = 0; i < calls; i++) {			\
+		__VA_ARGS__;						\
+		barrier();						\
+	}								\
+	return ktime_sub(ktime_get(), begin);				\
+}									\
+									\
+static int name##_show(struct seq_file *m, void *v)			\
+{									\
+	for (int i = 0; i < ROUNDS; i++)				\
+		seq_printf(m, "%lld %d\n", measure_##name(m->private), CALLS);\
+	return 0;							\
+}									\
+DEFINE_SHOW_ATTRIBUTE(name);
+
+/* Adds the file to `dir`, for `bench`. */
+#define CREATE_FILE(name, ...)						\
+	debugfs_create_file(#name, 0400, dir, &bench, &name##_fops);
+
+/* The calls of one source file. */
+struct twins {
+	int (*init)(void);
+	/* Also after an init that failed. */
+	void (*exit)(void);
+	void (*add_cases)(struct dentry *dir);
+};
+
+extern const struct twins counter_twins;
+extern const struct twins memory_twins;
+
+#endif

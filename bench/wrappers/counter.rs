@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `percpu_counter`.
+
+use kernel::{
+    debugfs::ScopedDir,
+    fmt,
+    prelude::*, //
+};
+
+use core::num::NonZeroU16;
+
+use kscale::percpu_counter::{
+    new_percpu_counter,
+    PerCpuCounter, //
+};
+
+/// Not the default one.
+const BATCH: NonZeroU16 = match NonZeroU16::new(64) {
+    Some(batch) => batch,
+    None => NonZeroU16::MIN,
+};
+
+/// Far from what a counter counts up to.
+const FAR: i64 = 1 << 40;
+
+#[pin_data]
+pub(crate) struct Bench {
+    #[pin]
+    counter: PerCpuCounter,
+    /// Never changes.
+    #[pin]
+    still: PerCpuCounter,
+}
+
+impl Bench {
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            counter <- new_percpu_counter!(0),
+            still <- new_percpu_counter!(0),
+        })
+    }
+}
+
+pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
+    cases! { bench, dir,
+        c"percpu_counter_add" => |b| b.counter.add(1),
+        c"percpu_counter_sub" => |b| b.counter.sub(1),
+        c"percpu_counter_add_batch" => |b| b.counter.add_batch(1, BATCH),
+        c"percpu_counter_read" => |b| b.counter.read(),
+        c"percpu_counter_read_positive" => |b| b.counter.read_positive(),
+        c"percpu_counter_sum" => |b| b.counter.sum(),
+        c"percpu_counter_sum_positive" => |b| b.counter.sum_positive(),
+        c"percpu_counter_compare_far" => |b| b.still.compare(FAR).is_ge(),
+        c"percpu_counter_compare_near" => |b| b.still.compare(1).is_ge(),
+        c"percpu_counter_sync" => |b| b.counter.sync(),
+    }
+}
