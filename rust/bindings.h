@@ -11,6 +11,7 @@
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
 #include <linux/hex.h>
+#include <linux/percpu.h>
 
 const gfp_t KSCALE_CONST_GFP_NOFS = GFP_NOFS;
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;
@@ -25,3 +26,5 @@ const blk_status_t KSCALE_CONST_BLK_STS_IOERR = BLK_STS_IOERR;
 const blk_status_t KSCALE_CONST_BLK_STS_NOTSUPP = BLK_STS_NOTSUPP;
 const blk_status_t KSCALE_CONST_BLK_STS_PROTECTION = BLK_STS_PROTECTION;
 const blk_status_t KSCALE_CONST_BLK_STS_RESOURCE = BLK_STS_RESOURCE;
+
+const size_t KSCALE_CONST_PCPU_MIN_UNIT_SIZE = PCPU_MIN_UNIT_SIZE;

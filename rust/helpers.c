@@ -9,11 +9,13 @@
 #include <crypto/skcipher.h>
 #include <linux/bio.h>
 #include <linux/blkdev.h>
+#include <linux/cpumask.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
 #include <linux/irqflags.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/percpu.h>
 #include <linux/percpu_counter.h>
 #include <linux/preempt.h>
 #include <linux/scatterlist.h>
@@ -82,6 +84,18 @@ __kscale_helper bool kscale_helper_bdev_is_zoned(struct block_device *bdev)
 	return bdev_is_zoned(bdev);
 }
 
+/* linux/cpumask.h */
+
+__kscale_helper bool kscale_helper_cpu_possible(unsigned int cpu)
+{
+	return cpu_possible(cpu);
+}
+
+__kscale_helper unsigned int kscale_helper_cpumask_next_possible(int n)
+{
+	return cpumask_next(n, cpu_possible_mask);
+}
+
 /* linux/device-mapper.h */
 
 __kscale_helper void kscale_helper_dm_stack_bs_limits(struct queue_limits *limits, unsigned int bs)
@@ -116,6 +130,38 @@ __kscale_helper bool kscale_helper_within_module(unsigned long addr, const struc
 	return within_module(addr, mod);
 }
 
+/* linux/percpu.h */
+
+__kscale_helper void *kscale_helper_per_cpu_ptr(void __percpu *ptr, unsigned int cpu)
+{
+	return per_cpu_ptr(ptr, cpu);
+}
+
+__kscale_helper void *kscale_helper_raw_cpu_ptr(void __percpu *ptr)
+{
+	return raw_cpu_ptr(ptr);
+}
+
+__kscale_helper void kscale_helper_this_cpu_add_u32(void __percpu *ptr, u32 amount)
+{
+	this_cpu_add(*(u32 __percpu *)ptr, amount);
+}
+
+__kscale_helper void kscale_helper_this_cpu_add_u64(void __percpu *ptr, u64 amount)
+{
+	this_cpu_add(*(u64 __percpu *)ptr, amount);
+}
+
+__kscale_helper u32 kscale_helper_this_cpu_read_u32(void __percpu *ptr)
+{
+	return this_cpu_read(*(u32 __percpu *)ptr);
+}
+
+__kscale_helper u64 kscale_helper_this_cpu_read_u64(void __percpu *ptr)
+{
+	return this_cpu_read(*(u64 __percpu *)ptr);
+}
+
 /* linux/percpu_counter.h */
 
 __kscale_helper int kscale_helper_percpu_counter_batch_once(void)
@@ -141,6 +187,11 @@ __kscale_helper s64 kscale_helper_percpu_counter_read_positive(struct percpu_cou
 
 /* linux/preempt.h */
 
+__kscale_helper bool kscale_helper_in_atomic(void)
+{
+	return in_atomic();
+}
+
 __kscale_helper bool kscale_helper_in_task_irqs_on(void)
 {
 	return in_task() && !irqs_disabled();
@@ -149,6 +200,16 @@ __kscale_helper bool kscale_helper_in_task_irqs_on(void)
 __kscale_helper bool kscale_helper_in_hardirq(void)
 {
 	return in_hardirq();
+}
+
+__kscale_helper void kscale_helper_preempt_disable(void)
+{
+	preempt_disable();
+}
+
+__kscale_helper void kscale_helper_preempt_enable(void)
+{
+	preempt_enable();
 }
 
 /* linux/scatterlist.h */

@@ -12,6 +12,7 @@ pub mod key;
 pub mod mempool;
 mod module;
 pub mod page;
+pub mod percpu;
 pub mod percpu_counter;
 pub mod skcipher;
 pub mod workqueue;

@@ -9,6 +9,7 @@
 
 use kernel::prelude::*;
 
+mod percpu;
 mod percpu_counter;
 
 module! {
@@ -30,6 +31,11 @@ impl kernel::Module for Examples {
 #[kunit_tests(kscale_examples)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percpu() -> Result {
+        percpu::example()
+    }
 
     #[test]
     fn percpu_counter() -> Result {

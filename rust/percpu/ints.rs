@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Integers that a CPU updates by one instruction.
+
+use kernel::{
+    cpu::CpuId,
+    ffi::c_void,
+    prelude::*,
+    sync::atomic::{
+        atomic_load,
+        Relaxed, //
+    }, //
+};
+
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use pin_init::Zeroable;
+
+use crate::bindings;
+
+use super::{
+    cpus::{
+        is_possible,
+        possible_cpus, //
+    },
+    slots::PerCpu,
+    unfinished::slot, //
+};
+
+/// `N` integers of every possible CPU, for statistics.
+///
+/// An update is one instruction of this CPU, without lock prefix and with no guard: interrupts come
+/// before or after it. What other CPUs read is never torn, and may be old. `N` is at least 1.
+pub struct PerCpuInts<I: Int, const N: usize> {
+    slots: PerCpu<[UnsafeCell<I>; N]>,
+}
+
+impl<I: Int, const N: usize> PerCpuInts<I, N> {
+    /// Creates integers that are 0.
+    ///
+    /// Fails with [`ENOMEM`] if memory is short or the task is being killed.
+    ///
+    /// Context: process. May sleep; otherwise as [`PerCpu::pin_init()`].
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            slots: PerCpu::zeroed()?,
+        })
+    }
+
+    /// Returns the integer number `index`, or [`None`] if that is not less than `N`.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<PerCpuInt<'_, I>> {
+        if index >= N {
+            return None;
+        }
+        // SAFETY: `index` is less than `N`.
+        Some(unsafe { self.get_unchecked(index) })
+    }
+
+    /// Returns the integer number `INDEX`, which does not compile unless it is less than `N`.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn at<const INDEX: usize>(&self) -> PerCpuInt<'_, I> {
+        const { assert!(INDEX < N, "there are only `N` integers") };
+        // SAFETY: `INDEX` is less than `N`.
+        unsafe { self.get_unchecked(INDEX) }
+    }
+
+    /// Returns all of the integers.
+    ///
+    /// Context: any.
+    pub fn iter(&self) -> impl Iterator<Item = PerCpuInt<'_, I>> {
+        (0..N).filter_map(|index| self.get(index))
+    }
+
+    /// Returns the integer number `index`.
+    ///
+    /// # Safety
+    ///
+    /// `index` must be less than `N`.
+    #[inline]
+    unsafe fn get_unchecked(&self, index: usize) -> PerCpuInt<'_, I> {
+        let first = self.slots.base().cast::<I>().as_ptr();
+
+        // INVARIANT: In each slot there are `N` integers, at the same offsets, and `slots` lives as
+        // long as it is borrowed. Nobody gets a reference to them.
+        PerCpuInt {
+            // SAFETY: Not NULL, as an offset in a slot does not bring it there from where `base`
+            // is, by `__addr_to_pcpu_ptr()` in `mm/percpu.c`.
+            base: unsafe { NonNull::new_unchecked(first.wrapping_add(index).cast()) },
+            _slots: PhantomData,
+        }
+    }
+}
+
+/// An integer of every possible CPU; one of [`PerCpuInts`].
+///
+/// Updates wrap around, and so do sums.
+///
+/// # Invariants
+///
+/// `base` is a `__percpu` pointer to an `I` in the slot of every possible CPU, which nobody accesses
+/// but by per-CPU operations and reads that cannot tear, for `'a`.
+pub struct PerCpuInt<'a, I: Int> {
+    base: NonNull<c_void>,
+    _slots: PhantomData<&'a PerCpu<UnsafeCell<I>>>,
+}
+
+// SAFETY: The integers belong to no task.
+unsafe impl<I: Int> Send for PerCpuInt<'_, I> {}
+
+// SAFETY: All that tasks do with it at the same time is what the type invariants allow.
+unsafe impl<I: Int> Sync for PerCpuInt<'_, I> {}
+
+impl<I: Int> Clone for PerCpuInt<'_, I> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I: Int> Copy for PerCpuInt<'_, I> {}
+
+impl<'a, I: Int> PerCpuInt<'a, I> {
+    /// Adds `amount` to the integer of this CPU.
+    ///
+    /// Context: any; an NMI only where this is one instruction, as on x86, or an update may get
+    /// lost. Never sleeps. C: `this_cpu_add()` in `include/linux/percpu-defs.h`.
+    #[inline]
+    pub fn add(self, amount: I) {
+        // SAFETY: `base` leads to an `I` of this CPU by the type invariants.
+        unsafe { I::this_cpu_add(self.base, amount) };
+    }
+
+    /// Subtracts `amount` from the integer of this CPU.
+    ///
+    /// Context: As [`add()`](Self::add).
+    #[inline]
+    pub fn sub(self, amount: I) {
+        self.add(amount.wrapping_neg());
+    }
+
+    /// Adds 1 to the integer of this CPU.
+    ///
+    /// Context: As [`add()`](Self::add).
+    #[inline]
+    pub fn inc(self) {
+        self.add(I::ONE);
+    }
+
+    /// Subtracts 1 from the integer of this CPU.
+    ///
+    /// Context: As [`add()`](Self::add).
+    #[inline]
+    pub fn dec(self) {
+        self.sub(I::ONE);
+    }
+
+    /// Returns the integer of this CPU, which the task may have left by then.
+    ///
+    /// Context: any. Never sleeps. C: `this_cpu_read()` in `include/linux/percpu-defs.h`.
+    #[inline]
+    pub fn this_cpu(self) -> I {
+        // SAFETY: `base` leads to an `I` of this CPU by the type invariants.
+        unsafe { I::this_cpu_read(self.base) }
+    }
+
+    /// Returns the integer of a CPU, or [`None`] if there is no such CPU.
+    ///
+    /// Context: any. Never sleeps.
+    #[inline]
+    pub fn per_cpu(self, cpu: CpuId) -> Option<I> {
+        if !is_possible(cpu) {
+            return None;
+        }
+        // SAFETY: It is an `I` by the type invariants, and its CPU updates it as a whole.
+        Some(unsafe { I::read_once(slot(self.base, cpu)) })
+    }
+
+    /// Returns the integers of all possible CPUs, offline ones too.
+    ///
+    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    pub fn iter(self) -> impl Iterator<Item = (CpuId, I)> + use<'a, I> {
+        possible_cpus().filter_map(move |cpu| Some((cpu, self.per_cpu(cpu)?)))
+    }
+
+    /// Returns the sum of the integers of all possible CPUs, offline ones too.
+    ///
+    /// Exact if no CPU updates its integer meanwhile.
+    ///
+    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    pub fn sum(self) -> I {
+        self.iter()
+            .fold(I::ZERO, |sum, (_, value)| sum.wrapping_add(value))
+    }
+}
+
+/// An integer that CPUs update by one instruction: of 32 or 64 bits.
+pub trait Int: ops::Ops {}
+
+/// Keeps others from implementing [`Int`].
+mod ops {
+    use super::*;
+
+    /// What can be done with the integer of a CPU.
+    pub trait Ops: Copy + Send + Zeroable + 'static {
+        /// 0.
+        const ZERO: Self;
+        /// 1.
+        const ONE: Self;
+
+        /// Returns the sum, wrapped around.
+        fn wrapping_add(self, other: Self) -> Self;
+
+        /// Returns the negative, wrapped around.
+        fn wrapping_neg(self) -> Self;
+
+        /// Adds to the integer of this CPU.
+        ///
+        /// # Safety
+        ///
+        /// `base` must be a `__percpu` pointer to a `Self`, and no reference to that exist.
+        unsafe fn this_cpu_add(base: NonNull<c_void>, amount: Self);
+
+        /// Returns the integer of this CPU.
+        ///
+        /// # Safety
+        ///
+        /// As for [`Ops::this_cpu_add()`].
+        unsafe fn this_cpu_read(base: NonNull<c_void>) -> Self;
+
+        /// Returns the integer of any CPU.
+        ///
+        /// # Safety
+        ///
+        /// `ptr` must point to a `Self` that is written by [`Ops::this_cpu_add()`] only.
+        unsafe fn read_once(ptr: NonNull<Self>) -> Self;
+    }
+}
+
+macro_rules! impl_int {
+    ($($int:ty as $raw:ty, $add:ident, $read:ident;)*) => {$(
+        impl Int for $int {}
+
+        impl ops::Ops for $int {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+
+            #[inline]
+            fn wrapping_add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline]
+            fn wrapping_neg(self) -> Self {
+                self.wrapping_neg()
+            }
+
+            #[inline]
+            unsafe fn this_cpu_add(base: NonNull<c_void>, amount: Self) {
+                // CAST: The same bits, and addition is the same for them.
+                //
+                // SAFETY: By the safety requirements.
+                unsafe { bindings::$add(base.as_ptr(), amount as $raw) };
+            }
+
+            #[inline]
+            unsafe fn this_cpu_read(base: NonNull<c_void>) -> Self {
+                // CAST: The same bits.
+                //
+                // SAFETY: By the safety requirements.
+                unsafe { bindings::$read(base.as_ptr()) as $int }
+            }
+
+            #[inline]
+            unsafe fn read_once(ptr: NonNull<Self>) -> Self {
+                // SAFETY: It is written by `this_cpu_add()` only, which C too has other CPUs read
+                // by `READ_ONCE()`.
+                unsafe { atomic_load(ptr.as_ptr(), Relaxed) }
+            }
+        }
+    )*};
+}
+
+impl_int! {
+    u32 as u32, this_cpu_add_u32, this_cpu_read_u32;
+    i32 as u32, this_cpu_add_u32, this_cpu_read_u32;
+    u64 as u64, this_cpu_add_u64, this_cpu_read_u64;
+    i64 as u64, this_cpu_add_u64, this_cpu_read_u64;
+}
+
+#[cfg(not(CONFIG_64BIT))]
+compile_error!("an update of 64 bits is not one instruction");
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_percpu_ints)]
+mod tests {
+    use super::*;
+
+    use super::super::{
+        guard::local_interrupt_disable,
+        testing::on_all_cpus, //
+    };
+
+    use kernel::sync::Arc;
+
+    #[test]
+    fn integers_start_at_zero_and_are_apart() -> Result {
+        let ints = PerCpuInts::<u64, 3>::new()?;
+        assert!(ints.iter().all(|int| int.sum() == 0));
+
+        ints.at::<0>().add(5);
+        ints.at::<2>().inc();
+
+        assert_eq!(ints.at::<0>().sum(), 5);
+        assert_eq!(ints.at::<1>().sum(), 0);
+        assert_eq!(ints.at::<2>().sum(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn there_are_n_integers() -> Result {
+        let ints = PerCpuInts::<i32, 4>::new()?;
+
+        // Index, there is one.
+        for (index, is_there) in [(0, true), (3, true), (4, false), (usize::MAX, false)] {
+            assert_eq!(ints.get(index).is_some(), is_there);
+        }
+        assert_eq!(ints.iter().count(), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn updates_wrap_around() -> Result {
+        let ints = PerCpuInts::<u32, 1>::new()?;
+        let signed = PerCpuInts::<i64, 1>::new()?;
+        // On one CPU, as each wraps for itself.
+        let proof = local_interrupt_disable();
+
+        ints.at::<0>().dec();
+        let below = ints.at::<0>().this_cpu();
+        ints.at::<0>().inc();
+        signed.at::<0>().add(i64::MAX);
+        signed.at::<0>().inc();
+        let above = signed.at::<0>().this_cpu();
+        drop(proof);
+
+        assert_eq!(below, u32::MAX);
+        assert_eq!(ints.at::<0>().sum(), 0);
+        assert_eq!(above, i64::MIN);
+        Ok(())
+    }
+
+    #[test]
+    fn amounts_of_all_types_are_added() -> Result {
+        // Amounts, and their sum.
+        const SIGNED: [(i64, i64, i64); 4] = [
+            (1, 2, 3),
+            (-1, 1, 0),
+            (-(1 << 40), -1, -(1 << 40) - 1),
+            (i64::MIN, -1, i64::MAX),
+        ];
+
+        for (first, second, sum) in SIGNED {
+            let ints = PerCpuInts::<i64, 1>::new()?;
+            ints.at::<0>().add(first);
+            ints.at::<0>().add(second);
+            assert_eq!(ints.at::<0>().sum(), sum);
+            ints.at::<0>().sub(second);
+            assert_eq!(ints.at::<0>().sum(), first);
+        }
+        let narrow = PerCpuInts::<i32, 1>::new()?;
+        narrow.at::<0>().sub(7);
+        assert_eq!(narrow.at::<0>().sum(), -7);
+        Ok(())
+    }
+
+    #[test]
+    fn a_cpu_updates_its_own_integer() -> Result {
+        let ints = PerCpuInts::<u64, 2>::new()?;
+        let proof = local_interrupt_disable();
+        let cpu = CpuId::current();
+        ints.at::<1>().add(3);
+        drop(proof);
+
+        for (other, value) in ints.at::<1>().iter() {
+            assert_eq!(value, if other == cpu { 3 } else { 0 });
+        }
+        assert_eq!(ints.at::<1>().per_cpu(cpu), Some(3));
+        Ok(())
+    }
+
+    #[test]
+    fn no_update_of_many_tasks_is_lost() -> Result {
+        const ROUNDS: u64 = 20_000;
+        let ints = Arc::new(PerCpuInts::<u64, 2>::new()?, GFP_KERNEL)?;
+
+        let tasks = on_all_cpus(&ints, |ints| {
+            for _ in 0..ROUNDS {
+                ints.at::<0>().inc();
+                ints.at::<1>().add(3);
+            }
+        })?;
+
+        assert_eq!(ints.at::<0>().sum(), tasks * ROUNDS);
+        assert_eq!(ints.at::<1>().sum(), 3 * tasks * ROUNDS);
+        Ok(())
+    }
+}

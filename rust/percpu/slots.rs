@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A value for every possible CPU.
+
+use kernel::{
+    cpu::CpuId,
+    ffi::c_void,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    ops::Deref,
+    ptr::NonNull, //
+};
+
+use pin_init::Zeroable;
+
+use crate::bindings;
+
+use super::{
+    cpus::{
+        is_possible,
+        possible_cpus, //
+    },
+    guard::{
+        preempt_disable,
+        LocalInterruptDisabled,
+        PreemptDisabled, //
+    },
+    unfinished::{
+        slot,
+        Unfinished, //
+    }, //
+};
+
+/// A value of every possible CPU.
+///
+/// `T` is at most [`MAX_SIZE_BYTES`](Self::MAX_SIZE_BYTES) large, aligned to at most a page, and
+/// not of size 0; anything else does not compile. Values are pinned.
+///
+/// # Invariants
+///
+/// - `base` came from `pcpu_alloc_noprof()` with the size and alignment of `T`, and is freed by
+///   nobody else.
+/// - The slot of every possible CPU holds a `T`, which stays there until `Drop`.
+pub struct PerCpu<T> {
+    /// What C calls a `__percpu` pointer: it leads to slots, and is the address of none.
+    base: NonNull<c_void>,
+    _slots: PhantomData<T>,
+}
+
+// SAFETY: The memory belongs to no task, and the task that drops it drops the values, which are
+// `Send`.
+unsafe impl<T: Send> Send for PerCpu<T> {}
+
+// SAFETY: `&self` gives a `&T` to several tasks at a time only if `T` is `Sync`, and otherwise to
+// one after the other, which takes `Send`.
+unsafe impl<T: Send> Sync for PerCpu<T> {}
+
+impl<T> PerCpu<T> {
+    /// The size of the largest value in bytes, `PCPU_MIN_UNIT_SIZE`: 32 KiB.
+    pub const MAX_SIZE_BYTES: usize = bindings::PCPU_MIN_UNIT_SIZE;
+
+    /// Makes the value of each possible CPU by `value`, in the order of the CPUs.
+    ///
+    /// Values pass over the stack; [`pin_init()`](Self::pin_init) makes them in place.
+    ///
+    /// Fails as [`pin_init()`](Self::pin_init) does.
+    ///
+    /// Context: As [`pin_init()`](Self::pin_init).
+    pub fn new(value: impl FnMut(CpuId) -> Result<T>) -> Result<Self> {
+        Self::pin_init(value)
+    }
+
+    /// Initialises the value of each possible CPU by what `init` returns for it, in the order of
+    /// the CPUs.
+    ///
+    /// Fails with the error of the first initialiser that fails, after the values made so far were
+    /// dropped; with [`ENOMEM`] if memory is short or the task is being killed.
+    ///
+    /// Context: process. May sleep. Allocates as `GFP_KERNEL`, as C's `alloc_percpu()` does; in the
+    /// I/O path call it in a [`noio_scope()`](crate::gfp::noio_scope). There is no way to call it
+    /// in atomic context, where C succeeds by luck.
+    pub fn pin_init<I, E>(mut init: impl FnMut(CpuId) -> I) -> Result<Self>
+    where
+        I: PinInit<T, E>,
+        Error: From<E>,
+    {
+        let mut slots = Unfinished::new()?;
+
+        for cpu in possible_cpus() {
+            slots.init_next(cpu, init(cpu))?;
+        }
+
+        // INVARIANT: That were all possible CPUs.
+        Ok(Self::of(slots.finish()))
+    }
+
+    /// Makes a value of zeros for each possible CPU.
+    ///
+    /// Fails with [`ENOMEM`] if memory is short or the task is being killed.
+    ///
+    /// Context: As [`pin_init()`](Self::pin_init).
+    pub fn zeroed() -> Result<Self>
+    where
+        T: Zeroable,
+    {
+        // INVARIANT: `pcpu_alloc_noprof()` in `mm/percpu.c` zeroes the slots of all possible CPUs,
+        // and zeros are a `T`.
+        Ok(Self::of(Unfinished::<T>::new()?.finish()))
+    }
+
+    /// Wraps slots whose values are all there.
+    fn of(base: NonNull<c_void>) -> Self {
+        Self {
+            base,
+            _slots: PhantomData,
+        }
+    }
+
+    /// Returns the value of this CPU, which nothing else touches as long as interrupts are off.
+    ///
+    /// Not if `T` is [`Sync`] and others touch it from elsewhere, of course. Calls nest: it is `&T`
+    /// that one gets, so the value has to have interior mutability, such as of a
+    /// [`Cell`](core::cell::Cell).
+    ///
+    /// Context: any but NMI. Never sleeps. C: `this_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    #[inline]
+    pub fn this_cpu<'a>(&'a self, _interrupts_off: &'a LocalInterruptDisabled) -> &'a T
+    where
+        T: Send,
+    {
+        // SAFETY:
+        // - The slot of a possible CPU holds a `T` while `self` is borrowed, by the type
+        //   invariants. All CPUs that run code are possible.
+        // - If `T` is not `Sync`, then every other `&T` of this slot that is alive came from this
+        //   method, too. It is of this task, on this CPU: no other task, and no interrupt, has run
+        //   here since that was given out, and none will before the proof is given up.
+        // - There is no `&mut T`, for which `self` would have to be borrowed mutably.
+        unsafe { self.current_slot().as_ref() }
+    }
+
+    /// Returns the value of the CPU that the task runs on.
+    ///
+    /// The task may run on another CPU before the value is used, so this spreads the load, no more.
+    /// [`get_cpu()`](Self::get_cpu) makes it stay.
+    ///
+    /// Context: any. Never sleeps. C: `raw_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    #[inline]
+    pub fn raw_cpu(&self) -> &T
+    where
+        T: Sync,
+    {
+        // SAFETY: The slot of a possible CPU holds a `T` while `self` is borrowed, by the type
+        // invariants. There is no `&mut T`, and `T` may be shared by several CPUs.
+        unsafe { self.current_slot().as_ref() }
+    }
+
+    /// Returns the value of this CPU, with preemption off until it is given back.
+    ///
+    /// Context: any. Never sleeps, and neither must the task before it drops what this returns. C:
+    /// `get_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    #[inline]
+    pub fn get_cpu(&self) -> CpuGuard<'_, T>
+    where
+        T: Sync,
+    {
+        let preemption = preempt_disable();
+
+        CpuGuard {
+            value: self.raw_cpu(),
+            _preemption: preemption,
+        }
+    }
+
+    /// Returns the value of a CPU, or [`None`] if there is no such CPU.
+    ///
+    /// Context: any. Never sleeps. C: `per_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    #[inline]
+    pub fn per_cpu(&self, cpu: CpuId) -> Option<&T>
+    where
+        T: Sync,
+    {
+        if !is_possible(cpu) {
+            return None;
+        }
+        // SAFETY: As in `raw_cpu()`.
+        Some(unsafe { self.slot(cpu).as_ref() })
+    }
+
+    /// Returns the values of all possible CPUs, offline ones too.
+    ///
+    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    pub fn iter(&self) -> impl Iterator<Item = (CpuId, &T)>
+    where
+        T: Sync,
+    {
+        possible_cpus().filter_map(|cpu| Some((cpu, self.per_cpu(cpu)?)))
+    }
+
+    /// Returns the values of all possible CPUs, offline ones too, to be changed.
+    ///
+    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (CpuId, Pin<&mut T>)> {
+        let this = &*self;
+        possible_cpus().map(|cpu| {
+            // SAFETY:
+            // - The slot of a possible CPU holds a `T` while `self` is borrowed, by the type
+            //   invariants.
+            // - `self` is borrowed mutably, so there is no other reference to it, and the iterator
+            //   comes by each CPU once.
+            let value = unsafe { this.slot(cpu).as_mut() };
+            // SAFETY: The value is pinned by the type invariants.
+            (cpu, unsafe { Pin::new_unchecked(value) })
+        })
+    }
+
+    /// Returns the address that C has per-CPU operations for.
+    #[inline]
+    pub(super) fn base(&self) -> NonNull<c_void> {
+        self.base
+    }
+
+    /// Returns the slot of the CPU that the task runs on.
+    #[inline]
+    fn current_slot(&self) -> NonNull<T> {
+        // SAFETY: `base` is a `__percpu` pointer by the type invariants. It only computes.
+        let slot = unsafe { bindings::raw_cpu_ptr(self.base.as_ptr()) };
+        // SAFETY: It is the address of memory.
+        unsafe { NonNull::new_unchecked(slot.cast()) }
+    }
+
+    /// Returns the slot of a possible CPU.
+    #[inline]
+    fn slot(&self, cpu: CpuId) -> NonNull<T> {
+        slot(self.base, cpu)
+    }
+}
+
+impl<T> Drop for PerCpu<T> {
+    fn drop(&mut self) {
+        // SAFETY: `base` is what `finish()` returned, and all values are there, by the type
+        // invariants. Nobody uses `self` any more.
+        drop(unsafe { Unfinished::<T>::all(self.base) });
+    }
+}
+
+/// The value of this CPU, which the task does not leave as long as this lives.
+///
+/// Made by [`PerCpu::get_cpu()`].
+pub struct CpuGuard<'a, T> {
+    value: &'a T,
+    _preemption: PreemptDisabled,
+}
+
+impl<T> CpuGuard<'_, T> {
+    /// Returns the CPU that it is the value of.
+    ///
+    /// Context: As long as the guard lives.
+    #[inline]
+    pub fn cpu(&self) -> CpuId {
+        CpuId::current()
+    }
+}
+
+impl<T> Deref for CpuGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_percpu)]
+mod tests {
+    use super::*;
+
+    use super::super::{
+        guard::local_interrupt_disable,
+        testing::on_all_cpus, //
+    };
+
+    use kernel::{
+        cpu::nr_cpu_ids,
+        new_spinlock,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc,
+            SpinLock, //
+        }, //
+    };
+
+    use core::{
+        cell::Cell,
+        ptr, //
+    };
+
+    #[test]
+    fn every_possible_cpu_has_the_value_made_for_it() -> Result {
+        let numbers = PerCpu::new(|cpu| Ok(cpu.as_u32()))?;
+
+        assert_eq!(numbers.iter().count(), possible_cpus().count());
+        for (cpu, number) in numbers.iter() {
+            assert_eq!(*number, cpu.as_u32());
+            assert_eq!(numbers.per_cpu(cpu).copied(), Some(cpu.as_u32()));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_no_value_for_a_cpu_that_is_not_possible() -> Result {
+        let zeros = PerCpu::<u8>::zeroed()?;
+
+        for cpu in (0..nr_cpu_ids()).filter_map(CpuId::from_u32) {
+            assert_eq!(zeros.per_cpu(cpu).is_some(), is_possible(cpu));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_value_of_this_cpu_is_that_of_its_number() -> Result {
+        let numbers = PerCpu::new(|cpu| Ok(cpu.as_u32()))?;
+
+        let proof = local_interrupt_disable();
+        let with_proof = (*numbers.this_cpu(&proof), CpuId::current().as_u32());
+        drop(proof);
+        let guard = numbers.get_cpu();
+        let with_guard = (*guard, guard.cpu().as_u32());
+        drop(guard);
+
+        assert_eq!(with_proof.0, with_proof.1);
+        assert_eq!(with_guard.0, with_guard.1);
+        assert!(*numbers.raw_cpu() < nr_cpu_ids());
+        Ok(())
+    }
+
+    #[test]
+    fn values_are_aligned_and_apart() -> Result {
+        #[repr(align(64))]
+        struct Line(#[expect(dead_code, reason = "only its size matters")] [u8; 65]);
+
+        let lines = PerCpu::new(|_| Ok(Line([1; 65])))?;
+        let mut last = None;
+
+        for (_, line) in lines.iter() {
+            // CAST: To an address.
+            let address = ptr::from_ref(line) as usize;
+            assert_eq!(address % 64, 0);
+            if let Some(last) = last.replace(address) {
+                assert!(address.abs_diff(last) >= 128);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_largest_and_the_most_aligned_values_have_room() -> Result {
+        #[repr(align(4096))]
+        struct Page(Atomic<u32>);
+
+        let large = PerCpu::<[u8; PerCpu::<u8>::MAX_SIZE_BYTES]>::zeroed()?;
+        let pages = PerCpu::new(|_| Ok(Page(Atomic::new(7))))?;
+
+        assert!(large
+            .iter()
+            .all(|(_, bytes)| bytes.iter().all(|byte| *byte == 0)));
+        assert!(pages.iter().all(|(_, page)| page.0.load(Relaxed) == 7));
+        Ok(())
+    }
+
+    #[test]
+    fn a_cell_is_changed_under_a_proof_and_read_by_the_owner() -> Result {
+        let mut cells = PerCpu::new(|_| Ok(Cell::new(0_u32)))?;
+
+        let outer = local_interrupt_disable();
+        let cell = cells.this_cpu(&outer);
+        cell.set(1);
+        let inner = local_interrupt_disable();
+        cells.this_cpu(&inner).set(cell.get() + 1);
+        drop(inner);
+        drop(outer);
+
+        let sum: u32 = cells.iter_mut().map(|(_, cell)| cell.get()).sum();
+        assert_eq!(sum, 2);
+        Ok(())
+    }
+
+    #[test]
+    fn tasks_take_turns_with_a_cell() -> Result {
+        const ROUNDS: u64 = 5_000;
+        let cells = Arc::new(PerCpu::new(|_| Ok(Cell::new(0_u64)))?, GFP_KERNEL)?;
+
+        let tasks = on_all_cpus(&cells, |cells| {
+            for _ in 0..ROUNDS {
+                let proof = local_interrupt_disable();
+                let cell = cells.this_cpu(&proof);
+                cell.set(cell.get() + 1);
+            }
+        })?;
+
+        // Nobody else has it any more.
+        let mut cells = Arc::into_unique_or_drop(cells).ok_or(EBUSY)?;
+        let cells = cells.as_mut().get_mut();
+        let sum: u64 = cells.iter_mut().map(|(_, cell)| cell.get()).sum();
+        assert_eq!(sum, tasks * ROUNDS);
+        Ok(())
+    }
+
+    #[test]
+    fn values_are_initialised_in_place() -> Result {
+        let locks = PerCpu::<SpinLock<u32>>::pin_init(|cpu| new_spinlock!(cpu.as_u32()))?;
+
+        for (cpu, lock) in locks.iter() {
+            *lock.lock() += 1;
+            assert_eq!(*lock.lock(), cpu.as_u32() + 1);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_owner_may_change_all_values() -> Result {
+        let mut numbers = PerCpu::<u64>::zeroed()?;
+
+        for (cpu, mut number) in numbers.iter_mut() {
+            *number = cpu.as_u32().into();
+        }
+
+        assert!(numbers
+            .iter()
+            .all(|(cpu, number)| u64::from(cpu.as_u32()) == *number));
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Per-CPU memory while values are put into it, and while they are taken out.
+
+use kernel::{
+    cpu::CpuId,
+    ffi::c_void,
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    mem::{
+        align_of,
+        needs_drop,
+        size_of,
+        ManuallyDrop, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+
+use pin_init::raw_try_init;
+
+use crate::bindings;
+
+use super::{
+    cpus::possible_cpus,
+    slots::PerCpu, //
+};
+
+/// Slots, of which some are not initialised yet.
+///
+/// # Invariants
+///
+/// - `base` is as in [`PerCpu`].
+/// - The slots of the first `initialised` possible CPUs hold a `T`, pinned.
+pub(super) struct Unfinished<T> {
+    base: NonNull<c_void>,
+    initialised: usize,
+    _slots: PhantomData<T>,
+}
+
+impl<T> Unfinished<T> {
+    /// Allocates slots of zeros.
+    pub(super) fn new() -> Result<Self> {
+        const {
+            assert!(size_of::<T>() != 0, "per-CPU data must not be of size 0");
+            assert!(
+                size_of::<T>() <= PerCpu::<T>::MAX_SIZE_BYTES,
+                "per-CPU data must not be larger than `PerCpu::MAX_SIZE_BYTES`"
+            );
+            assert!(
+                align_of::<T>() <= PAGE_SIZE,
+                "per-CPU data must not be aligned to more than a page"
+            );
+        }
+
+        // SAFETY: `pcpu_alloc_noprof()` in `mm/percpu.c` takes any size and alignment. Those that
+        // it warns of are ruled out above.
+        let base = unsafe {
+            bindings::pcpu_alloc_noprof(
+                size_of::<T>(),
+                align_of::<T>(),
+                false,
+                bindings::GFP_KERNEL,
+            )
+        };
+        // INVARIANT: None is initialised.
+        Ok(Self {
+            base: NonNull::new(base).ok_or(ENOMEM)?,
+            initialised: 0,
+            _slots: PhantomData,
+        })
+    }
+
+    /// Initialises the slot of `cpu`, the possible CPU after those initialised so far.
+    pub(super) fn init_next<E>(&mut self, cpu: CpuId, init: impl PinInit<T, E>) -> Result<(), E> {
+        // SAFETY: The slot is memory for a `T` that nobody else uses and that stays where it is. If
+        // this fails, it is not touched any more.
+        unsafe { raw_try_init(slot::<T>(self.base, cpu).as_ptr(), init)? };
+
+        // INVARIANT: One more.
+        self.initialised += 1;
+        Ok(())
+    }
+
+    /// Returns the slots, for somebody else to drop the values and to free them.
+    pub(super) fn finish(self) -> NonNull<c_void> {
+        ManuallyDrop::new(self).base
+    }
+
+    /// Takes slots back whose values are all there.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be what [`Self::finish()`] returned, all slots hold a `T`, and nobody use them
+    /// any more.
+    pub(super) unsafe fn all(base: NonNull<c_void>) -> Self {
+        // INVARIANT: There are no more CPUs than that.
+        Self {
+            base,
+            initialised: usize::MAX,
+            _slots: PhantomData,
+        }
+    }
+}
+
+impl<T> Drop for Unfinished<T> {
+    fn drop(&mut self) {
+        if needs_drop::<T>() {
+            for cpu in possible_cpus().take(self.initialised) {
+                // SAFETY: The slot holds a `T` by the type invariants, which nobody uses again.
+                unsafe { ptr::drop_in_place(slot::<T>(self.base, cpu).as_ptr()) };
+            }
+        }
+        // SAFETY: `base` came from `pcpu_alloc_noprof()`, and nobody uses it any more.
+        unsafe { bindings::free_percpu(self.base.as_ptr()) };
+    }
+}
+
+/// Returns the slot of a possible CPU in an allocation.
+#[inline]
+pub(super) fn slot<T>(base: NonNull<c_void>, cpu: CpuId) -> NonNull<T> {
+    // SAFETY: `base` is a `__percpu` pointer. It only computes.
+    let slot = unsafe { bindings::per_cpu_ptr(base.as_ptr(), cpu.as_u32()) };
+    // SAFETY: It is the address of memory.
+    unsafe { NonNull::new_unchecked(slot.cast()) }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_percpu_unfinished)]
+mod tests {
+    use super::*;
+
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
+
+    /// Counts how many of it there are.
+    struct Live<'a>(&'a Atomic<usize>);
+
+    impl<'a> Live<'a> {
+        fn new(count: &'a Atomic<usize>) -> Self {
+            count.add(1, Relaxed);
+            Self(count)
+        }
+    }
+
+    impl Drop for Live<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn every_value_is_dropped_once() -> Result {
+        let count = Atomic::new(0_usize);
+
+        let live = PerCpu::new(|_| Ok(Live::new(&count)))?;
+
+        assert_eq!(count.load(Relaxed), possible_cpus().count());
+        drop(live);
+        assert_eq!(count.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_failure_at_any_cpu_drops_what_was_made() {
+        for fails in 0..possible_cpus().count() {
+            let count = Atomic::new(0_usize);
+            let mut made = 0;
+
+            let result = PerCpu::new(|_| {
+                if made == fails {
+                    return Err(ENODEV);
+                }
+                made += 1;
+                Ok(Live::new(&count))
+            });
+
+            assert_eq!(result.err(), Some(ENODEV));
+            assert_eq!(made, fails);
+            assert_eq!(count.load(Relaxed), 0);
+        }
+    }
+}
