@@ -14,6 +14,7 @@
 static const struct twins *all_twins[] = {
 	&counter_twins,
 	&memory_twins,
+	&percpu_twins,
 };
 
 /* 1000 instructions for each call, to tell whether the clock counts them. */
@@ -29,7 +30,7 @@ static noinline s64 measure_clock(void)
 static int clock_show(struct seq_file *m, void *v)
 {
 	for (int i = 0; i < ROUNDS; i++)
-		seq_printf(m, "%lld %d\n", measure_clock(), CALLS);
+		seq_printf(m, "%lld %lu\n", measure_clock(), CALLS);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(clock);

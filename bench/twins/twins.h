@@ -10,29 +10,30 @@
 #include <linux/seq_file.h>
 
 /* As in wrappers.rs. */
-#define CALLS	256
+#define CALLS	256UL
 #define ROUNDS	5
 
 /* Rust's core::hint::black_box(): the value is in memory, and who knows what reads it. */
-#define black_box(x) do {						\
+#define black_box(x) ({							\
 	typeof(x) __x = (x);						\
 									\
 	asm volatile("" : : "r" (&__x) : "memory");			\
-} while (0)
+	__x;								\
+})
 
 /*
  * Makes the file `name`, which measures the statement that follows. It is about `b`, a pointer to
  * the struct bench of its source file. The loop is that of measure() in wrappers.rs.
  */
 #define DEFINE_CASE(name, ...)						\
-static noinline s64 measure_##name(struct bench *b)			\
+static noinline s64 measure_##name(struct bench *bench)			\
 {									\
-	unsigned long calls = CALLS;					\
-	ktime_t begin;							\
+	unsigned long calls = black_box(CALLS);				\
+	ktime_t begin = ktime_get();					\
 									\
-	OPTIMIZER_HIDE_VAR(calls);					\
-	begin = ktime_get();						\
 	for (unsigned long i = 0; i < calls; i++) {			\
+		struct bench *b __maybe_unused = black_box(bench);	\
+									\
 		__VA_ARGS__;						\
 		barrier();						\
 	}								\
@@ -42,7 +43,7 @@ static noinline s64 measure_##name(struct bench *b)			\
 static int name##_show(struct seq_file *m, void *v)			\
 {									\
 	for (int i = 0; i < ROUNDS; i++)				\
-		seq_printf(m, "%lld %d\n", measure_##name(m->private), CALLS);\
+		seq_printf(m, "%lld %lu\n", measure_##name(m->private), CALLS);\
 	return 0;							\
 }									\
 DEFINE_SHOW_ATTRIBUTE(name);
@@ -61,5 +62,6 @@ struct twins {
 
 extern const struct twins counter_twins;
 extern const struct twins memory_twins;
+extern const struct twins percpu_twins;
 
 #endif

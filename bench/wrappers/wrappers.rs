@@ -44,13 +44,15 @@ const CALLS: usize = 256;
 const ROUNDS: usize = 5;
 
 /// Makes [`CALLS`] calls, and returns how long they took.
+///
+/// Each has to look up in `bench` what it needs, as calls that are further apart.
 #[inline(never)]
 fn measure<B, T>(bench: &B, call: impl Fn(&B) -> T) -> i64 {
     let calls = black_box(CALLS);
     let begin = Instant::<Monotonic>::now();
 
     for _ in 0..calls {
-        black_box(call(bench));
+        black_box(call(black_box(bench)));
     }
     begin.elapsed().as_nanos()
 }
@@ -78,6 +80,7 @@ macro_rules! cases {
 
 mod counter;
 mod memory;
+mod percpu;
 
 #[pin_data]
 struct WrappersModule {
@@ -100,6 +103,7 @@ struct Benches {
     counter: counter::Bench,
     #[pin]
     memory: memory::Bench,
+    percpu: percpu::Bench,
 }
 
 impl Benches {
@@ -107,11 +111,13 @@ impl Benches {
         try_pin_init!(Self {
             counter <- counter::Bench::new(),
             memory <- memory::Bench::new(),
+            percpu: percpu::Bench::new()?,
         })
     }
 
     fn add_cases<'a>(&'a self, dir: &ScopedDir<'a, '_>) {
         counter::add_cases(&self.counter, dir);
         memory::add_cases(&self.memory, dir);
+        percpu::add_cases(&self.percpu, dir);
     }
 }
