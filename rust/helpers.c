@@ -18,8 +18,12 @@
 #include <linux/percpu.h>
 #include <linux/percpu_counter.h>
 #include <linux/preempt.h>
+#include <linux/rculist.h>
+#include <linux/refcount.h>
+#include <linux/rwsem.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
+#include <linux/srcu.h>
 #include <linux/string.h>
 
 /* As the kernel's own rust/helpers/helpers.c: bypasses LLVM's inlining checks. */
@@ -212,6 +216,49 @@ __kscale_helper void kscale_helper_preempt_enable(void)
 	preempt_enable();
 }
 
+/* Can tell less without CONFIG_PREEMPT_COUNT. */
+__kscale_helper bool kscale_helper_may_block(void)
+{
+	return !in_atomic() && !irqs_disabled();
+}
+
+/* linux/rculist.h */
+
+__kscale_helper void kscale_helper_list_add_rcu(struct list_head *new, struct list_head *head)
+{
+	list_add_rcu(new, head);
+}
+
+__kscale_helper void kscale_helper_list_add_tail_rcu(struct list_head *new, struct list_head *head)
+{
+	list_add_tail_rcu(new, head);
+}
+
+__kscale_helper void kscale_helper_list_del_rcu(struct list_head *entry)
+{
+	list_del_rcu(entry);
+}
+
+/* What list_for_each_entry_rcu() and list_for_each_entry_srcu() do to get on. */
+__kscale_helper struct list_head *kscale_helper_list_next_rcu(struct list_head *list)
+{
+	return rcu_dereference_raw(list_next_rcu(list));
+}
+
+/* linux/refcount.h */
+
+__kscale_helper bool kscale_helper_refcount_inc_not_zero(refcount_t *r)
+{
+	return refcount_inc_not_zero(r);
+}
+
+/* linux/rwsem.h */
+
+__kscale_helper bool kscale_helper_rwsem_is_contended(struct rw_semaphore *sem)
+{
+	return rwsem_is_contended(sem);
+}
+
 /* linux/scatterlist.h */
 
 __kscale_helper void kscale_helper_sg_set_page(struct scatterlist *sg, struct page *page,
@@ -230,6 +277,73 @@ __kscale_helper unsigned int kscale_helper_memalloc_noio_save(void)
 __kscale_helper void kscale_helper_memalloc_noio_restore(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
+}
+
+/* linux/srcu.h */
+
+/* The name and the class are lockdep's. */
+__kscale_helper int kscale_helper_init_srcu_struct_fast_with_key(struct srcu_struct *ssp,
+								 const char *name,
+								 struct lock_class_key *key)
+{
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+	return __init_srcu_struct_fast(ssp, name, key);
+#else
+	return init_srcu_struct_fast(ssp);
+#endif
+}
+
+__kscale_helper int
+kscale_helper_init_srcu_struct_fast_updown_with_key(struct srcu_struct *ssp, const char *name,
+						    struct lock_class_key *key)
+{
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+	return __init_srcu_struct_fast_updown(ssp, name, key);
+#else
+	return init_srcu_struct_fast_updown(ssp);
+#endif
+}
+
+__kscale_helper int kscale_helper_srcu_down_read(struct srcu_struct *ssp)
+{
+	return srcu_down_read(ssp);
+}
+
+__kscale_helper struct srcu_ctr *kscale_helper_srcu_down_read_fast(struct srcu_struct *ssp)
+{
+	return (__force struct srcu_ctr *)srcu_down_read_fast(ssp);
+}
+
+__kscale_helper struct srcu_ctr *kscale_helper_srcu_read_lock_fast(struct srcu_struct *ssp)
+{
+	return (__force struct srcu_ctr *)srcu_read_lock_fast(ssp);
+}
+
+__kscale_helper struct srcu_ctr *kscale_helper_srcu_read_lock_fast_updown(struct srcu_struct *ssp)
+{
+	return (__force struct srcu_ctr *)srcu_read_lock_fast_updown(ssp);
+}
+
+__kscale_helper void kscale_helper_srcu_read_unlock_fast(struct srcu_struct *ssp,
+							 struct srcu_ctr *scp)
+{
+	srcu_read_unlock_fast(ssp, (__force struct srcu_ctr __percpu *)scp);
+}
+
+__kscale_helper void kscale_helper_srcu_read_unlock_fast_updown(struct srcu_struct *ssp,
+								struct srcu_ctr *scp)
+{
+	srcu_read_unlock_fast_updown(ssp, (__force struct srcu_ctr __percpu *)scp);
+}
+
+__kscale_helper void kscale_helper_srcu_up_read(struct srcu_struct *ssp, int idx)
+{
+	srcu_up_read(ssp, idx);
+}
+
+__kscale_helper void kscale_helper_srcu_up_read_fast(struct srcu_struct *ssp, struct srcu_ctr *scp)
+{
+	srcu_up_read_fast(ssp, (__force struct srcu_ctr __percpu *)scp);
 }
 
 /* linux/string.h */

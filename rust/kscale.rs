@@ -14,7 +14,10 @@ mod module;
 pub mod page;
 pub mod percpu;
 pub mod percpu_counter;
+pub mod rcu_list;
+pub mod rwsem;
 pub mod skcipher;
+mod unique;
 pub mod workqueue;
 
 module! {

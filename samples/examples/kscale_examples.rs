@@ -11,6 +11,8 @@ use kernel::prelude::*;
 
 mod percpu;
 mod percpu_counter;
+mod rcu_list;
+mod rwsem;
 
 module! {
     type: Examples,
@@ -40,5 +42,15 @@ mod tests {
     #[test]
     fn percpu_counter() -> Result {
         percpu_counter::example()
+    }
+
+    #[test]
+    fn rcu_list() -> Result {
+        rcu_list::example()
+    }
+
+    #[test]
+    fn rwsem() -> Result {
+        rwsem::example()
     }
 }

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use kernel::prelude::*;
+
+use kscale::rcu_list::{
+    new_list,
+    List, //
+};
+
+pub(crate) fn example() -> Result {
+    let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+    let list: &List<u32> = &list;
+    let one = list.push_front(1, GFP_KERNEL)?;
+    let _two = list.push_front(2, GFP_KERNEL)?;
+
+    let mut walk = list.walk();
+    while let Some(value) = walk.next() {
+        // May sleep: nobody but who removes this very value waits for it.
+        pr_info!("at {value}\n");
+    }
+
+    let value = list.remove(one).map_err(|_| EINVAL)?;
+    pr_info!("{value} is mine again\n");
+    Ok(())
+}
