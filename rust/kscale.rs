@@ -17,6 +17,7 @@ pub mod percpu_counter;
 pub mod rcu_list;
 pub mod rwsem;
 pub mod skcipher;
+pub mod srcu;
 mod unique;
 pub mod workqueue;
 
@@ -32,11 +33,15 @@ module! {
 struct Kscale {
     #[pin]
     _notifier: module::Notifier,
+    /// Goes after `_notifier`, which waits for what it works on.
+    _reaper: srcu::Reaper,
 }
 
 impl kernel::InPlaceModule for Kscale {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            // Before `_notifier`, which hears of modules at once.
+            _reaper: srcu::Reaper::new()?,
             _notifier <- module::Notifier::new(),
         })
     }

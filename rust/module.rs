@@ -30,6 +30,8 @@ use kernel::{
 
 use core::ptr::NonNull;
 
+use crate::srcu;
+
 /// One thing to undo.
 struct Undo {
     module: *mut bindings::module,
@@ -138,6 +140,7 @@ impl Notifier {
             // kernel says so once for each time that it loads a module.
             unsafe { (undo.stop)(undo.data) };
         }
+        srcu::wait_for_callbacks(module);
         if !any {
             return;
         }

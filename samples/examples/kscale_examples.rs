@@ -13,6 +13,7 @@ mod percpu;
 mod percpu_counter;
 mod rcu_list;
 mod rwsem;
+mod srcu;
 
 module! {
     type: Examples,
@@ -52,5 +53,10 @@ mod tests {
     #[test]
     fn rwsem() -> Result {
         rwsem::example()
+    }
+
+    #[test]
+    fn srcu() -> Result {
+        srcu::example()
     }
 }

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Destructors that are still to run, by where their code is.
+//!
+//! A value that was left to `call_srcu()` or to a work queue is destroyed by code of the module
+//! whose value it is. That must not be gone by then, also if the domain was leaked, or belongs to
+//! another module. So values on their way are counted for every destructor, and a module that goes
+//! is kept until those in it have no value left: see [`module`](crate::module).
+//!
+//! C calls functions of this library only. They are done with the module's code when they count a
+//! value off, and the library waits for their own last instructions when it goes.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        global_lock,
+        rcu::synchronize_rcu,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+use core::ptr;
+
+use crate::{
+    bindings,
+    workqueue::{
+        Flags,
+        Workqueue, //
+    }, //
+};
+
+/// How long a module waits before it says why.
+const PATIENCE_MS: i64 = 10_000;
+
+/// How long it waits until it looks again.
+const INTERVAL_MS: i64 = 2;
+
+/// The values of one destructor that are on their way.
+///
+/// # Invariants
+///
+/// `queue` is [`State::queue`], which is destroyed when no value is on its way.
+pub(super) struct Pending {
+    destructor: usize,
+    count: Atomic<usize>,
+    queue: *mut bindings::workqueue_struct,
+}
+
+// SAFETY: A work queue may be used by any task.
+unsafe impl Send for Pending {}
+
+// SAFETY: `count` is atomic, and the rest does not change.
+unsafe impl Sync for Pending {}
+
+impl Pending {
+    /// Counts a value that starts on its way.
+    #[inline]
+    pub(super) fn begin(&self) {
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a value that was destroyed. The module with the code may go from here on.
+    #[inline]
+    pub(super) fn end(&self) {
+        self.count.fetch_sub(1, Release);
+    }
+
+    /// Returns the queue for destructors that sleep.
+    #[inline]
+    pub(super) fn queue(&self) -> *mut bindings::workqueue_struct {
+        self.queue
+    }
+
+    /// Tells whether the destructor is in `module`.
+    fn is_in(&self, module: *const bindings::module) -> bool {
+        // SAFETY: `module` is loaded, or just going, and so not freed, when this is called.
+        unsafe { bindings::within_module(self.destructor, module) }
+    }
+}
+
+/// What there is one of.
+struct State {
+    queue: Option<Workqueue>,
+    /// One for every destructor; those of a module go with it.
+    pending: KVec<Arc<Pending>>,
+}
+
+global_lock! {
+    // SAFETY: Initialised by `Reaper::new()`, which everything else in `srcu` comes after.
+    unsafe(uninit) static STATE: Mutex<State> = State { queue: None, pending: KVec::new() };
+}
+
+impl State {
+    fn queue(&self) -> *mut bindings::workqueue_struct {
+        self.queue
+            .as_ref()
+            .map_or(ptr::null_mut(), Workqueue::as_raw)
+    }
+}
+
+/// Returns the queue for what sleeps.
+pub(super) fn queue() -> *mut bindings::workqueue_struct {
+    STATE.lock().queue()
+}
+
+/// Returns the count of a destructor.
+///
+/// Fails with [`ENOMEM`].
+pub(super) fn of(destructor: usize) -> Result<Arc<Pending>> {
+    let mut state = STATE.lock();
+    let known = state.pending.iter().find(|it| it.destructor == destructor);
+    if let Some(known) = known {
+        return Ok(known.clone());
+    }
+    // INVARIANT: `queue` is the queue, until the library goes.
+    let pending = Arc::new(
+        Pending {
+            destructor,
+            count: Atomic::new(0),
+            queue: state.queue(),
+        },
+        GFP_KERNEL,
+    )?;
+    state.pending.push(pending.clone(), GFP_KERNEL)?;
+    Ok(pending)
+}
+
+/// Waits until all values are destroyed that need code of `module`.
+///
+/// To be called when the module is going, and its exit function has returned.
+pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
+    let count = || {
+        let state = STATE.lock();
+        let own = state.pending.iter().filter(|it| it.is_in(module));
+        own.fold(0, |sum: usize, it| sum.wrapping_add(it.count.load(Acquire)))
+    };
+    let mut waited_ms = 0;
+
+    loop {
+        let count = count();
+        if count == 0 {
+            break;
+        }
+        if waited_ms == PATIENCE_MS {
+            pr_err!("srcu: a module cannot go before {count} values are freed: leaked a guard?\n");
+        }
+        waited_ms += INTERVAL_MS;
+        fsleep(Delta::from_millis(INTERVAL_MS));
+    }
+    STATE.lock().pending.retain(|it| !it.is_in(module));
+}
+
+/// The queue for what sleeps, while it lives.
+pub(crate) struct Reaper(());
+
+impl Reaper {
+    /// Creates the queue. To be called once, before anything else in `srcu`.
+    ///
+    /// Fails with [`ENOMEM`].
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: The library's own module init calls this, once, and no other module can use the
+        // library before it returned.
+        unsafe { STATE.init() };
+        STATE.lock().queue = Some(Workqueue::new(c"kscale_srcu", Flags::UNBOUND, 0)?);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Reaper {
+    /// Waits for the last instructions of callbacks, and of work items.
+    fn drop(&mut self) {
+        // `srcu_invoke_callbacks()` in `kernel/rcu/srcutree.c` calls them with softirqs off, which
+        // RCU waits for.
+        synchronize_rcu();
+        let queue = STATE.lock().queue.take();
+        drop(queue);
+        STATE.lock().pending = KVec::new();
+    }
+}

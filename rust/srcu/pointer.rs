@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A pointer to an item, which readers follow while writers replace it.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        lock::mutex::MutexGuard,
+        Arc,
+        LockClassKey,
+        Mutex, //
+    }, //
+};
+
+use core::{
+    marker::PhantomData,
+    ops::Deref,
+    ptr::NonNull, //
+};
+
+use super::{
+    domain::Domain,
+    flavor::Flavor,
+    guard::{
+        self,
+        Guard,
+        ReadSection,
+        WrongDomain, //
+    },
+    item::{
+        Item,
+        Node, //
+    },
+    pending::{
+        self,
+        Pending, //
+    },
+    retired::Retired, //
+};
+
+/// Creates a [`Pointer`] initialiser, whose writers' lock has a newly-created lock class.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! new_srcu_pointer {
+    ($domain:expr, $item:expr $(,)?) => {
+        $crate::srcu::Pointer::new(
+            $domain,
+            $item,
+            ::kernel::optional_name!(),
+            ::kernel::static_lock_class!(),
+        )
+    };
+}
+pub use new_srcu_pointer as new_pointer;
+
+/// A pointer to a value that readers of a domain see.
+///
+/// # Invariants
+///
+/// - `current` is from [`Item::into_raw()`]. It is replaced under the lock of `writers` only.
+/// - What it was replaced for is a [`Retired`] item of `domain`.
+/// - `pending` is that of [`Node::<T>::free()`].
+#[pin_data(PinnedDrop)]
+pub struct Pointer<T, F: Flavor> {
+    current: Atomic<*mut Node<T>>,
+    domain: Domain<F>,
+    pending: Arc<Pending>,
+    #[pin]
+    writers: Mutex<()>,
+    _owns: PhantomData<Item<T>>,
+}
+
+// SAFETY: It owns an item and a handle of a domain.
+unsafe impl<T: Send, F: Flavor> Send for Pointer<T, F> {}
+
+// SAFETY: It gives many readers an `&T`, hence `Sync`, and a writer of any task an item, hence
+// `Send`. `current` is atomic.
+unsafe impl<T: Send + Sync, F: Flavor> Sync for Pointer<T, F> {}
+
+impl<T, F: Flavor> Pointer<T, F> {
+    /// Creates a pointer to `item`.
+    ///
+    /// Prefer [`new_pointer!`], which supplies name and class of the writers' lock.
+    ///
+    /// Fails with [`ENOMEM`].
+    ///
+    /// Context: process. Sleeps.
+    pub fn new(
+        domain: Domain<F>,
+        item: Item<T>,
+        name: &'static CStr,
+        key: Pin<&'static LockClassKey>,
+    ) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            // INVARIANT: See `pending::of()`.
+            pending: pending::of(Node::<T>::free as *const () as usize)?,
+            domain,
+            writers <- Mutex::new((), name, key),
+            // INVARIANT: See above.
+            current: Atomic::new(item.into_raw().as_ptr()),
+            _owns: PhantomData,
+        })
+    }
+
+    /// Returns the domain whose readers may follow the pointer.
+    #[inline]
+    pub fn domain(&self) -> &Domain<F> {
+        &self.domain
+    }
+
+    /// Returns the current value.
+    ///
+    /// It may be replaced meanwhile, and stays as it is as long as the guard.
+    ///
+    /// Fails with [`WrongDomain`] unless `section` is of this pointer's domain.
+    ///
+    /// Context: as the guard. Never sleeps. C: `srcu_dereference()`, and a comparison.
+    #[inline]
+    pub fn load<'a>(&'a self, section: &'a impl ReadSection<F>) -> Result<&'a T, WrongDomain> {
+        guard::check(&self.domain, section)?;
+        // SAFETY: `section` is of this domain, and lives as long as the reference.
+        Ok(unsafe { self.dereference() })
+    }
+
+    /// Takes a guard, and returns it with the current value.
+    ///
+    /// Context: as [`Domain::read_lock()`]. Never sleeps.
+    #[inline]
+    pub fn read(&self) -> PointerGuard<'_, T, F> {
+        let guard = self.domain.read_lock();
+        PointerGuard {
+            // SAFETY: `guard` is of this domain, and lives as long as the `PointerGuard`, which
+            // gives out references that live no longer.
+            value: unsafe { self.dereference() },
+            _guard: guard,
+        }
+    }
+
+    /// Takes the lock that only one writer at a time can have.
+    ///
+    /// Context: process. Sleeps.
+    pub fn lock(&self) -> PointerWriter<'_, T, F> {
+        PointerWriter {
+            pointer: self,
+            _lock: self.writers.lock(),
+        }
+    }
+
+    /// Follows the pointer.
+    ///
+    /// # Safety
+    ///
+    /// Until the reference is gone there must be a guard of `domain` that was there before this
+    /// call, or the lock of `writers`, or `self` is borrowed mutably.
+    #[inline]
+    unsafe fn dereference<'a>(&self) -> &'a T {
+        let node = self.current.load(Acquire);
+        // SAFETY: By the type invariants it is an item's node, and if it is replaced meanwhile, it
+        // is not freed before the end of a grace period, which waits for the guard. Only `value` is
+        // borrowed, and nobody writes to that. Writers only follow it while it is not replaced.
+        unsafe { &(*node).value }
+    }
+}
+
+#[pinned_drop]
+impl<T, F: Flavor> PinnedDrop for Pointer<T, F> {
+    /// Frees the current item. There is nobody to wait for, as readers borrow the pointer.
+    fn drop(self: Pin<&mut Self>) {
+        let node = self.current.load(Acquire);
+        // SAFETY: By the type invariants it is from `into_raw()`.
+        let item = unsafe { Item::from_raw(NonNull::new_unchecked(node)) };
+        drop(item);
+    }
+}
+
+/// A guard, and the value that a [`Pointer`] had when it was taken.
+#[must_use = "the critical section ends at once"]
+pub struct PointerGuard<'a, T, F: Flavor> {
+    value: &'a T,
+    _guard: Guard<'a, F>,
+}
+
+impl<T, F: Flavor> Deref for PointerGuard<'_, T, F> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+/// The right to replace what a [`Pointer`] points to. Others wait for it.
+///
+/// Do not wait for a grace period, nor drop a [`Retired`] item, while readers may wait for this
+/// lock with a guard.
+pub struct PointerWriter<'a, T, F: Flavor> {
+    pointer: &'a Pointer<T, F>,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl<T, F: Flavor> PointerWriter<'_, T, F> {
+    /// Replaces the value for new readers, and returns what old ones may still see.
+    ///
+    /// Context: process. Never sleeps. C: `rcu_replace_pointer()`.
+    pub fn replace(&mut self, item: Item<T>) -> Retired<T, F> {
+        // INVARIANT: The lock is held. What was there becomes a `Retired` item.
+        let old = self.pointer.current.xchg(item.into_raw().as_ptr(), Full);
+
+        // SAFETY:
+        // - By the type invariants it was from `into_raw()`. Readers that come find the new one.
+        //   References of writers borrow `self`, so they are gone.
+        // - By the type invariants.
+        unsafe {
+            Retired::new(
+                NonNull::new_unchecked(old),
+                self.pointer.domain.clone(),
+                self.pointer.pending.clone(),
+            )
+        }
+    }
+}
+
+impl<T, F: Flavor> Deref for PointerWriter<'_, T, F> {
+    type Target = T;
+
+    /// Returns the current value, which nobody else replaces.
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: The lock is held, and `replace()` borrows `self` mutably.
+        unsafe { self.pointer.dereference() }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_srcu_pointer)]
+mod tests {
+    use super::*;
+
+    use super::super::{
+        new_domain,
+        testing::{
+            Drops,
+            Elsewhere, //
+        },
+        Fast,
+        Normal, //
+    };
+
+    #[test]
+    fn readers_keep_what_they_loaded() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let item = Item::new(1, GFP_KERNEL)?;
+        let pointer = KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)?;
+        let new = Item::new(2, GFP_KERNEL)?;
+
+        let guard = pointer.domain().read_lock();
+        let old = pointer.load(&guard)?;
+        let own = pointer.read();
+        pointer.lock().replace(new).free_later();
+
+        assert_eq!(*old, 1);
+        assert_eq!(*own, 1);
+        assert_eq!(*pointer.load(&guard)?, 2);
+        assert_eq!(*pointer.read(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn a_guard_of_another_domain_is_refused() -> Result {
+        let domain: Domain<Fast> = new_domain!()?;
+        let other: Domain<Fast> = new_domain!()?;
+        let item = Item::new((), GFP_KERNEL)?;
+        let pointer = KBox::try_pin_init(new_pointer!(domain, item), GFP_KERNEL)?;
+
+        assert_eq!(pointer.load(&other.read_lock()), Err(WrongDomain));
+        assert_eq!(Error::from(WrongDomain), EINVAL);
+        Ok(())
+    }
+
+    #[test]
+    fn writers_see_the_current_value_and_exclude_each_other() -> Result {
+        const ROUNDS: u32 = 200;
+        let domain: Domain<Normal> = new_domain!()?;
+        let item = Item::new(0, GFP_KERNEL)?;
+        let pointer = Arc::pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)?;
+        let add = |pointer: Arc<Pointer<u32, Normal>>| {
+            move || {
+                for _ in 0..ROUNDS {
+                    let Ok(mut item) = Item::new(0, GFP_KERNEL) else {
+                        return;
+                    };
+                    let mut writer = pointer.lock();
+                    *item = *writer + 1;
+                    writer.replace(item).free_later();
+                }
+            }
+        };
+
+        let first = Elsewhere::start(add(pointer.clone()))?;
+        let second = Elsewhere::start(add(pointer.clone()))?;
+        while !(first.is_done() && second.is_done()) {
+            // Never a torn or freed value.
+            assert!(*pointer.read() <= 2 * ROUNDS);
+        }
+        first.wait();
+        second.wait();
+        assert_eq!(*pointer.read(), 2 * ROUNDS);
+        Ok(())
+    }
+
+    #[test]
+    fn drop_frees_the_current_value() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let item = Item::new(drops.value(), GFP_KERNEL)?;
+        let pointer = KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)?;
+
+        assert_eq!(drops.count(), 0);
+        drop(pointer);
+        assert_eq!(drops.count(), 1);
+        drop(Item::new(drops.value(), GFP_KERNEL)?);
+        assert_eq!(drops.count(), 2);
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Grace periods that are asked about instead of waited for.
+
+use kernel::prelude::*;
+
+use core::{
+    fmt,
+    ptr, //
+};
+
+use crate::bindings;
+
+use super::{
+    domain::{
+        Core,
+        Domain, //
+    },
+    flavor::Flavor, //
+};
+
+impl<F: Flavor> Domain<F> {
+    /// Starts a grace period, and returns a cookie to ask whether it is over.
+    ///
+    /// Context: any but NMI. Never sleeps. C: `start_poll_synchronize_srcu()`.
+    #[inline]
+    pub fn start_poll(&self) -> Cookie<'_> {
+        Cookie {
+            core: self.core(),
+            // SAFETY: The domain is initialised by the invariants of `Core`.
+            state: unsafe { bindings::start_poll_synchronize_srcu(self.as_raw()) },
+        }
+    }
+
+    /// Returns a cookie to ask whether a grace period has passed, which someone else starts.
+    ///
+    /// Context: any but NMI. Never sleeps. C: `get_state_synchronize_srcu()`.
+    #[inline]
+    pub fn get_state(&self) -> Cookie<'_> {
+        Cookie {
+            core: self.core(),
+            // SAFETY: The domain is initialised by the invariants of `Core`.
+            state: unsafe { bindings::get_state_synchronize_srcu(self.as_raw()) },
+        }
+    }
+}
+
+/// A point in the sequence of grace periods of one domain.
+///
+/// It borrows that domain, so it can be asked of no other. Two of them are equal if they are of the
+/// same domain and end together (C: `same_state_synchronize_srcu()`).
+#[derive(Clone, Copy)]
+pub struct Cookie<'a> {
+    core: &'a Core,
+    state: c_ulong,
+}
+
+impl Cookie<'_> {
+    /// Tells whether a grace period has passed since the cookie was made.
+    ///
+    /// Context: any. Never sleeps. C: `poll_state_synchronize_srcu()`.
+    #[inline]
+    pub fn poll(&self) -> bool {
+        // SAFETY: The domain is initialised by the invariants of `Core`, and the cookie is its own.
+        unsafe { bindings::poll_state_synchronize_srcu(self.core.as_raw(), self.state) }
+    }
+}
+
+impl PartialEq for Cookie<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self.core, other.core) && self.state == other.state
+    }
+}
+
+impl Eq for Cookie<'_> {}
+
+impl fmt::Debug for Cookie<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cookie").field(&self.state).finish()
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_srcu_poll)]
+mod tests {
+    use super::*;
+
+    use super::super::{
+        new_domain,
+        testing::nap,
+        Fast,
+        Normal, //
+    };
+
+    #[test]
+    fn a_grace_period_that_was_started_ends() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let cookie = domain.start_poll();
+
+        assert!(!cookie.poll());
+        while !cookie.poll() {
+            nap();
+        }
+        assert!(cookie.poll());
+        Ok(())
+    }
+
+    #[test]
+    fn somebody_else_may_start_it() -> Result {
+        let domain: Domain<Fast> = new_domain!()?;
+        let cookie = domain.get_state();
+
+        nap();
+        assert!(!cookie.poll());
+        domain.synchronize();
+        assert!(cookie.poll());
+        Ok(())
+    }
+
+    #[test]
+    fn cookies_of_two_domains_differ() -> Result {
+        let one: Domain<Normal> = new_domain!()?;
+        let other: Domain<Normal> = new_domain!()?;
+
+        assert_eq!(one.get_state(), one.get_state());
+        assert!(one.get_state() != other.get_state());
+        one.synchronize();
+        assert!(!other.get_state().poll());
+        Ok(())
+    }
+}

@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Items that no new reader finds, but old ones may still see.
+
+use kernel::{
+    ffi::c_ulong,
+    prelude::*,
+    static_lock_class,
+    sync::Arc,
+    types::Opaque, //
+};
+
+use core::{
+    mem::ManuallyDrop,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use crate::bindings;
+
+use super::{
+    domain::Domain,
+    flavor::Flavor,
+    item::{
+        Header,
+        Item,
+        Node, //
+    },
+    pending::Pending, //
+};
+
+/// An item that was taken away from new readers.
+///
+/// Dropping it waits for a grace period, and frees it. Do not drop or wait for it with a guard of
+/// its domain: that waits for itself. A leaked one leaks the item and the domain.
+///
+/// # Invariants
+///
+/// - `node` is from [`Item::into_raw()`]. It is not where readers of `domain` find it, so nobody
+///   uses it after the next grace period.
+/// - `pending` is that of [`Node::<T>::free()`].
+/// - If `state` is `Some`, the cookie was made by `domain` after `node` was taken away.
+#[must_use = "dropping it waits for a grace period"]
+pub struct Retired<T, F: Flavor> {
+    node: NonNull<Node<T>>,
+    domain: Domain<F>,
+    pending: Arc<Pending>,
+    state: Option<c_ulong>,
+}
+
+// SAFETY: It owns an item, which another task may get from it.
+unsafe impl<T: Send, F: Flavor> Send for Retired<T, F> {}
+
+// SAFETY: There is nothing to do with a `&Retired`.
+unsafe impl<T, F: Flavor> Sync for Retired<T, F> {}
+
+impl<T, F: Flavor> Retired<T, F> {
+    /// Makes one of a node.
+    ///
+    /// # Safety
+    ///
+    /// - `node` must be from [`Item::into_raw()`], and have been taken from where readers of
+    ///   `domain` find it. Nobody else may use it but those readers.
+    /// - `pending` must be that of [`Node::<T>::free()`].
+    #[inline]
+    pub(super) unsafe fn new(
+        node: NonNull<Node<T>>,
+        domain: Domain<F>,
+        pending: Arc<Pending>,
+    ) -> Self {
+        // INVARIANT: By the contract of this function.
+        Self {
+            node,
+            domain,
+            pending,
+            state: None,
+        }
+    }
+
+    /// Waits for a grace period, and returns the item.
+    ///
+    /// Context: process, without a guard of the domain. Sleeps. C: `synchronize_srcu()`.
+    pub fn wait(self) -> Item<T> {
+        self.domain.synchronize();
+        // SAFETY: A grace period has passed since.
+        unsafe { self.into_item() }
+    }
+
+    /// Waits for an expedited grace period, and returns the item.
+    ///
+    /// Context: process, without a guard of the domain. Sleeps. See
+    /// [`Domain::synchronize_expedited()`] for the cost.
+    pub fn wait_expedited(self) -> Item<T> {
+        self.domain.synchronize_expedited();
+        // SAFETY: A grace period has passed since.
+        unsafe { self.into_item() }
+    }
+
+    /// Returns the item if a grace period has passed, or else gives itself back.
+    ///
+    /// The first call starts the grace period, so it never succeeds.
+    ///
+    /// Context: any but NMI. Never sleeps. C: `start_poll_synchronize_srcu()`,
+    /// `poll_state_synchronize_srcu()`.
+    pub fn try_wait(mut self) -> Result<Item<T>, Self> {
+        let srcu = self.domain.as_raw();
+
+        if let Some(state) = self.state {
+            // SAFETY: The domain is initialised as long as it has handles, and `state` is its own
+            // by the type invariants.
+            if unsafe { bindings::poll_state_synchronize_srcu(srcu, state) } {
+                // SAFETY: A grace period has passed since the cookie was made.
+                return Ok(unsafe { self.into_item() });
+            }
+        } else {
+            // SAFETY: The domain is initialised as long as it has handles.
+            let state = unsafe { bindings::start_poll_synchronize_srcu(srcu) };
+            // INVARIANT: The cookie is new, and of this domain.
+            self.state = Some(state);
+        }
+        Err(self)
+    }
+
+    /// Frees the item after a grace period, in a callback.
+    ///
+    /// The destructor of `T` runs with softirqs off, so it must not sleep. It may use the domain,
+    /// and drop handles of it.
+    ///
+    /// Context: any but NMI. Never sleeps; if this has the last handle of the domain and the caller
+    /// may sleep, it does, until the item is freed. C: `call_srcu()`.
+    pub fn free_later(self)
+    where
+        T: Send + 'static,
+    {
+        self.call(free_now);
+    }
+
+    /// Frees the item after a grace period, in a work item.
+    ///
+    /// The destructor of `T` may sleep. It may use the domain, and wait for it.
+    ///
+    /// Context: as [`Retired::free_later()`]. Not for what memory reclaim waits for.
+    pub fn free_in_workqueue(self)
+    where
+        T: Send + 'static,
+    {
+        self.call(free_in_worker);
+    }
+
+    /// Gives the node to `call_srcu()`.
+    fn call(self, callback: unsafe extern "C" fn(*mut bindings::callback_head))
+    where
+        T: Send + 'static,
+    {
+        let (node, domain, pending) = self.into_parts();
+        // SAFETY: `node` is allocated, and nobody uses its header.
+        let header = unsafe { &raw mut (*node.as_ptr()).header };
+
+        pending.begin();
+        // INVARIANT: It was counted, and goes to `call_srcu()` below.
+        // SAFETY: As above.
+        unsafe { (*header).pending = Some(pending) };
+        // SAFETY: As above.
+        let rcu = unsafe { &raw const (*header).rcu }.cast_mut().cast();
+        // SAFETY:
+        // - The domain is initialised, and waits for callbacks before it is cleaned up.
+        // - `rcu` stays until `callback` is called, as nobody else frees the node.
+        // - `callback` is a function of this module, which is not freed before it has returned.
+        unsafe { bindings::call_srcu(domain.as_raw(), rcu, Some(callback)) };
+    }
+
+    /// Returns the item.
+    ///
+    /// # Safety
+    ///
+    /// A grace period must have passed since it was taken away.
+    unsafe fn into_item(self) -> Item<T> {
+        let (node, ..) = self.into_parts();
+        // SAFETY: By the type invariants it is from `into_raw()`, and nobody uses it any more.
+        unsafe { Item::from_raw(node) }
+    }
+
+    /// Takes it apart without dropping it.
+    fn into_parts(self) -> (NonNull<Node<T>>, Domain<F>, Arc<Pending>) {
+        let this = ManuallyDrop::new(self);
+        (
+            this.node,
+            // SAFETY: `this` is not used after this function, nor dropped.
+            unsafe { ptr::read(&this.domain) },
+            // SAFETY: As above.
+            unsafe { ptr::read(&this.pending) },
+        )
+    }
+}
+
+impl<T, F: Flavor> Drop for Retired<T, F> {
+    /// Waits for a grace period, and frees the item.
+    fn drop(&mut self) {
+        self.domain.synchronize();
+        // SAFETY: By the type invariants it is from `into_raw()`, and nobody uses it any more, as a
+        // grace period has passed. `drop` runs once.
+        drop(unsafe { Item::from_raw(self.node) });
+    }
+}
+
+/// Frees a node, whatever its type.
+///
+/// # Safety
+///
+/// `header` must be that of a node that [`Retired::call()`] gave to `call_srcu()`, after the grace
+/// period. It must not be used again.
+unsafe fn free(header: NonNull<Header>) {
+    // SAFETY: The header is allocated, and nobody else uses it.
+    let pending = unsafe { (*header.as_ptr()).pending.take() };
+    // SAFETY: As above.
+    let free = unsafe { (*header.as_ptr()).free };
+    // SAFETY: `free` is the function for this node by the type invariants of `Header`, nobody uses
+    // it after the grace period, and `call()` asked for values that are `Send`. The code is there,
+    // as the value is counted.
+    unsafe { free(header) };
+    if let Some(pending) = pending {
+        pending.end();
+    }
+}
+
+/// Frees a node in a callback.
+///
+/// # Safety
+///
+/// As [`free()`], with the `rcu` of the header.
+unsafe extern "C" fn free_now(rcu: *mut bindings::callback_head) {
+    // SAFETY: By the contract of this function.
+    let header = unsafe { header_of_rcu(rcu) };
+    // SAFETY: As above.
+    unsafe { free(header) };
+}
+
+/// Queues a node to be freed.
+///
+/// # Safety
+///
+/// As [`free()`], with the `rcu` of the header.
+unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head) {
+    // SAFETY: By the contract of this function.
+    let header = unsafe { header_of_rcu(rcu) };
+    // SAFETY: The header is allocated, and nobody else uses it.
+    let Some(pending) = (unsafe { &(*header.as_ptr()).pending }) else {
+        return;
+    };
+    let queue = pending.queue();
+    // SAFETY: As above.
+    let work: *mut bindings::work_struct = unsafe { &raw const (*header.as_ptr()).work }
+        .cast_mut()
+        .cast();
+
+    // SAFETY: `work` is valid for writes, and name and key are static.
+    unsafe {
+        bindings::init_work_with_key(
+            work,
+            Some(run),
+            false,
+            c"kscale::srcu::free".as_char_ptr(),
+            static_lock_class!().as_ptr(),
+        )
+    };
+    // CAST: The constant is a small number.
+    let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
+    // SAFETY: `work` stays until `run()` frees it. The queue is there, as the value is counted.
+    unsafe { bindings::queue_work_on(any_cpu, queue, work) };
+}
+
+/// Frees a node in a work item.
+///
+/// # Safety
+///
+/// As [`free()`], with the `work` of the header.
+unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+    // SAFETY: `work` is the field of a header by the contract of this function.
+    let header = unsafe {
+        NonNull::new_unchecked(kernel::container_of!(
+            Opaque::cast_from(work).cast_mut(),
+            Header,
+            work
+        ))
+    };
+    // SAFETY: By the contract of this function.
+    unsafe { free(header) };
+}
+
+/// Returns the header that `rcu` is a field of.
+///
+/// # Safety
+///
+/// It must be one.
+unsafe fn header_of_rcu(rcu: *mut bindings::callback_head) -> NonNull<Header> {
+    // SAFETY: By the contract of this function, so it is a pointer into an allocation.
+    unsafe {
+        NonNull::new_unchecked(kernel::container_of!(
+            Opaque::cast_from(rcu).cast_mut(),
+            Header,
+            rcu
+        ))
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_srcu_retired)]
+mod tests {
+    use super::*;
+
+    use kernel::module::this_module;
+
+    use super::super::{
+        new_domain,
+        new_pointer,
+        testing::{
+            nap,
+            Counted,
+            Drops,
+            Elsewhere, //
+        },
+        wait_for_callbacks,
+        Fast,
+        Normal,
+        Pointer, //
+    };
+
+    /// Retires one value and has another one instead.
+    fn retire<T, F: Flavor>(pointer: &Pointer<T, F>, value: T) -> Result<Retired<T, F>> {
+        let item = Item::new(value, GFP_KERNEL)?;
+        Ok(pointer.lock().replace(item))
+    }
+
+    fn pointer<T, F: Flavor>(domain: &Domain<F>, value: T) -> Result<Pin<KBox<Pointer<T, F>>>> {
+        let item = Item::new(value, GFP_KERNEL)?;
+        KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)
+    }
+
+    #[test]
+    fn an_item_comes_back_after_the_wait() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let pointer = pointer(&domain, 1)?;
+
+        assert_eq!(*retire(&pointer, 2)?.wait(), 1);
+        assert_eq!(*retire(&pointer, 3)?.wait_expedited(), 2);
+        assert_eq!(retire(&pointer, 4)?.wait().into_inner(), 3);
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_freed_while_a_guard_is_held() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let pointer = pointer(&domain, drops.value())?;
+        let guard = domain.read_lock();
+
+        retire(&pointer, drops.value())?.free_later();
+        retire(&pointer, drops.value())?.free_in_workqueue();
+        let retired = retire(&pointer, drops.value())?;
+        let Err(retired) = retired.try_wait() else {
+            return Err(EINVAL);
+        };
+        for _ in 0..10 {
+            nap();
+        }
+        let Err(mut retired) = retired.try_wait() else {
+            return Err(EINVAL);
+        };
+        assert_eq!(drops.count(), 0);
+        drop(guard);
+
+        let item = loop {
+            match retired.try_wait() {
+                Ok(item) => break item,
+                Err(again) => retired = again,
+            }
+            nap();
+        };
+        drop(item);
+        drops.wait_for(3);
+        drop(pointer);
+        assert_eq!(drops.count(), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn a_retired_item_that_is_dropped_is_freed() -> Result {
+        let domain: Domain<Fast> = new_domain!()?;
+        let drops = Drops::new()?;
+        let pointer = pointer(&domain, drops.value())?;
+
+        drop(retire(&pointer, drops.value())?);
+        assert_eq!(drops.count(), 1);
+        // Also with a grace period that was asked for, and for which nobody waits.
+        let polled = retire(&pointer, drops.value())?.try_wait();
+        drop(polled);
+        assert_eq!(drops.count(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn barrier_waits_for_callbacks() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let pointer = pointer(&domain, drops.value())?;
+
+        for _ in 0..100 {
+            retire(&pointer, drops.value())?.free_later();
+        }
+        domain.barrier();
+
+        assert_eq!(drops.count(), 100);
+        Ok(())
+    }
+
+    /// Pointer, domain and callbacks go in all orders.
+    #[test]
+    fn drop_waits_for_callbacks() -> Result {
+        for order in 0..3 {
+            let domain: Domain<Normal> = new_domain!()?;
+            let drops = Drops::new()?;
+            let pointer = pointer(&domain, drops.value())?;
+            retire(&pointer, drops.value())?.free_later();
+            let retired = retire(&pointer, drops.value())?;
+
+            match order {
+                0 => {
+                    drop(pointer);
+                    drop(domain);
+                    retired.free_later();
+                }
+                1 => {
+                    drop(retired);
+                    drop(domain);
+                    drop(pointer);
+                }
+                _ => {
+                    retired.free_later();
+                    drop(pointer);
+                    drop(domain);
+                }
+            }
+            assert_eq!(drops.count(), 3);
+        }
+        Ok(())
+    }
+
+    /// Has a handle of the domain that frees it, and uses it then.
+    struct Owner {
+        domain: Domain<Normal>,
+        _counted: Counted,
+    }
+
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            drop(self.domain.read_lock());
+            let _ = self.domain.start_poll();
+        }
+    }
+
+    #[test]
+    fn a_value_may_have_the_last_handle() -> Result {
+        for free in [
+            Retired::<Owner, Normal>::free_later,
+            Retired::free_in_workqueue,
+        ] {
+            let drops = Drops::new()?;
+            let domain: Domain<Normal> = new_domain!()?;
+            let owner = || Owner {
+                domain: domain.clone(),
+                _counted: drops.value(),
+            };
+            let pointer = pointer(&domain, owner())?;
+            let retired = retire(&pointer, owner())?;
+            drop(pointer);
+            drop(domain);
+
+            // Not from here, where it would wait for the callback.
+            Elsewhere::start(move || free(retired))?;
+            drops.wait_for(2);
+        }
+        Ok(())
+    }
+
+    /// Waits for its domain when it is dropped.
+    struct Sleeper {
+        domain: Domain<Normal>,
+        _counted: Counted,
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            nap();
+            self.domain.synchronize();
+            self.domain.barrier();
+        }
+    }
+
+    #[test]
+    fn a_destructor_in_a_work_item_may_sleep() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let sleeper = || Sleeper {
+            domain: domain.clone(),
+            _counted: drops.value(),
+        };
+        let pointer = pointer(&domain, sleeper())?;
+
+        for _ in 0..4 {
+            retire(&pointer, sleeper())?.free_in_workqueue();
+        }
+        drops.wait_for(4);
+        Ok(())
+    }
+
+    /// Retires another value when it is dropped.
+    struct Chain {
+        next: Option<Retired<Chain, Normal>>,
+        _counted: Counted,
+    }
+
+    impl Drop for Chain {
+        fn drop(&mut self) {
+            if let Some(next) = self.next.take() {
+                next.free_later();
+            }
+        }
+    }
+
+    #[test]
+    fn a_destructor_may_retire_the_next() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let chain = |next| Chain {
+            next,
+            _counted: drops.value(),
+        };
+        let pointer = pointer(&domain, chain(None))?;
+        let first = retire(&pointer, chain(None))?;
+        drop(retire(&pointer, chain(Some(first)))?);
+
+        // The second one, which retires the first in its callback.
+        retire(&pointer, chain(None))?.free_later();
+        domain.barrier();
+        domain.barrier();
+        drop(pointer);
+        assert_eq!(drops.count(), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn a_module_waits_for_its_destructors() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let pointer = pointer(&domain, drops.value())?;
+        let guard = domain.read_lock();
+        retire(&pointer, drops.value())?.free_later();
+        retire(&pointer, drops.value())?.free_in_workqueue();
+
+        // As the library itself goes, which has the code of this test.
+        let gone = Elsewhere::start(|| {
+            wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
+        })?;
+        for _ in 0..10 {
+            nap();
+        }
+        assert!(!gone.is_done());
+        assert_eq!(drops.count(), 0);
+
+        drop(guard);
+        gone.wait();
+        assert_eq!(drops.count(), 2);
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the tests of this module share.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc,
+        Completion, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue, //
+};
+
+/// A count of what was dropped.
+pub(super) struct Drops(Arc<Atomic<u32>>);
+
+impl Drops {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self(Arc::new(Atomic::new(0), GFP_KERNEL)?))
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+
+    /// Returns a value that counts when it is dropped.
+    pub(super) fn value(&self) -> Counted {
+        Counted(self.0.clone())
+    }
+
+    /// Waits until as many were dropped.
+    pub(super) fn wait_for(&self, count: u32) {
+        while self.count() < count {
+            nap();
+        }
+    }
+}
+
+/// Counts when it is dropped.
+pub(super) struct Counted(Arc<Atomic<u32>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Release);
+    }
+}
+
+/// Sleeps long enough for a grace period to end that nothing holds up, as a rule.
+pub(super) fn nap() {
+    fsleep(Delta::from_millis(2));
+}
+
+/// Something that another task does.
+pub(super) struct Elsewhere(Arc<Job>);
+
+#[pin_data]
+struct Job {
+    #[pin]
+    done: Completion,
+    is_done: Atomic<u32>,
+}
+
+impl Elsewhere {
+    /// Starts it.
+    pub(super) fn start(job: impl FnOnce() + Send + 'static) -> Result<Self> {
+        let this = Arc::pin_init(
+            pin_init!(Job {
+                done <- Completion::new(),
+                is_done: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )?;
+        let theirs = this.clone();
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            job();
+            theirs.is_done.store(1, Release);
+            theirs.done.complete_all();
+        })?;
+        Ok(Self(this))
+    }
+
+    /// Tells whether it is done.
+    pub(super) fn is_done(&self) -> bool {
+        self.0.is_done.load(Acquire) == 1
+    }
+
+    /// Waits until it is.
+    pub(super) fn wait(self) {
+        self.0.done.wait_for_completion();
+    }
+}
