@@ -13,8 +13,10 @@
 
 static const struct twins *all_twins[] = {
 	&counter_twins,
+	&lists_twins,
 	&memory_twins,
 	&percpu_twins,
+	&srcu_twins,
 };
 
 /* 1000 instructions for each call, to tell whether the clock counts them. */

@@ -61,7 +61,9 @@ struct twins {
 };
 
 extern const struct twins counter_twins;
+extern const struct twins lists_twins;
 extern const struct twins memory_twins;
 extern const struct twins percpu_twins;
+extern const struct twins srcu_twins;
 
 #endif

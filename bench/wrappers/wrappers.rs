@@ -79,8 +79,10 @@ macro_rules! cases {
 }
 
 mod counter;
+mod lists;
 mod memory;
 mod percpu;
+mod srcu;
 
 #[pin_data]
 struct WrappersModule {
@@ -102,22 +104,30 @@ struct Benches {
     #[pin]
     counter: counter::Bench,
     #[pin]
+    lists: lists::Bench,
+    #[pin]
     memory: memory::Bench,
     percpu: percpu::Bench,
+    #[pin]
+    srcu: srcu::Bench,
 }
 
 impl Benches {
     fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             counter <- counter::Bench::new(),
+            lists <- lists::Bench::new(),
             memory <- memory::Bench::new(),
             percpu: percpu::Bench::new()?,
+            srcu <- srcu::Bench::new(),
         })
     }
 
     fn add_cases<'a>(&'a self, dir: &ScopedDir<'a, '_>) {
         counter::add_cases(&self.counter, dir);
+        lists::add_cases(&self.lists, dir);
         memory::add_cases(&self.memory, dir);
         percpu::add_cases(&self.percpu, dir);
+        srcu::add_cases(&self.srcu, dir);
     }
 }
