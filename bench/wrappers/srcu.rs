@@ -54,7 +54,7 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
         c"srcu_dereference" => |b| *b.pointer.read(),
         c"srcu_dereference_guard" => |b| {
             let guard = b.fast.read_lock();
-            b.pointer.load(&guard).map(|value| *value).unwrap_or(0)
+            b.pointer.load(&guard).copied().unwrap_or(0)
         },
     }
 }
