@@ -13,6 +13,7 @@ from pathlib import Path
 
 import accel
 import image
+import machine
 
 RUNNER = Path(accel.__file__).with_name("run.py")
 KDIR = Path(os.environ["KSCALE_TEST_KDIR"])
@@ -183,6 +184,22 @@ class Accel(unittest.TestCase):
             raise AssertionError("tried")
 
         self.assertEqual(accel.choose("tcg", "10.0.2", prove)[0], "tcg")
+
+    def test_guests_on_the_instruction_clock_wait_for_nothing_of_the_host(self) -> None:
+        kernel = Path("bzImage")
+        guest = machine.Machine("qemu", "icount", kernel, Path("initrd"), image=None)
+        argv = machine.command(guest, Path("log"), {"qmp": 3, "ctl": 4, "out": 5})
+        self.assertIn("tcg,thread=single", argv)
+        self.assertIn("virtio-serial-pci,ioeventfd=off", argv)
+        self.assertFalse({"virtio-rng-pci", "-drive", "-virtfs"} & set(argv))
+
+    def test_a_guest_in_ram_has_no_shares(self) -> None:
+        for options in (("--share", "/"), ("--kunit-modules", "/"), ("--suite", "kunit:x")):
+            what = () if "--suite" in options else ("--run", "true")
+            with self.subTest(options[0]):
+                ended = run(Path(self.directory.name), "--ram", *what, *options)
+                self.assertEqual(ended.status, 2)
+                self.assertIn("--ram takes neither", ended.stderr)
 
     @unittest.mock.patch("os.access", return_value=True)
     def test_kvm_is_chosen_only_if_a_guest_ran_on_it(self, _: object) -> None:
