@@ -9,6 +9,7 @@
 #include <crypto/skcipher.h>
 #include <linux/bio.h>
 #include <linux/blkdev.h>
+#include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
@@ -86,6 +87,34 @@ __kscale_helper void kscale_helper_bio_set_dev(struct bio *bio, struct block_dev
 __kscale_helper bool kscale_helper_bdev_is_zoned(struct block_device *bdev)
 {
 	return bdev_is_zoned(bdev);
+}
+
+/* linux/cpuhotplug.h */
+
+__kscale_helper int kscale_helper_cpuhp_setup_state_multi(enum cpuhp_state state, const char *name,
+							  int (*startup)(unsigned int cpu,
+									 struct hlist_node *node),
+							  int (*teardown)(unsigned int cpu,
+									  struct hlist_node *node))
+{
+	return cpuhp_setup_state_multi(state, name, startup, teardown);
+}
+
+__kscale_helper int kscale_helper_cpuhp_state_add_instance(enum cpuhp_state state,
+							   struct hlist_node *node)
+{
+	return cpuhp_state_add_instance(state, node);
+}
+
+__kscale_helper int kscale_helper_cpuhp_state_remove_instance(enum cpuhp_state state,
+							      struct hlist_node *node)
+{
+	return cpuhp_state_remove_instance(state, node);
+}
+
+__kscale_helper void kscale_helper_cpuhp_remove_multi_state(enum cpuhp_state state)
+{
+	cpuhp_remove_multi_state(state);
 }
 
 /* linux/cpumask.h */

@@ -6,6 +6,7 @@ use kernel::prelude::*;
 
 mod bindings;
 pub mod bio;
+pub mod cpuhp;
 pub mod dm;
 pub mod gfp;
 pub mod key;
@@ -35,6 +36,8 @@ struct Kscale {
     _notifier: module::Notifier,
     /// Goes after `_notifier`, which waits for what it works on.
     _reaper: srcu::Reaper,
+    /// Goes after `_notifier`, too, which ends registrations that were leaked.
+    _hotplug: cpuhp::State,
 }
 
 impl kernel::InPlaceModule for Kscale {
@@ -43,6 +46,7 @@ impl kernel::InPlaceModule for Kscale {
             // Before `_notifier`, which hears of modules at once.
             _reaper: srcu::Reaper::new()?,
             _notifier <- module::Notifier::new(),
+            _hotplug: cpuhp::State::new()?,
         })
     }
 }

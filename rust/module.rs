@@ -32,25 +32,57 @@ use core::ptr::NonNull;
 
 use crate::srcu;
 
+/// What is called with a pointer to what there is to undo.
+type Action = unsafe fn(NonNull<c_void>);
+
 /// One thing to undo.
 struct Undo {
+    noted: Noted,
     module: *mut bindings::module,
-    stop: unsafe fn(NonNull<c_void>),
-    free: unsafe fn(NonNull<c_void>),
+    stop: Action,
+    free: Action,
     data: NonNull<c_void>,
+    /// Whether `stop` was called, or is about to be.
+    stopped: bool,
 }
 
 // SAFETY: `on_going()` asks for functions that any task may call.
 unsafe impl Send for Undo {}
 
+/// What there is to undo, in the order in which it was noted.
+struct Undos {
+    list: KVec<Undo>,
+    /// What the next one gets. 64 bits do not run out.
+    next: u64,
+}
+
+impl Undos {
+    const fn new() -> Self {
+        Self {
+            list: KVec::new(),
+            next: 0,
+        }
+    }
+
+    /// Removes the last one that is fit.
+    fn take_last(&mut self, is_fit: impl Fn(&Undo) -> bool) -> Option<Undo> {
+        let index = self.list.iter().rposition(is_fit)?;
+        self.list.remove(index).ok()
+    }
+}
+
 global_lock! {
     // SAFETY: Initialised by `Notifier::new()`, which all other modules' loading comes after.
-    unsafe(uninit) static UNDOS: Mutex<KVec<Undo>> = KVec::new();
+    unsafe(uninit) static UNDOS: Mutex<Undos> = Undos::new();
 }
+
+/// The number of what [`on_going()`] noted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Noted(u64);
 
 /// Calls `stop` with `data` when `module` goes, and `free` when the last reference to it is gone.
 ///
-/// Fails with [`ENOMEM`].
+/// What was noted last is undone first. Fails with [`ENOMEM`].
 ///
 /// # Safety
 ///
@@ -58,21 +90,36 @@ global_lock! {
 /// - `stop` must be fit to be called once with `data`, in process context by any task, when neither
 ///   the module's init nor its exit function runs any more.
 /// - `free` must be fit to be called after `stop`, when nothing refers to the module any more.
-/// - Neither may call this function.
 pub(crate) unsafe fn on_going(
     module: *mut bindings::module,
-    stop: unsafe fn(NonNull<c_void>),
-    free: unsafe fn(NonNull<c_void>),
+    stop: Action,
+    free: Action,
     data: NonNull<c_void>,
-) -> Result {
+) -> Result<Noted> {
+    let mut undos = UNDOS.lock();
+    let noted = Noted(undos.next);
+    undos.next = undos.next.wrapping_add(1);
     let undo = Undo {
+        noted,
         module,
         stop,
         free,
         data,
+        stopped: false,
     };
-    UNDOS.lock().push(undo, GFP_KERNEL)?;
-    Ok(())
+    undos.list.push(undo, GFP_KERNEL)?;
+    Ok(noted)
+}
+
+/// Takes back what [`on_going()`] noted, and tells whether it was in time.
+///
+/// If so then neither of the two functions was called, and none will be. Otherwise both will be, if
+/// they have not been yet.
+pub(crate) fn take_back(noted: Noted) -> bool {
+    UNDOS
+        .lock()
+        .take_last(|undo| undo.noted == noted && !undo.stopped)
+        .is_some()
 }
 
 /// Hears of modules that go, while it lives.
@@ -133,32 +180,56 @@ impl Notifier {
 
     /// Undoes what was noted for a module that goes. Waits for its last reference.
     fn undo(module: *mut bindings::module) {
-        let mut any = false;
-        for undo in UNDOS.lock().iter().filter(|undo| undo.module == module) {
-            any = true;
-            // SAFETY: The module is going, so its init and exit functions have returned. The
-            // kernel says so once for each time that it loads a module.
-            unsafe { (undo.stop)(undo.data) };
-        }
+        let any = Self::stop(module);
         srcu::wait_for_callbacks(module);
         if !any {
             return;
         }
-
         // SAFETY: The module is not freed before the notifiers have returned.
         while unsafe { bindings::module_refcount(module) } > 0 {
             // No new references are given to a module that is going, so it only gets less.
             fsleep(Delta::from_millis(10));
         }
-        UNDOS.lock().retain(|undo| {
-            if undo.module != module {
-                return true;
-            }
-            // SAFETY: `stop` was called above, and nothing refers to the module any more. The undo
-            // leaves the list now, so this is called once.
+        loop {
+            // What was noted meanwhile, by code with a reference or by what is freed.
+            Self::stop(module);
+            let Some(undo) = Self::next_to_free(module) else {
+                break;
+            };
+            // SAFETY: `stop` was called, and nothing refers to the module any more. The undo has
+            // left the list, so this is called once.
             unsafe { (undo.free)(undo.data) };
-            false
-        });
+        }
+        // What was freed may have left something to them.
+        srcu::wait_for_callbacks(module);
+    }
+
+    /// Stops what was noted for a module that goes, and tells whether there was any.
+    fn stop(module: *mut bindings::module) -> bool {
+        let mut any = false;
+        while let Some((stop, data)) = Self::next_to_stop(module) {
+            any = true;
+            // SAFETY: The module is going, so its init and exit functions have returned. This is
+            // called once, as it is marked, and before `free`, which only `undo()` calls.
+            unsafe { stop(data) };
+        }
+        any
+    }
+
+    /// Marks the last one that is not stopped, and returns it.
+    fn next_to_stop(module: *mut bindings::module) -> Option<(Action, NonNull<c_void>)> {
+        let mut undos = UNDOS.lock();
+        let undo = undos
+            .list
+            .iter_mut()
+            .rfind(|undo| undo.module == module && !undo.stopped)?;
+        undo.stopped = true;
+        Some((undo.stop, undo.data))
+    }
+
+    /// Removes the last one.
+    fn next_to_free(module: *mut bindings::module) -> Option<Undo> {
+        UNDOS.lock().take_last(|undo| undo.module == module)
     }
 }
 
@@ -170,6 +241,6 @@ impl PinnedDrop for Notifier {
         // The library is the last to go, and nobody hears of that any more.
         Self::undo(this_module::<crate::LocalModule>().as_ptr());
         // It is empty, as all users of the library have gone, but has memory.
-        *UNDOS.lock() = KVec::new();
+        UNDOS.lock().list = KVec::new();
     }
 }

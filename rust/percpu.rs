@@ -19,7 +19,8 @@
 //! touch it as well. So what is not [`Sync`] asks for interrupts that are off.
 //!
 //! Slots exist for all *possible* CPUs, whether online or not, from the start: nothing has to be
-//! done, and nothing is lost, when CPUs come and go.
+//! done, and nothing is lost, when CPUs come and go. What a CPU keeps back from others, such as
+//! credits, may have to be collected when it goes: see [`cpuhp`](crate::cpuhp).
 //!
 //! Not for data that is rarely written, which all CPUs may share, nor for large data: it is there
 //! once for each possible CPU, and at most [`PerCpu::MAX_SIZE_BYTES`]. For one number with a limit

@@ -9,6 +9,7 @@
 
 use kernel::prelude::*;
 
+mod cpuhp;
 mod percpu;
 mod percpu_counter;
 mod rcu_list;
@@ -34,6 +35,11 @@ impl kernel::Module for Examples {
 #[kunit_tests(kscale_examples)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpuhp() -> Result {
+        cpuhp::example()
+    }
 
     #[test]
     fn percpu() -> Result {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks may be leaked, so they must not borrow what may go before.
+
+use kernel::{
+    cpu::CpuId,
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
+
+use kscale::cpuhp::Callbacks;
+
+use module::Case as LocalModule;
+
+#[path = "common/module.rs"]
+mod module;
+
+struct Count<'a>(&'a Atomic<u32>);
+
+#[vtable]
+impl Callbacks for Count<'_> {
+    fn offline(&self, _: CpuId) {
+        self.0.add(1, Relaxed);
+    }
+}
