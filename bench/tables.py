@@ -36,6 +36,7 @@ WRAPPERS = (
             "percpu_counter_add",
             "percpu_counter_sub",
             "percpu_counter_add_batch",
+            "percpu_counter_add_local",
             "percpu_counter_read",
             "percpu_counter_read_positive",
             "percpu_counter_sum",

@@ -207,6 +207,17 @@ __kscale_helper void kscale_helper_percpu_counter_add(struct percpu_counter *fbc
 	percpu_counter_add(fbc, amount);
 }
 
+__kscale_helper void kscale_helper_percpu_counter_add_local(struct percpu_counter *fbc,
+							    s64 amount)
+{
+	percpu_counter_add_local(fbc, amount);
+}
+
+__kscale_helper int kscale_helper_percpu_counter_compare(struct percpu_counter *fbc, s64 rhs)
+{
+	return percpu_counter_compare(fbc, rhs);
+}
+
 /* As percpu_counter_read(), whose load the compiler may tear or repeat. */
 __kscale_helper s64 kscale_helper_percpu_counter_read_once(struct percpu_counter *fbc)
 {

@@ -11,6 +11,7 @@
 
 static struct bench {
 	struct percpu_counter counter;
+	struct percpu_counter local;
 	struct percpu_counter still;
 } bench;
 
@@ -19,6 +20,8 @@ static struct bench {
 	CASE(percpu_counter_sub, percpu_counter_sub(&b->counter, 1))	\
 	CASE(percpu_counter_add_batch,					\
 	     percpu_counter_add_batch(&b->counter, 1, BATCH))		\
+	CASE(percpu_counter_add_local,					\
+	     percpu_counter_add_local(&b->local, 1))			\
 	CASE(percpu_counter_read,					\
 	     black_box(percpu_counter_read(&b->counter)))		\
 	CASE(percpu_counter_read_positive,				\
@@ -43,12 +46,14 @@ static void add_cases(struct dentry *dir)
 static int init(void)
 {
 	return percpu_counter_init(&bench.counter, 0, GFP_KERNEL) ?:
+	       percpu_counter_init(&bench.local, 0, GFP_KERNEL) ?:
 	       percpu_counter_init(&bench.still, 0, GFP_KERNEL);
 }
 
 static void exit(void)
 {
 	percpu_counter_destroy(&bench.still);
+	percpu_counter_destroy(&bench.local);
 	percpu_counter_destroy(&bench.counter);
 }
 

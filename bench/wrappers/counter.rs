@@ -11,7 +11,9 @@ use kernel::{
 use core::num::NonZeroU16;
 
 use kscale::percpu_counter::{
+    new_local_percpu_counter,
     new_percpu_counter,
+    LocalPerCpuCounter,
     PerCpuCounter, //
 };
 
@@ -28,6 +30,8 @@ const FAR: i64 = 1 << 40;
 pub(crate) struct Bench {
     #[pin]
     counter: PerCpuCounter,
+    #[pin]
+    local: LocalPerCpuCounter,
     /// Never changes.
     #[pin]
     still: PerCpuCounter,
@@ -37,6 +41,7 @@ impl Bench {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             counter <- new_percpu_counter!(0),
+            local <- new_local_percpu_counter!(0),
             still <- new_percpu_counter!(0),
         })
     }
@@ -47,6 +52,7 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
         c"percpu_counter_add" => |b| b.counter.add(1),
         c"percpu_counter_sub" => |b| b.counter.sub(1),
         c"percpu_counter_add_batch" => |b| b.counter.add_batch(1, BATCH),
+        c"percpu_counter_add_local" => |b| b.local.add(1),
         c"percpu_counter_read" => |b| b.counter.read(),
         c"percpu_counter_read_positive" => |b| b.counter.read_positive(),
         c"percpu_counter_sum" => |b| b.counter.sum(),

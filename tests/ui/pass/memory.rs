@@ -18,7 +18,10 @@ use kscale::{
     page::Page,
     percpu_counter::{
         new_percpu_counter,
-        PerCpuCounter, //
+        new_percpu_counter_array,
+        LocalPerCpuCounter,
+        PerCpuCounter,
+        PerCpuCounterArray, //
     }, //
 };
 
@@ -49,4 +52,13 @@ pub fn percpu_counter() -> Result<Pin<KBox<PerCpuCounter>>> {
     counter.as_mut().set(1);
     counter.add_batch(1, NonZeroU16::MAX);
     Ok(counter)
+}
+
+/// Makes the largest array, and reads and sets one of its counters.
+pub fn percpu_counter_array() -> Result<i64> {
+    let mut counters: Pin<KBox<PerCpuCounterArray<8192, LocalPerCpuCounter>>> =
+        KBox::try_pin_init(new_percpu_counter_array!(0), GFP_KERNEL)?;
+    counters.as_mut().set(0, 1)?;
+    let [first, ..] = counters.as_array();
+    Ok(first.sum())
 }

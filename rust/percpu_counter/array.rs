@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counters that share one allocation.
+
+use kernel::{
+    prelude::*,
+    sync::LockClassKey, //
+};
+
+use core::marker::PhantomData;
+
+use crate::bindings;
+
+use super::{
+    raw::Counters,
+    PerCpuCounter, //
+};
+
+/// The kinds of counters there are.
+///
+/// # Safety
+///
+/// The type has the layout of a `percpu_counter`, and what its `&self` methods need is that this is
+/// initialised.
+pub unsafe trait Kind: Send + Sync + private::Sealed {}
+
+mod private {
+    use super::super::{
+        LocalPerCpuCounter,
+        PerCpuCounter, //
+    };
+
+    pub trait Sealed {}
+
+    impl Sealed for PerCpuCounter {}
+    impl Sealed for LocalPerCpuCounter {}
+}
+
+/// Creates a [`PerCpuCounterArray`] initialiser with a newly-created lock class.
+#[macro_export]
+macro_rules! new_percpu_counter_array {
+    ($initial:expr $(,)?) => {
+        $crate::percpu_counter::PerCpuCounterArray::new($initial, ::kernel::static_lock_class!())
+    };
+}
+pub use new_percpu_counter_array;
+
+/// `N` counters of kind `C` whose deltas are next to each other in one per-CPU allocation.
+///
+/// For counters that are updated together: their deltas share cache lines. Each has a lock and a
+/// count of its own. At least 1 counter and at most 8192; anything else does not compile.
+///
+/// # Invariants
+///
+/// `counters` are initialised for as long as `self` may be borrowed.
+#[pin_data]
+pub struct PerCpuCounterArray<const N: usize, C: Kind = PerCpuCounter> {
+    #[pin]
+    counters: Counters<N>,
+    _kind: PhantomData<C>,
+}
+
+impl<const N: usize, C: Kind> PerCpuCounterArray<N, C> {
+    /// Creates counters that start at `initial`, all of them.
+    ///
+    /// Prefer [`new_percpu_counter_array!`], which supplies the lock class: one for all. Takes four
+    /// bytes for each counter and possible CPU.
+    ///
+    /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
+    ///
+    /// Context: process. May sleep. C: `percpu_counter_init_many()`.
+    pub fn new(initial: i64, key: Pin<&'static LockClassKey>) -> impl PinInit<Self, Error> {
+        // INVARIANT: `Counters` are initialised.
+        try_pin_init!(Self {
+            counters <- Counters::new(initial, key),
+            _kind: PhantomData,
+        })
+    }
+
+    /// Returns the counters, for all but [`set`](Self::set).
+    ///
+    /// An array can be taken apart by a pattern, `let [reads, writes] = counters.as_array();`, and
+    /// has slices' methods.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn as_array(&self) -> &[C; N] {
+        // SAFETY: They are `N` counters, initialised by the type invariants and never borrowed
+        // mutably, and `C` has the layout of one, by the contract of `Kind`.
+        unsafe { &*self.counters.get().cast::<[C; N]>() }
+    }
+
+    /// Sets a counter to `amount`.
+    ///
+    /// Exclusive, as an update that ran meanwhile could get lost.
+    ///
+    /// Fails with [`EINVAL`] if there is no counter `index`.
+    ///
+    /// Context: any but NMI. Never sleeps. Visits every possible CPU's cache line.
+    pub fn set(self: Pin<&mut Self>, index: usize, amount: i64) -> Result {
+        if index >= N {
+            return Err(EINVAL);
+        }
+        // SAFETY: There are `N` counters.
+        let counter = unsafe { self.counters.get().add(index) };
+
+        // SAFETY: The counter is initialised by the type invariants.
+        unsafe { bindings::percpu_counter_set(counter, amount) };
+        Ok(())
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_percpu_counter_array)]
+mod tests {
+    use super::*;
+
+    use super::super::LocalPerCpuCounter;
+
+    use core::num::NonZeroU16;
+
+    fn array<const N: usize, C: Kind>(initial: i64) -> Result<Pin<KBox<PerCpuCounterArray<N, C>>>> {
+        KBox::try_pin_init(new_percpu_counter_array!(initial), GFP_KERNEL)
+    }
+
+    #[test]
+    fn counters_of_an_array_are_independent() -> Result {
+        let counters = array::<3, PerCpuCounter>(7)?;
+        let [first, second, third] = counters.as_array();
+
+        first.add(1);
+        third.add_batch(-100, NonZeroU16::MIN);
+
+        assert_eq!(first.sum(), 8);
+        assert_eq!(second.sum(), 7);
+        assert_eq!(third.sum(), -93);
+        assert_eq!(third.read(), -93);
+        Ok(())
+    }
+
+    #[test]
+    fn local_counters_come_in_arrays_too() -> Result {
+        let counters = array::<100, LocalPerCpuCounter>(0)?;
+
+        for (amount, counter) in (0..).zip(counters.as_array()) {
+            counter.add(amount);
+        }
+
+        assert_eq!(
+            counters
+                .as_array()
+                .iter()
+                .map(LocalPerCpuCounter::sum)
+                .sum::<i64>(),
+            (0..100).sum()
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn set_changes_one_counter() -> Result {
+        let mut counters = array::<2, PerCpuCounter>(1)?;
+        for counter in counters.as_array() {
+            counter.add(4);
+        }
+
+        counters.as_mut().set(1, -2)?;
+
+        let [first, second] = counters.as_array();
+        assert_eq!(first.sum(), 5);
+        assert_eq!(second.sum(), -2);
+        Ok(())
+    }
+
+    #[test]
+    fn set_of_a_counter_that_is_not_there_fails() -> Result {
+        let mut counters = array::<2, PerCpuCounter>(1)?;
+
+        for index in [2, usize::MAX] {
+            assert_eq!(counters.as_mut().set(index, 0), Err(EINVAL));
+        }
+        assert!(counters.as_array().iter().all(|counter| counter.sum() == 1));
+        Ok(())
+    }
+
+    #[test]
+    fn the_largest_array_can_be_made_and_dropped() -> Result {
+        let counters = array::<8192, LocalPerCpuCounter>(1)?;
+
+        assert_eq!(
+            counters.as_array().last().map(LocalPerCpuCounter::sum),
+            Some(1)
+        );
+        Ok(())
+    }
+}
