@@ -15,6 +15,7 @@ mod module;
 pub mod page;
 pub mod percpu;
 pub mod percpu_counter;
+pub mod percpu_limiter;
 pub mod rcu_list;
 pub mod rwsem;
 pub mod skcipher;

@@ -12,6 +12,7 @@ use kernel::prelude::*;
 mod cpuhp;
 mod percpu;
 mod percpu_counter;
+mod percpu_limiter;
 mod rcu_list;
 mod rwsem;
 mod srcu;
@@ -49,6 +50,11 @@ mod tests {
     #[test]
     fn percpu_counter() -> Result {
         percpu_counter::example()
+    }
+
+    #[test]
+    fn percpu_limiter() -> Result {
+        percpu_limiter::example()
     }
 
     #[test]
