@@ -24,6 +24,7 @@
 #include <linux/rwsem.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
+#include <linux/slab.h>
 #include <linux/srcu.h>
 #include <linux/string.h>
 
@@ -317,6 +318,15 @@ __kscale_helper unsigned int kscale_helper_memalloc_noio_save(void)
 __kscale_helper void kscale_helper_memalloc_noio_restore(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
+}
+
+/* linux/slab.h */
+
+__kscale_helper struct kmem_cache *kscale_helper_kmem_cache_create(const char *name,
+								   unsigned int size,
+								   unsigned int align)
+{
+	return kmem_cache_create(name, size, align, 0, NULL);
 }
 
 /* linux/srcu.h */

@@ -6,6 +6,7 @@ use kernel::prelude::*;
 
 mod bindings;
 pub mod bio;
+pub mod boxed;
 pub mod cpuhp;
 pub mod dm;
 pub mod gfp;
@@ -19,6 +20,7 @@ pub mod percpu_limiter;
 pub mod rcu_list;
 pub mod rwsem;
 pub mod skcipher;
+pub mod slab;
 pub mod srcu;
 mod unique;
 pub mod workqueue;

@@ -15,6 +15,7 @@ mod percpu_counter;
 mod percpu_limiter;
 mod rcu_list;
 mod rwsem;
+mod slab;
 mod srcu;
 
 module! {
@@ -65,6 +66,11 @@ mod tests {
     #[test]
     fn rwsem() -> Result {
         rwsem::example()
+    }
+
+    #[test]
+    fn slab() -> Result {
+        slab::example()
     }
 
     #[test]
