@@ -8,7 +8,10 @@ use kernel::{
     prelude::*, //
 };
 
-use core::hint::black_box;
+use core::{
+    hint::black_box,
+    mem::MaybeUninit, //
+};
 
 use kscale::{
     gfp::{
@@ -17,7 +20,7 @@ use kscale::{
     },
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     },
     page::{
         self,
@@ -31,13 +34,13 @@ const BULK: usize = 32;
 #[pin_data]
 pub(crate) struct Bench {
     #[pin]
-    pages: Mempool<PageAllocator>,
+    pages: Mempool<Pages>,
 }
 
 impl Bench {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            pages <- Mempool::new(BULK, PageAllocator),
+            pages <- Mempool::new(BULK, Pages::<0>),
         })
     }
 }
@@ -62,7 +65,7 @@ fn alloc_bulk() {
 }
 
 fn mempool_alloc_bulk(bench: &Bench) {
-    let mut pages = [const { None }; BULK];
+    let mut pages = [const { MaybeUninit::uninit() }; BULK];
 
     drop(bench.pages.alloc_bulk(black_box(&mut pages)));
 }

@@ -17,9 +17,10 @@ use crate::{
         SegmentsMut, //
     },
     mempool::{
-        Allocator,
-        Mempool, //
+        Mempool,
+        Source, //
     },
+    page::Page,
     workqueue::Workqueue, //
 };
 
@@ -191,9 +192,9 @@ impl<T: Target> Bio<T> {
     ///
     /// Context: Process context; sleeps until the set has a bio, and the pool pages to give. In
     /// `map`, or with another clone of the same set in hand, it may sleep for ever.
-    pub fn bounce<A: Allocator + 'static>(
+    pub fn bounce<S: Source<Memory = Page> + 'static>(
         self,
-        select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<A>),
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
     ) -> Result<CloneBio<T>, Self> {
         CloneBio::bounce(self, select)
     }

@@ -24,9 +24,10 @@ use crate::{
     },
     gfp::Gfp,
     mempool::{
-        Allocator,
-        Mempool, //
-    }, //
+        Mempool,
+        Source, //
+    },
+    page::Page, //
 };
 
 use super::{
@@ -102,8 +103,11 @@ impl<T: Target> CloneEnd<T> {
 /// # Safety
 ///
 /// `clone` must be a bio whose segments are not used again, with one page from `pool`, a
-/// [`Mempool<A>`], in each of them.
-unsafe fn free_pages<A: Allocator + 'static>(clone: NonNull<bindings::bio>, pool: *const ()) {
+/// [`Mempool<S>`], in each of them.
+unsafe fn free_pages<S: Source<Memory = Page> + 'static>(
+    clone: NonNull<bindings::bio>,
+    pool: *const (),
+) {
     // SAFETY: `clone` is alive by this function's contract.
     let (table, count) = unsafe { ((*clone.as_ptr()).bi_io_vec, (*clone.as_ptr()).bi_vcnt) };
     let count = usize::from(count);
@@ -119,8 +123,8 @@ unsafe fn free_pages<A: Allocator + 'static>(clone: NonNull<bindings::bio>, pool
     }
     // SAFETY: `count` pages were written, and the table is this clone's own.
     let pages = unsafe { core::slice::from_raw_parts_mut(pages, count) };
-    // SAFETY: `pool` is a `Mempool<A>`, alive, by this function's contract.
-    let pool = unsafe { &*pool.cast::<Mempool<A>>() };
+    // SAFETY: `pool` is a `Mempool<S>`, alive, by this function's contract.
+    let pool = unsafe { &*pool.cast::<Mempool<S>>() };
     // SAFETY: The pages came from the pool and are used by nobody, by this function's contract.
     unsafe { pool.free_bulk_raw(pages) };
 }
@@ -155,9 +159,9 @@ impl<T: Target> CloneBio<T> {
     }
 
     /// See [`Bio::bounce()`].
-    pub(super) fn bounce<A: Allocator + 'static>(
+    pub(super) fn bounce<S: Source<Memory = Page> + 'static>(
         base: Bio<T>,
-        select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<A>),
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
     ) -> Result<Self, Bio<T>> {
         let mut base = Self::cloneable(base)?;
         // CAST: From 32 to 64 bits.
@@ -215,7 +219,7 @@ impl<T: Target> CloneBio<T> {
             unsafe { bindings::__bio_add_page(clone.as_ptr(), page, segment_len as u32, 0) };
         }
         *base.ptr_mut().clone_end_mut() = CloneEnd {
-            free_pages: Some(free_pages::<A>),
+            free_pages: Some(free_pages::<S>),
             pool: pool_ptr,
             ..CloneEnd::default()
         };

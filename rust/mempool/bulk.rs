@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Many pages of a memory pool at once.
+//! Many elements of a memory pool at once.
 
 use kernel::prelude::*;
 
-use core::mem;
+use core::mem::{
+    self,
+    MaybeUninit, //
+};
 
 use super::{
-    Allocator,
-    Mempool, //
+    element::Element,
+    pool::Mempool,
+    source::Source, //
 };
 
 use crate::{
@@ -20,59 +24,59 @@ use crate::{
     page::Page,
 };
 
-impl<A: Allocator> Mempool<A> {
+impl<S: Source> Mempool<S> {
     /// As the first pass of `mempool_alloc_bulk_noprof()` in `mm/mempool.c`: neither waits for
     /// memory nor uses reserves other than the pool's.
     const FIRST_PASS: Gfp = Gfp::NOWAIT.union(Gfp::NORETRY).union(Gfp::NOMEMALLOC);
 
-    /// Takes `slots.len()` pages, all of them or none.
+    /// Takes `slots.len()` elements, all of them or none.
     ///
-    /// They come from [`Allocator::alloc_bulk`], the rest from [`Allocator::alloc`] and the rest of
-    /// that from the reserve. If it has too few, waits without taking any of them: no two callers
-    /// ever wait for what the other holds, unless one of them came with pages of the pool. Never
-    /// starts I/O for memory, whatever the caller's context.
+    /// They come from the source in bulk where it has that: pages one by one of
+    /// [`page::alloc_bulk`](crate::page::alloc_bulk), objects of a slab cache, and what
+    /// [`Allocator::alloc_bulk`](super::Allocator::alloc_bulk) gives. The rest comes from the
+    /// source one by one, and the rest of that from the reserve. If it has too few, waits without
+    /// taking any of them: no two callers ever wait for what the other holds, unless one of them
+    /// came with elements of the pool. Never starts I/O for memory, whatever the caller's context.
     ///
-    /// `slots` is where the pages are kept meanwhile: a call that must not fail cannot allocate
-    /// room for them.
+    /// `slots` is where the elements are kept meanwhile, as a call that must not fail cannot allocate
+    /// room for them: an array of `MaybeUninit`, or a vector's spare capacity.
     ///
     /// Fails with [`EINVAL`] if `slots` is empty or longer than [`min_nr()`](Self::min_nr), which
-    /// could wait for ever, or holds a page already.
+    /// could wait for ever.
     ///
     /// Context: process. May sleep.
-    pub fn alloc_bulk<'a>(&'a self, slots: &'a mut [Option<Page>]) -> Result<Bulk<'a, A>> {
-        if slots.iter().any(Option::is_some) {
-            return Err(EINVAL);
-        }
+    #[inline]
+    pub fn alloc_bulk<'a>(
+        &'a self,
+        slots: &'a mut [MaybeUninit<S::Memory>],
+    ) -> Result<Bulk<'a, S>> {
         self.fill(slots)?;
 
-        // INVARIANT: `fill()` put a page into every slot.
+        // INVARIANT: `fill()` put an element into every slot.
         Ok(Bulk { pool: self, slots })
     }
 
-    /// Puts a page into each of `slots`, which are empty.
-    pub(super) fn fill(&self, slots: &mut [Option<Page>]) -> Result {
-        let wanted = slots.len();
-        if wanted == 0 || wanted > self.min_nr() {
+    /// Puts an element into each of `slots`, whatever is there.
+    #[inline]
+    pub(super) fn fill(&self, slots: &mut [MaybeUninit<S::Memory>]) -> Result {
+        if slots.is_empty() || slots.len() > self.min_nr() {
             return Err(EINVAL);
         }
 
         // `mempool_alloc_bulk_noprof()` in `mm/mempool.c` always uses `GFP_KERNEL`.
         noio_scope(|| {
-            self.allocator.alloc_bulk(Self::FIRST_PASS, slots);
-            let populated = leading_pages(slots);
+            let populated = self.source.alloc_bulk(Self::FIRST_PASS, slots);
             let rest = slots.get_mut(populated..).unwrap_or_default();
 
             if !rest.is_empty() {
-                self.release(rest);
-
                 // SAFETY:
                 // - `inner` is initialised by the type invariants.
-                // - `rest` is valid for writes of `rest.len()` pointers, as `Option<Page>` has the
-                //   layout of a pointer. No page is overwritten, as `release()` left none.
+                // - `rest` is valid for writes of `rest.len()` pointers, by the contract of
+                //   `Memory`.
                 // - At most `min_nr` elements are taken, checked above; `min_nr` cannot shrink
                 //   while `self` is borrowed, by the type invariants.
-                // INVARIANT: It fills `rest` with elements, which come from `Page::into_raw()`, in
-                // `alloc_fn()` or by the type invariants, and gives them to its caller.
+                // INVARIANT: It fills `rest` with elements, which `Memory::from_raw()` takes, by
+                // the type invariants, and gives them to its caller.
                 //
                 // CAST: `min_nr` is an `i32`.
                 unsafe {
@@ -83,91 +87,132 @@ impl<A: Allocator> Mempool<A> {
                     )
                 };
             }
-
-            // CAST: As above.
-            self.bulk.add_batch(populated as i64, Self::STATS_BATCH);
-            self.taken.add_batch(wanted as i64, Self::STATS_BATCH);
         });
+        for slot in slots {
+            // SAFETY: All slots were filled above.
+            self.source.taken(unsafe { slot.assume_init_ref() });
+        }
         Ok(())
     }
 
-    /// Returns the pages in `slots` to the reserve, and those it has no room for to the allocator.
-    pub(super) fn empty(&self, slots: &mut [Option<Page>]) {
-        let populated = leading_pages(slots);
-        let mut absorbed = 0;
-
+    /// Returns what is in `slots` to the reserve, and what it has no room for to the source.
+    ///
+    /// # Safety
+    ///
+    /// All of `slots` must hold elements that [`fill`](Self::fill) gave out, or pages like those,
+    /// which the caller gives away.
+    #[inline]
+    pub(super) unsafe fn empty(&self, slots: &mut [MaybeUninit<S::Memory>]) {
         // With no elements at all, C may still read the first.
-        if populated != 0 {
-            // SAFETY:
-            // - `inner` is initialised by the type invariants.
-            // - The first `populated` of `slots` are pages, and so have the layout of a pointer
-            //   that is not `NULL`.
-            // INVARIANT: The pages that it takes are forgotten below.
-            //
-            // CAST: If there were more than 2^32, those beyond would go to the allocator.
-            absorbed = unsafe {
-                bindings::mempool_free_bulk(
-                    self.inner.get(),
-                    slots.as_mut_ptr().cast(),
-                    populated as u32,
-                )
-            } as usize;
+        if slots.is_empty() {
+            return;
+        }
+        for slot in slots.iter() {
+            // SAFETY: By the safety requirements.
+            self.source.returned(unsafe { slot.assume_init_ref() });
         }
 
-        // C does not clear them, whatever its documentation says.
-        slots
-            .iter_mut()
-            .take(absorbed)
-            .for_each(|slot| mem::forget(slot.take()));
-        self.release(slots.get_mut(absorbed..).unwrap_or_default());
-    }
-
-    /// Gives the pages in `slots` to the allocator, and leaves none.
-    fn release(&self, slots: &mut [Option<Page>]) {
-        if slots.iter().any(Option::is_some) {
-            self.allocator.free_bulk(slots);
-            slots.fill_with(|| None);
-        }
+        // SAFETY:
+        // - `inner` is initialised by the type invariants.
+        // - `slots` have the layout of pointers by the contract of `Memory`, and are elements.
+        // INVARIANT: Those that it takes, from the first on, are not used again.
+        //
+        // CAST: At most `MAX_MIN_NR`, as `fill()` checked.
+        let absorbed = unsafe {
+            bindings::mempool_free_bulk(
+                self.inner.get(),
+                slots.as_mut_ptr().cast(),
+                slots.len() as u32,
+            )
+        };
+        // CAST: From 32 to 64 bits.
+        let rest = slots.get_mut(absorbed as usize..).unwrap_or_default();
+        // SAFETY: By the safety requirements.
+        unsafe { self.source.free_bulk(rest) };
     }
 }
 
-/// Returns how many of `slots`, from the first on, hold a page.
-fn leading_pages(slots: &[Option<Page>]) -> usize {
-    slots.iter().take_while(|slot| slot.is_some()).count()
-}
-
-/// Pages from a [`Mempool`], returned to it on drop.
+/// Elements from a [`Mempool`], returned to it on drop.
 ///
-/// Do not forget it: its pages would be missing from the reserve from then on.
+/// Do not forget it: its elements would be missing from the reserve from then on.
 ///
 /// # Invariants
 ///
-/// Each of `slots` holds a page.
-#[must_use = "the pages go back to their pool at once"]
-pub struct Bulk<'a, A: Allocator> {
-    pool: &'a Mempool<A>,
-    slots: &'a mut [Option<Page>],
+/// Each of `slots` holds an element of the pool that the source noted as taken, or a page like
+/// those, and `self` owns them.
+#[must_use = "the elements go back to their pool at once"]
+pub struct Bulk<'a, S: Source> {
+    pool: &'a Mempool<S>,
+    slots: &'a mut [MaybeUninit<S::Memory>],
 }
 
-impl<A: Allocator> Bulk<'_, A> {
+impl<'a, S: Source> Bulk<'a, S> {
+    /// Takes an element out, to be returned on its own. Values are put in this way.
+    ///
+    /// Returns [`None`] if all of them are gone.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn take(&mut self) -> Option<Element<&'a Mempool<S>>> {
+        // INVARIANT: What is left holds an element as before.
+        let (last, rest) = mem::take(&mut self.slots).split_last_mut()?;
+        self.slots = rest;
+
+        // SAFETY: It holds an element by the type invariants, and `self` gives it up above.
+        let memory = unsafe { last.assume_init_read() };
+        // SAFETY: By the type invariants.
+        Some(unsafe { Element::new(self.pool, memory) })
+    }
+
+    /// Returns how many elements are in it.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns whether all elements were taken out.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+impl<S: Source<Memory = Page<ORDER>>, const ORDER: u32> Bulk<'_, S> {
     /// Returns the pages.
     ///
     /// Context: any.
-    pub fn pages(&self) -> impl Iterator<Item = &Page> {
-        self.slots.iter().flatten()
+    #[inline]
+    pub fn pages(&self) -> impl Iterator<Item = &Page<ORDER>> {
+        self.slots.iter().map(|slot| {
+            // SAFETY: By the type invariants.
+            unsafe { slot.assume_init_ref() }
+        })
     }
 
     /// Returns the pages for writing.
     ///
+    /// It is fine to swap others in, as they are all alike.
+    ///
     /// Context: any.
-    pub fn pages_mut(&mut self) -> impl Iterator<Item = &mut Page> {
-        self.slots.iter_mut().flatten()
+    #[inline]
+    pub fn pages_mut(&mut self) -> impl Iterator<Item = &mut Page<ORDER>> {
+        self.slots.iter_mut().map(|slot| {
+            // SAFETY: By the type invariants.
+            unsafe { slot.assume_init_mut() }
+        })
     }
 }
 
-impl<A: Allocator> Drop for Bulk<'_, A> {
+/// Does not sleep.
+impl<S: Source> Drop for Bulk<'_, S> {
+    #[inline]
     fn drop(&mut self) {
-        self.pool.empty(self.slots);
+        // SAFETY: They are elements by the type invariants, and not used again.
+        unsafe { self.pool.empty(self.slots) };
     }
 }
 
@@ -178,34 +223,26 @@ mod tests {
         super::{
             counting::{
                 counting_pool,
-                Counting,
                 Ledger, //
             },
-            PageAllocator,
+            Pages,
             Stats, //
         },
         *,
     };
 
-    use kernel::{
-        sync::{
-            atomic::Relaxed,
-            Arc,
-            Completion, //
-        },
-        workqueue,
-    };
+    use kernel::sync::atomic::Relaxed;
 
     /// Room for the pages of the largest test.
-    fn slots<const N: usize>() -> [Option<Page>; N] {
-        [const { None }; N]
+    fn slots<const N: usize>() -> [MaybeUninit<Page>; N] {
+        [const { MaybeUninit::uninit() }; N]
     }
 
-    fn stats(bulk_pages: u64, single_pages: u64, reserve_pages: u64) -> Stats {
+    fn stats(bulk: u64, single: u64, reserve: u64) -> Stats {
         Stats {
-            bulk_pages,
-            single_pages,
-            reserve_pages,
+            bulk,
+            single,
+            reserve,
         }
     }
 
@@ -238,8 +275,7 @@ mod tests {
             assert_eq!(pages.pages().count(), 8);
             drop(pages);
 
-            assert!(pool.stats() == expected);
-            assert!(slots.iter().all(Option::is_none));
+            assert!(pool.source().stats() == expected);
             assert_eq!(ledger.live(), 8);
             drop(pool);
             assert_eq!(ledger.live(), 0);
@@ -282,18 +318,6 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_in_the_way_is_not_lost() -> Result {
-        let pool = counting_pool(2, &Ledger::new()?)?;
-        let mut slots = slots::<2>();
-        slots[1] = Some(Page::alloc(Gfp::KERNEL)?);
-
-        assert_eq!(pool.alloc_bulk(&mut slots).err(), Some(EINVAL));
-
-        assert!(slots[1].is_some());
-        Ok(())
-    }
-
-    #[test]
     fn an_allocator_that_leaves_gaps_gets_its_pages_back() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(4, &ledger)?;
@@ -306,7 +330,7 @@ mod tests {
 
         assert_eq!(ledger.live(), 4);
         drop(pages);
-        assert!(pool.stats() == stats(0, 0, 4));
+        assert!(pool.source().stats() == stats(0, 0, 4));
         Ok(())
     }
 
@@ -326,52 +350,42 @@ mod tests {
 
     #[test]
     fn the_page_allocator_gives_its_pages_in_bulk() -> Result {
-        let pool = KBox::pin_init(Mempool::new(256, PageAllocator), GFP_KERNEL)?;
+        let pool = KBox::pin_init(Mempool::new(256, Pages::<0>), GFP_KERNEL)?;
         let mut slots = slots::<256>();
 
-        drop(pool.alloc_bulk(&mut slots)?);
+        let pages = pool.alloc_bulk(&mut slots)?;
 
-        let stats = pool.stats();
-        assert_eq!(
-            stats.bulk_pages + stats.single_pages + stats.reserve_pages,
-            256
-        );
-        assert!(stats.bulk_pages > 0);
+        assert!(pages
+            .pages()
+            .all(|page| page.references().load(Relaxed) == 1));
+        // None of them is from the reserve, unless memory is short.
+        assert!(pool.alloc_preallocated().is_some());
         Ok(())
     }
 
     #[test]
-    fn tasks_that_each_want_the_whole_reserve_take_turns() -> Result {
-        const TASKS: usize = 4;
-        const ROUNDS: usize = 100;
-        const LEN: usize = 8;
+    fn elements_are_taken_out_and_go_back_one_by_one() -> Result {
         let ledger = Ledger::new()?;
-        let pool = Arc::pin_init(Mempool::new(LEN, Counting::new(ledger.clone())), GFP_KERNEL)?;
-        ledger.limit_bulk(0);
+        let pool = counting_pool(4, &ledger)?;
+        let mut slots = slots::<4>();
+        ledger.limit_bulk(2);
         ledger.refuse();
-        let mut slots = slots::<LEN>();
-        let held = pool.alloc_bulk(&mut slots)?;
 
-        let mut done = KVec::new();
-        for _ in 0..TASKS {
-            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-            done.push(finished.clone(), GFP_KERNEL)?;
-            let pool = pool.clone();
-            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-                let mut slots = [const { None }; LEN];
-                for _ in 0..ROUNDS {
-                    drop(pool.alloc_bulk(&mut slots));
-                }
-                drop(pool);
-                finished.complete_all();
-            })?;
-        }
-        drop(held);
-        done.iter()
-            .for_each(|finished| finished.wait_for_completion());
+        let mut bulk = pool.alloc_bulk(&mut slots)?;
+        assert_eq!(bulk.len(), 4);
+        let first = bulk.take().ok_or(EINVAL)?;
+        drop(bulk.take());
+        assert_eq!(bulk.len(), 2);
+        drop(bulk);
+        assert_eq!(ledger.live(), 5);
+        drop(first);
+        assert_eq!(ledger.live(), 4);
 
-        assert!(pool.stats() == stats(0, 0, ((TASKS * ROUNDS + 1) * LEN) as u64));
-        assert_eq!(ledger.live(), LEN);
+        let mut bulk = pool.alloc_bulk(&mut slots)?;
+        while bulk.take().is_some() {}
+        assert!(bulk.is_empty());
+        drop(bulk);
+        assert_eq!(ledger.live(), 4);
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use kernel::{
 
 use super::{
     Allocator,
+    Counted,
     Mempool, //
 };
 
@@ -24,7 +25,7 @@ use crate::{
     page::Page, //
 };
 
-/// What a [`Counting`] allocator does and did, for after it is gone.
+/// What a [`ByLedger`] allocator does and did, for after it is gone.
 pub(super) struct Ledger {
     live: Atomic<usize>,
     calls_outside_noio: Atomic<usize>,
@@ -93,12 +94,14 @@ impl Ledger {
 }
 
 /// The page allocator, by the rules of a [`Ledger`].
-pub(super) struct Counting(Arc<Ledger>);
+pub(super) struct ByLedger(Arc<Ledger>);
 
-impl Counting {
-    pub(super) fn new(ledger: Arc<Ledger>) -> Self {
-        Self(ledger)
-    }
+/// The same with statistics.
+pub(super) type Counting = Counted<ByLedger>;
+
+/// Allocates by the rules of `ledger`.
+pub(super) fn counting(ledger: &Arc<Ledger>) -> impl PinInit<Counting, Error> {
+    Counted::new(ByLedger(ledger.clone()))
 }
 
 /// Creates a pool that allocates by the rules of `ledger`.
@@ -106,13 +109,12 @@ pub(super) fn counting_pool(
     min_nr: usize,
     ledger: &Arc<Ledger>,
 ) -> Result<Pin<KBox<Mempool<Counting>>>> {
-    KBox::pin_init(
-        Mempool::new(min_nr, Counting::new(ledger.clone())),
-        GFP_KERNEL,
-    )
+    KBox::pin_init(Mempool::new(min_nr, counting(ledger)), GFP_KERNEL)
 }
 
-impl Allocator for Counting {
+impl Allocator for ByLedger {
+    type Memory = Page;
+
     fn alloc(&self, gfp: Gfp) -> Option<Page> {
         let refused = if gfp.contains(Gfp::NORETRY) {
             self.0.refuses.load(Relaxed) != 0

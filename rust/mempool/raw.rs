@@ -5,13 +5,13 @@
 use kernel::prelude::*;
 
 use core::{
-    ptr,
+    mem::MaybeUninit,
     slice, //
 };
 
 use super::{
-    Allocator,
-    Mempool, //
+    Mempool,
+    Source, //
 };
 
 use crate::{
@@ -19,48 +19,38 @@ use crate::{
     page::Page, //
 };
 
-impl<A: Allocator> Mempool<A> {
+impl<S: Source<Memory = Page>> Mempool<S> {
     /// Takes `pages.len()` pages for C, and overwrites `pages` with them.
     ///
     /// Each has a single reference, which is the caller's, and must come back through
     /// [`Mempool::free_bulk_raw`].
     ///
-    /// Fails, with `pages` all `NULL`, and otherwise behaves as
-    /// [`alloc_bulk`](Self::alloc_bulk).
+    /// Behaves as [`alloc_bulk`](Self::alloc_bulk). If it fails, `pages` are as before.
     ///
     /// Context: process. May sleep.
     pub(crate) fn alloc_bulk_raw(&self, pages: &mut [*mut bindings::page]) -> Result {
-        pages.fill(ptr::null_mut());
-
-        // SAFETY: All of `pages` are `NULL`.
-        self.fill(unsafe { as_slots(pages) })
+        self.fill(as_slots(pages))
     }
 
-    /// Returns pages to the pool or frees them, and sets `pages` to `NULL`.
-    ///
-    /// `NULL` entries are allowed.
+    /// Returns pages to the pool or frees them. What `pages` hold then is not to be used.
     ///
     /// # Safety
     ///
-    /// - What is not `NULL` must be a page of order 0 from the page allocator.
-    /// - The caller must own its only reference, and gives it away.
-    /// - Nothing else may access its bytes from now on.
+    /// - `pages` must be pages of order 0 from the page allocator, at most `u32::MAX`.
+    /// - The caller must own the only reference to each, and gives it away.
+    /// - Nothing else may access their bytes from now on.
     ///
     /// Context: any but NMI. Never sleeps.
     pub(crate) unsafe fn free_bulk_raw(&self, pages: &mut [*mut bindings::page]) {
-        // SAFETY: By the safety requirements.
-        self.empty(unsafe { as_slots(pages) });
+        // SAFETY: They are pages like those of the pool, by the safety requirements.
+        unsafe { self.empty(as_slots(pages)) };
     }
 }
 
 /// Views pointers of C as what they own.
-///
-/// # Safety
-///
-/// What is not `NULL` must be fit for [`Page::from_raw`].
-unsafe fn as_slots(pages: &mut [*mut bindings::page]) -> &mut [Option<Page>] {
-    // SAFETY: `Option<Page>` has the layout of `struct page *`, and what is not `NULL` is fit to be
-    // a `Page` by the safety requirements. The borrow of `pages` goes on in what is returned.
+fn as_slots(pages: &mut [*mut bindings::page]) -> &mut [MaybeUninit<Page>] {
+    // SAFETY: `Page` has the layout of `struct page *`. The borrow of `pages` goes on in what is
+    // returned.
     unsafe { slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), pages.len()) }
 }
 
@@ -75,6 +65,8 @@ mod tests {
     };
 
     use kernel::interrupt::local_interrupt_disable;
+
+    use core::ptr;
 
     #[test]
     fn raw_pages_come_back_with_interrupts_off() -> Result {
@@ -93,21 +85,18 @@ mod tests {
         unsafe { pool.free_bulk_raw(&mut pages) };
         drop(irq);
 
-        assert!(pages.iter().all(|page| page.is_null()));
         assert_eq!(ledger.live(), 4);
         Ok(())
     }
 
     #[test]
-    fn raw_pages_that_cannot_be_had_are_null() -> Result {
+    fn a_bulk_that_is_too_large_writes_nothing() -> Result {
         let pool = counting_pool(1, &Ledger::new()?)?;
-        let mut pages = [ptr::dangling_mut::<bindings::page>(); 2];
+        let mut pages = [ptr::null_mut(); 2];
 
         assert_eq!(pool.alloc_bulk_raw(&mut pages), Err(EINVAL));
 
         assert!(pages.iter().all(|page| page.is_null()));
-        // SAFETY: All of `pages` are `NULL`.
-        unsafe { pool.free_bulk_raw(&mut pages) };
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 use kernel::prelude::*;
 
 mod cpuhp;
+mod mempool;
 mod percpu;
 mod percpu_counter;
 mod percpu_limiter;
@@ -41,6 +42,11 @@ mod tests {
     #[test]
     fn cpuhp() -> Result {
         cpuhp::example()
+    }
+
+    #[test]
+    fn mempool() -> Result {
+        mempool::example()
     }
 
     #[test]

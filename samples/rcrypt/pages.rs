@@ -130,6 +130,8 @@ impl LimitedPages {
 }
 
 impl Allocator for LimitedPages {
+    type Memory = Page;
+
     fn alloc(&self, gfp: Gfp) -> Option<Page> {
         // The reserve is filled whatever the limit.
         let optional = gfp.contains(Gfp::NORETRY);

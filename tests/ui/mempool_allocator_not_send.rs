@@ -15,6 +15,8 @@ struct Counting {
 }
 
 impl Allocator for Counting {
+    type Memory = Page;
+
     fn alloc(&self, gfp: Gfp) -> Option<Page> {
         Page::alloc(gfp).ok()
     }

@@ -4,19 +4,21 @@
 
 use kernel::prelude::*;
 
+use core::mem::MaybeUninit;
+
 use kscale::{
     mempool::{
         Bulk,
         Mempool,
-        PageAllocator, //
+        Pages, //
     },
     page::Page, //
 };
 
 fn drops_pool(
-    pool: Pin<KBox<Mempool<PageAllocator>>>,
-    slots: &mut [Option<Page>],
-    uses: fn(Result<Bulk<'_, PageAllocator>>),
+    pool: Pin<KBox<Mempool<Pages>>>,
+    slots: &mut [MaybeUninit<Page>],
+    uses: fn(Result<Bulk<'_, Pages>>),
 ) {
     let bulk = pool.alloc_bulk(slots);
     drop(pool);

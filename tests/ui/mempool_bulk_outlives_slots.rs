@@ -4,13 +4,15 @@
 
 use kernel::prelude::*;
 
+use core::mem::MaybeUninit;
+
 use kscale::mempool::{
     Bulk,
     Mempool,
-    PageAllocator, //
+    Pages, //
 };
 
-fn returns(pool: &Mempool<PageAllocator>) -> Result<Bulk<'_, PageAllocator>> {
-    let mut slots = [const { None }; 4];
+fn returns(pool: &Mempool<Pages>) -> Result<Bulk<'_, Pages>> {
+    let mut slots = [const { MaybeUninit::uninit() }; 4];
     pool.alloc_bulk(&mut slots)
 }

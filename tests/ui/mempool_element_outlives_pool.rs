@@ -9,14 +9,11 @@ use kscale::{
     mempool::{
         Element,
         Mempool,
-        PageAllocator, //
+        Pages, //
     }, //
 };
 
-fn drops_pool(
-    pool: Pin<KBox<Mempool<PageAllocator>>>,
-    uses: fn(Result<Element<'_, PageAllocator>>),
-) {
+fn drops_pool(pool: Pin<KBox<Mempool<Pages>>>, uses: fn(Result<Element<&Mempool<Pages>>>)) {
     let element = pool.alloc(Gfp::NOIO);
     drop(pool);
     uses(element);

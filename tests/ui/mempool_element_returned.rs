@@ -9,10 +9,10 @@ use kscale::{
     mempool::{
         Element,
         Mempool,
-        PageAllocator, //
+        Pages, //
     }, //
 };
 
-fn returns<'a>(pool: Pin<KBox<Mempool<PageAllocator>>>) -> Result<Element<'a, PageAllocator>> {
+fn returns<'a>(pool: Pin<KBox<Mempool<Pages>>>) -> Result<Element<&'a Mempool<Pages>>> {
     pool.alloc(Gfp::NOIO)
 }

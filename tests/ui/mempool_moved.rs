@@ -6,9 +6,9 @@ use kernel::prelude::*;
 
 use kscale::mempool::{
     Mempool,
-    PageAllocator, //
+    Pages, //
 };
 
-fn moves(pool: Pin<KBox<Mempool<PageAllocator>>>) -> Mempool<PageAllocator> {
+fn moves(pool: Pin<KBox<Mempool<Pages>>>) -> Mempool<Pages> {
     *Pin::into_inner(pool)
 }

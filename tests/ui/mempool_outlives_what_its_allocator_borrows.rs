@@ -16,6 +16,8 @@ use kscale::{
 struct Limited<'l>(&'l usize);
 
 impl Allocator for Limited<'_> {
+    type Memory = Page;
+
     fn alloc(&self, gfp: Gfp) -> Option<Page> {
         Page::alloc(gfp).ok().filter(|_| *self.0 > 0)
     }

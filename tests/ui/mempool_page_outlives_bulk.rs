@@ -4,19 +4,17 @@
 
 use kernel::prelude::*;
 
+use core::mem::MaybeUninit;
+
 use kscale::{
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     },
     page::Page, //
 };
 
-fn uses(
-    pool: &Mempool<PageAllocator>,
-    slots: &mut [Option<Page>],
-    uses: fn(Option<&Page>),
-) -> Result {
+fn uses(pool: &Mempool<Pages>, slots: &mut [MaybeUninit<Page>], uses: fn(Option<&Page>)) -> Result {
     let bulk = pool.alloc_bulk(slots)?;
     let page = bulk.pages().next();
     drop(bulk);

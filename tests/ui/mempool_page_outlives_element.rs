@@ -8,11 +8,11 @@ use kscale::{
     gfp::Gfp,
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     }, //
 };
 
-fn uses(pool: &Mempool<PageAllocator>, uses: fn(&[u8])) -> Result {
+fn uses(pool: &Mempool<Pages>, uses: fn(&[u8])) -> Result {
     let element = pool.alloc(Gfp::NOIO)?;
     let bytes = element.as_slice();
     drop(element);

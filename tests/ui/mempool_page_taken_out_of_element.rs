@@ -5,11 +5,12 @@
 use kscale::{
     mempool::{
         Element,
-        PageAllocator, //
+        Mempool,
+        Pages, //
     },
-    page::Page, //
+    page::Page,
 };
 
-fn takes(element: Element<'_, PageAllocator>) -> Page {
+fn takes(element: Element<&Mempool<Pages>>) -> Page {
     *element
 }

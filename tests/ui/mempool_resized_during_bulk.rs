@@ -4,19 +4,21 @@
 
 use kernel::prelude::*;
 
+use core::mem::MaybeUninit;
+
 use kscale::{
     mempool::{
         Bulk,
         Mempool,
-        PageAllocator, //
+        Pages, //
     },
     page::Page, //
 };
 
 fn resizes(
-    mut pool: Pin<KBox<Mempool<PageAllocator>>>,
-    slots: &mut [Option<Page>],
-    uses: fn(Bulk<'_, PageAllocator>),
+    mut pool: Pin<KBox<Mempool<Pages>>>,
+    slots: &mut [MaybeUninit<Page>],
+    uses: fn(Bulk<'_, Pages>),
 ) -> Result {
     let bulk = pool.alloc_bulk(slots)?;
     pool.as_mut().resize(1)?;

@@ -9,14 +9,11 @@ use kscale::{
     mempool::{
         Element,
         Mempool,
-        PageAllocator, //
+        Pages, //
     }, //
 };
 
-fn resizes(
-    mut pool: Pin<KBox<Mempool<PageAllocator>>>,
-    uses: fn(Element<'_, PageAllocator>),
-) -> Result {
+fn resizes(mut pool: Pin<KBox<Mempool<Pages>>>, uses: fn(Element<&Mempool<Pages>>)) -> Result {
     let element = pool.alloc(Gfp::NOIO)?;
     pool.as_mut().resize(1)?;
     uses(element);

@@ -6,9 +6,9 @@ use kernel::prelude::*;
 
 use kscale::mempool::{
     Mempool,
-    PageAllocator, //
+    Pages, //
 };
 
-fn resizes(pool: Pin<&Mempool<PageAllocator>>) -> Result {
+fn resizes(pool: Pin<&Mempool<Pages>>) -> Result {
     Mempool::resize(pool, 1)
 }

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pages of a bulk must not be taken out of its slots, or the pool would miss them.
+//! The elements of a bulk are in its slots, so those must not be written to meanwhile.
 
 use kernel::prelude::*;
+
+use core::mem::MaybeUninit;
 
 use kscale::{
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     },
     page::Page, //
 };
 
-fn takes(pool: &Mempool<PageAllocator>, slots: &mut [Option<Page>]) -> Result<Option<Page>> {
+fn writes(pool: &Mempool<Pages>, slots: &mut [MaybeUninit<Page>]) -> Result {
     let bulk = pool.alloc_bulk(slots)?;
-    let page = slots.iter_mut().find_map(Option::take);
+    slots.fill_with(MaybeUninit::uninit);
     drop(bulk);
-    Ok(page)
+    Ok(())
 }

@@ -4,7 +4,10 @@
 
 use kernel::prelude::*;
 
-use core::num::NonZeroU16;
+use core::{
+    mem::MaybeUninit,
+    num::NonZeroU16, //
+};
 
 use kscale::{
     gfp::{
@@ -13,7 +16,7 @@ use kscale::{
     },
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     },
     page::Page,
     percpu_counter::{
@@ -27,8 +30,8 @@ use kscale::{
 
 /// Takes pages, gives them back, and then changes the size of the reserve.
 pub fn mempool() -> Result {
-    let mut pool = KBox::pin_init(Mempool::new(4, PageAllocator), GFP_KERNEL)?;
-    let mut slots = [const { None }; 4];
+    let mut pool = KBox::pin_init(Mempool::new(4, Pages::<0>), GFP_KERNEL)?;
+    let mut slots = [const { MaybeUninit::uninit() }; 4];
 
     let mut element = pool.alloc(Gfp::NOIO | Gfp::NOWARN)?;
     element.as_mut_slice().fill(0);

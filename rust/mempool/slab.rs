@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pools of values in memory from a slab cache.
+
+use kernel::bindings::{
+    mempool_alloc_t,
+    mempool_free_t, //
+};
+
+use core::{
+    ffi::c_void,
+    mem::MaybeUninit, //
+};
+
+use super::{
+    memory::Slot,
+    source::Source, //
+};
+
+use crate::{
+    bindings,
+    gfp::Gfp,
+    slab::CacheRef, //
+};
+
+/// Memory from a [`Cache`](crate::slab::Cache).
+///
+/// `R` is the cache itself, or an `Arc` of or a reference to one that others use too. C:
+/// `mempool_init_slab_pool()` in `include/linux/mempool.h`.
+pub struct Slab<R>(R);
+
+impl<R: CacheRef> Slab<R> {
+    /// Creates the source.
+    ///
+    /// Context: any.
+    pub const fn new(cache: R) -> Self {
+        Self(cache)
+    }
+
+    /// Returns the cache.
+    ///
+    /// Context: any.
+    pub fn cache(&self) -> &crate::slab::Cache<R::Value> {
+        self.0.cache()
+    }
+}
+
+// SAFETY:
+// - `mempool_alloc_slab()` in `mm/mempool.c` returns an object of the cache, which is memory for a
+//   `Value` by the type invariants of `Cache`.
+// - `mempool_free_slab()` gives it back.
+unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
+    type Memory = Slot<R::Value>;
+
+    const ALLOC: mempool_alloc_t = Some(bindings::mempool_alloc_slab);
+    const FREE: mempool_free_t = Some(bindings::mempool_free_slab);
+
+    unsafe fn data(this: *const Self) -> *mut c_void {
+        // SAFETY: It is initialised by the safety requirements.
+        unsafe { &*this }.cache().as_raw().cast()
+    }
+
+    #[inline]
+    fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
+        // SAFETY:
+        // - The cache is there by its type invariants.
+        // - `slots` is valid for writes of `slots.len()` pointers, by the contract of `Memory`.
+        let all = unsafe {
+            bindings::kmem_cache_alloc_bulk_noprof(
+                self.cache().as_raw(),
+                gfp.as_raw(),
+                slots.len(),
+                slots.as_mut_ptr().cast(),
+            )
+        };
+        // It gives back what it has if it cannot have all.
+        if all {
+            slots.len()
+        } else {
+            0
+        }
+    }
+
+    #[inline]
+    unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<Self::Memory>]) {
+        if slots.is_empty() {
+            return;
+        }
+        // SAFETY: They are objects of this cache by the safety requirements, not used again, and
+        // have the layout of pointers by the contract of `Memory`.
+        unsafe {
+            bindings::kmem_cache_free_bulk(
+                self.cache().as_raw(),
+                slots.len(),
+                slots.as_mut_ptr().cast(),
+            )
+        };
+    }
+
+    #[inline]
+    fn taken(&self, _memory: &Self::Memory) {
+        self.cache().taken();
+    }
+
+    #[inline]
+    fn returned(&self, _memory: &Self::Memory) {
+        self.cache().returned();
+    }
+}
