@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Per-CPU data sample: the `percpu_hist` target, a histogram of how long bios take.
+//!
+//! Sends every bio on as it is, to a device such as one of `dm_offset`, and counts it when it comes
+//! back, on the CPU that it comes back on. Bucket `n` is for 2^n to 2^(n+1)-1 nanoseconds.
+//!
+//! Table line: `<start> <len> percpu_hist <dev path>`
+//!
+//! `docs/percpu_hist.md` has a tour.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    debugfs,
+    fmt::{
+        self,
+        Write as _, //
+    },
+    prelude::*,
+    str::CString,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
+};
+
+use kscale::{
+    dm,
+    percpu::PerCpuInts, //
+};
+
+module! {
+    type: HistModule,
+    name: "percpu_hist",
+    authors: ["The kscale authors"],
+    description: "Per-CPU histogram of the latency of bios",
+    license: "GPL",
+}
+
+struct HistModule {
+    _registration: dm::Registration<Hist>,
+}
+
+impl kernel::Module for HistModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self {
+            _registration: dm::Registration::new()?,
+        })
+    }
+}
+
+/// One for each bit of a latency in nanoseconds.
+const BUCKETS: usize = u64::BITS as usize;
+
+/// Bios, by the logarithm of their latency.
+struct Latencies(PerCpuInts<u64, BUCKETS>);
+
+impl Latencies {
+    /// Counts a bio. May be called in any context, also in hard interrupts.
+    fn count(&self, latency: Delta) {
+        // CAST: Clocks do not go back; 0 and 1 share a bucket.
+        let bucket = (latency.as_nanos() as u64 | 1).ilog2();
+        // CAST: From 32 to 64 bits.
+        if let Some(bios) = self.0.get(bucket as usize) {
+            bios.inc();
+        }
+    }
+
+    /// Returns the number of bios.
+    fn total(&self) -> u64 {
+        self.0.iter().map(|bios| bios.sum()).sum()
+    }
+}
+
+/// What `latency_ns` in debugfs prints. Exact unless bios come back meanwhile.
+impl debugfs::Writer for Latencies {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>20} {:>10}  by CPU", "from", "bios")?;
+        for (bucket, bios) in self.0.iter().enumerate() {
+            let sum = bios.sum();
+            if sum == 0 {
+                continue;
+            }
+            write!(f, "{:>20} {sum:>10} ", 1_u64 << bucket)?;
+            for (cpu, of_cpu) in bios.iter().filter(|(_, of_cpu)| *of_cpu != 0) {
+                write!(f, " {}:{of_cpu}", cpu.as_u32())?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "{:>20} {:>10}", "all", self.total())
+    }
+}
+
+/// Tells the directories of several targets apart.
+static NEXT_NUMBER: Atomic<u32> = Atomic::new(0);
+
+/// One table line.
+#[pin_data]
+struct Hist {
+    device: dm::Device,
+    number: u32,
+    /// Owns the histogram, which anybody who has opened it may go on to read.
+    #[pin]
+    latencies: debugfs::File<Latencies>,
+}
+
+#[vtable]
+impl dm::Target for Hist {
+    const NAME: &'static CStr = c"percpu_hist";
+    const VERSION: [u32; 3] = [1, 0, 0];
+
+    /// When the bio came.
+    type PerBio = Option<Instant<Monotonic>>;
+
+    fn ctr(
+        table: &mut dm::Table<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        let path = args.required(c"missing device path")?;
+        args.finish(c"too many arguments")?;
+
+        let device = table
+            .get_device(path, 0)
+            .map_err(|error| dm::CtrError::new(c"device lookup failed", error))?;
+        table.send_flush_bios();
+        table.send_discard_bios();
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
+        let dir = debugfs::Dir::new(&CString::try_from_fmt(fmt!("percpu_hist-{number}"))?);
+        let latencies = Latencies(PerCpuInts::new()?);
+
+        Ok(try_pin_init!(Self {
+            device,
+            number,
+            latencies <- dir.read_only_file(c"latency_ns", latencies),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        *bio.data() = Some(Instant::now());
+        let sector = bio.target_sector();
+        bio.remap(self.device, sector)
+    }
+
+    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+        if let Some(start) = *bio.data() {
+            bio.target().latencies.count(start.elapsed());
+        }
+        bio.done()
+    }
+
+    fn status_info(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+        let bios = self.latencies.total();
+        write!(out, "bios={bios} debugfs=percpu_hist-{}", self.number)
+    }
+
+    fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+        write!(out, "{}", out.device_name(self.device).unwrap_or_default())
+    }
+}
