@@ -13,8 +13,10 @@ use core::num::NonZeroU16;
 use kscale::percpu_counter::{
     new_local_percpu_counter,
     new_percpu_counter,
+    new_percpu_counter_array,
     LocalPerCpuCounter,
-    PerCpuCounter, //
+    PerCpuCounter,
+    PerCpuCounterArray, //
 };
 
 /// Not the default one.
@@ -26,7 +28,9 @@ const BATCH: NonZeroU16 = match NonZeroU16::new(64) {
 /// Far from what a counter counts up to.
 const FAR: i64 = 1 << 40;
 
+/// The order is that of the twin: where a field is decides what its address costs.
 #[pin_data]
+#[repr(C)]
 pub(crate) struct Bench {
     #[pin]
     counter: PerCpuCounter,
@@ -35,6 +39,8 @@ pub(crate) struct Bench {
     /// Never changes.
     #[pin]
     still: PerCpuCounter,
+    #[pin]
+    array: PerCpuCounterArray<4>,
 }
 
 impl Bench {
@@ -43,6 +49,7 @@ impl Bench {
             counter <- new_percpu_counter!(0),
             local <- new_local_percpu_counter!(0),
             still <- new_percpu_counter!(0),
+            array <- new_percpu_counter_array!(0),
         })
     }
 }
@@ -59,6 +66,10 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
         c"percpu_counter_sum_positive" => |b| b.counter.sum_positive(),
         c"percpu_counter_compare_far" => |b| b.still.compare(FAR).is_ge(),
         c"percpu_counter_compare_near" => |b| b.still.compare(1).is_ge(),
+        c"percpu_counter_compare_batch" => |b| b.still.compare_batch(FAR, BATCH).is_ge(),
+        c"percpu_counter_compare_approx" => |b| b.still.compare_approx(FAR).is_ge(),
+        c"percpu_counter_sum_local" => |b| b.local.sum(),
+        c"percpu_counter_add_array" => |b| b.array.as_array()[2].add(1),
         c"percpu_counter_sync" => |b| b.counter.sync(),
     }
 }

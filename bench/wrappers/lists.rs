@@ -28,6 +28,7 @@ use kscale::{
 const LEN: u64 = 8;
 
 #[pin_data]
+#[repr(C)]
 pub(crate) struct Bench {
     domain: Domain<Fast>,
     #[pin]

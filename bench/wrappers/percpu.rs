@@ -22,6 +22,7 @@ use kscale::percpu::{
     PerCpuInts, //
 };
 
+#[repr(C)]
 pub(crate) struct Bench {
     ints: PerCpuInts<u64, 2>,
     cells: PerCpu<Cell<u64>>,

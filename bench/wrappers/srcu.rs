@@ -20,6 +20,7 @@ use kscale::srcu::{
 };
 
 #[pin_data]
+#[repr(C)]
 pub(crate) struct Bench {
     normal: Domain<Normal>,
     fast: Domain<Fast>,
