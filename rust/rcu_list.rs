@@ -40,6 +40,7 @@ use kernel::{
 };
 
 use core::{
+    cell::UnsafeCell,
     fmt,
     marker::PhantomData,
     mem::ManuallyDrop,
@@ -130,7 +131,8 @@ pub struct List<T> {
     id: u64,
     #[pin]
     writers: Mutex<()>,
-    _owns: PhantomData<T>,
+    /// Not covariant: what one task inserts is what walks with a longer-lived `T` get.
+    _owns: PhantomData<UnsafeCell<T>>,
 }
 
 // SAFETY: It owns values.

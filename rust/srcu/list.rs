@@ -14,6 +14,7 @@ use kernel::{
 };
 
 use core::{
+    cell::UnsafeCell,
     fmt,
     marker::PhantomData,
     ptr::NonNull, //
@@ -75,7 +76,8 @@ pub struct List<T, F: Flavor> {
     pending: Arc<Pending>,
     #[pin]
     writers: Mutex<()>,
-    _owns: PhantomData<Item<T>>,
+    /// Not covariant: what one writer inserts is what readers with a longer-lived `T` get.
+    _owns: PhantomData<UnsafeCell<Item<T>>>,
 }
 
 // SAFETY: It owns items and a handle of a domain.

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A list of values that live for ever cannot be used as one of values that do not.
+
+use kernel::prelude::*;
+
+use kscale::rcu_list::List;
+
+fn outlive<'s>(list: &List<&'static u32>, short: &'s u32) {
+    let list: &List<&'s u32> = list;
+    let _stays = list.push_front(short, GFP_KERNEL);
+}

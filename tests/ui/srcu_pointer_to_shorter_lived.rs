@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A pointer to a value that lives for ever cannot be used as one to a value that does not.
+
+use kernel::prelude::*;
+
+use kscale::srcu::{
+    Item,
+    Normal,
+    Pointer, //
+};
+
+fn outlive<'s>(pointer: &Pointer<&'static u32, Normal>, short: Item<&'s u32>) {
+    let pointer: &Pointer<&'s u32, Normal> = pointer;
+    drop(pointer.lock().replace(short));
+}
