@@ -42,7 +42,7 @@ static struct bench {
 	CASE(percpu_counter_compare_batch,				\
 	     is_ge(__percpu_counter_compare(&b->still, FAR, BATCH), 0))	\
 	CASE(percpu_counter_compare_approx,				\
-	     is_ge(percpu_counter_read(&b->still), FAR))		\
+	     is_ge(READ_ONCE(b->still.count), FAR))			\
 	CASE(percpu_counter_sum_local,					\
 	     black_box(percpu_counter_sum(&b->local)))			\
 	CASE(percpu_counter_add_array, percpu_counter_add(&b->array[2], 1))\
