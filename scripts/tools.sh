@@ -21,8 +21,8 @@ tools() {
 		lld|17.0.1|lld-22|lld-19|kernel build
 		llvm|17.0.1|llvm-22|llvm-19|kernel build
 		libclang|17.0.1|libclang-22-dev|libclang-19-dev|bindgen
-		cargo|-|cargo-web|-|builds bindgen
-		certificates|-|ca-certificates|-|cargo: downloads bindgen
+		cargo|-|cargo-web|cargo|make test: interleavings; builds bindgen
+		certificates|-|ca-certificates|ca-certificates|cargo: downloads crates
 		bindgen|0.71.1|cargo:bindgen-cli@0.73.2|bindgen|kernel build, library bindings
 		libc-headers|-|libc6-dev|libc6-dev|kernel build: programs of the host
 		libelf-headers|-|libelf-dev|libelf-dev|kernel build: objtool
@@ -154,13 +154,13 @@ find_tool() {
 	llvm) ! path_of "llvm-nm$llvm_suffix" >/dev/null || found=$("llvm-nm$llvm_suffix" --version | version) ;;
 	libclang) [ -z "$llvm_lib" ] || found=$("clang$llvm_suffix" --version 2>/dev/null | version) ;;
 	cargo)
-		# Of no use once there is a bindgen.
-		if [ -n "$bindgen" ] || { [ -n "$rustc" ] && [ -x "${rustc%/*}/cargo" ]; }; then
-			found=yes
-		fi
+		[ -z "$rustc" ] || [ ! -x "${rustc%/*}/cargo" ] || found=yes
 		;;
 	certificates)
-		[ -z "$bindgen" ] && [ ! -f /etc/ssl/certs/ca-certificates.crt ] || found=yes
+		# Of no use once everything is there.
+		if [ -f /etc/ssl/certs/ca-certificates.crt ] || { [ -n "$bindgen" ] && [ -d "$cache/loom" ]; }; then
+			found=yes
+		fi
 		;;
 	bindgen) [ -z "$bindgen" ] || found=$("$bindgen" --version | version) ;;
 	libc-headers) [ ! -f /usr/include/stdlib.h ] || found=yes ;;

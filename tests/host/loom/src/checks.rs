@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a pool of credits promises, in every interleaving of a few calls.
+//!
+//! Included next to each `pool` module, the right one and the mutants.
+
+use super::pool::{
+    Pool,
+    Slots, //
+};
+
+use crate::atomic::Atomic;
+
+use loom::{
+    cell::UnsafeCell,
+    thread, //
+};
+
+use std::{
+    cell::Cell,
+    sync::{
+        atomic::{
+            AtomicI64,
+            Ordering::Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// So that a slot gets credits while a limit of 8 is not near.
+const CPUS: usize = 2;
+
+loom::thread_local! {
+    static CPU: Cell<usize> = Cell::new(0);
+    /// Whether the thread is on the other CPU whenever it asks.
+    static MOVES: Cell<bool> = Cell::new(false);
+}
+
+fn be_on(cpu: usize) {
+    CPU.with(|mine| mine.set(cpu));
+}
+
+struct Cpus([Atomic<i64>; CPUS]);
+
+impl Slots for Cpus {
+    fn local(&self) -> &Atomic<i64> {
+        let cpu = CPU.with(Cell::get);
+        if MOVES.with(Cell::get) {
+            be_on(1 - cpu);
+        }
+        &self.0[cpu]
+    }
+
+    fn for_each(&self, f: impl FnMut(&Atomic<i64>)) {
+        self.0.iter().for_each(f);
+    }
+}
+
+/// A pool, and who uses how much of it. The checker does not see these counts.
+struct Checked {
+    pool: Pool<Cpus>,
+    used: AtomicI64,
+    /// No limit that is or was in force during any running call is larger.
+    bound: AtomicI64,
+}
+
+impl Checked {
+    fn new(limit: i64) -> Arc<Self> {
+        let slots = Cpus([Atomic::new(0), Atomic::new(0)]);
+        Arc::new(Self {
+            pool: Pool::new(limit, slots, CPUS),
+            used: AtomicI64::new(0),
+            bound: AtomicI64::new(limit),
+        })
+    }
+
+    fn acquire(&self, count: i64) -> bool {
+        let admitted = self.pool.acquire(count);
+        if admitted {
+            let used = self.used.fetch_add(count, Relaxed) + count;
+            assert!(used <= self.bound.load(Relaxed), "{used} in use");
+        }
+        admitted
+    }
+
+    fn release(&self, count: i64) {
+        self.used.fetch_sub(count, Relaxed);
+        self.pool.release(count);
+    }
+
+    /// Leaves a credit in the slot of a CPU.
+    fn park_on(&self, cpu: usize) {
+        be_on(cpu);
+        assert!(self.acquire(1));
+        let open = self.pool.open();
+        self.release(1);
+        assert_eq!(self.pool.open(), open, "nothing is parked");
+        be_on(0);
+    }
+
+    /// To be called when no other thread runs: everything is where it belongs.
+    fn check_at_rest(&self) {
+        let used = self.used.load(Relaxed);
+        let limit = self.pool.limit();
+
+        assert_eq!(self.pool.in_use(), used, "lost or made credits");
+        assert!(!self.acquire(limit - used + 1), "too large a request");
+        assert_eq!(self.pool.open(), 0, "a refusal leaves open slots");
+        if limit > used {
+            assert!(self.acquire(limit - used), "refused what is free");
+            self.release(limit - used);
+        }
+        assert_eq!(self.pool.in_use(), used, "lost or made credits at rest");
+    }
+}
+
+/// Runs `f` in every interleaving with few preemptions, as many as most faults need.
+fn explore(f: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(f);
+}
+
+/// Runs `first` and `second` at the same time on a pool of `limit` credits, and then checks it.
+fn race(
+    limit: i64,
+    before: fn(&Checked),
+    cpus: [usize; 2],
+    threads: [fn(&Checked); 2],
+) -> Arc<Checked> {
+    let pool = Checked::new(limit);
+    before(&pool);
+    let [first, second] = threads;
+    let other = {
+        let pool = pool.clone();
+        thread::spawn(move || {
+            be_on(cpus[1]);
+            second(&pool);
+        })
+    };
+    be_on(cpus[0]);
+    first(&pool);
+    other.join().unwrap();
+    pool.check_at_rest();
+    pool
+}
+
+/// Takes single credits until there are no more.
+fn saturate(pool: &Checked) {
+    while pool.acquire(1) {}
+}
+
+/// Takes so many credits and gives them back.
+fn use_some(pool: &Checked, count: i64) -> bool {
+    let admitted = pool.acquire(count);
+    if admitted {
+        pool.release(count);
+    }
+    admitted
+}
+
+/// The admission error is 0, wherever the credits were when it began.
+fn saturated_is_exactly_the_limit() {
+    for (limit, before) in [
+        (3, (|_| ()) as fn(&Checked)),
+        (6, |_| ()),
+        (16, |pool| {
+            pool.park_on(1);
+            assert!(pool.acquire(12));
+        }),
+        (16, |pool| {
+            pool.park_on(0);
+            pool.park_on(1);
+            assert!(pool.acquire(12));
+        }),
+    ] {
+        explore(move || {
+            let pool = race(limit, before, [0, 1], [saturate, saturate]);
+            assert_eq!(pool.used.load(Relaxed), limit);
+        });
+    }
+}
+
+fn credits_are_neither_lost_nor_made() {
+    for cpus in [[0, 1], [0, 0]] {
+        for limit in [2, 8, 16] {
+            explore(move || {
+                race(
+                    limit,
+                    |_| (),
+                    cpus,
+                    [
+                        |pool| {
+                            use_some(pool, 1);
+                        },
+                        |pool| {
+                            use_some(pool, 2);
+                        },
+                    ],
+                );
+            });
+        }
+    }
+}
+
+fn everything_is_collected_while_slots_are_in_use() {
+    for cpus in [[0, 1], [0, 0]] {
+        for limit in [16, 32] {
+            explore(move || {
+                race(
+                    limit,
+                    |pool| pool.park_on(0),
+                    cpus,
+                    [
+                        |pool| {
+                            use_some(pool, pool.pool.limit());
+                        },
+                        |pool| {
+                            use_some(pool, 1);
+                            use_some(pool, 1);
+                        },
+                    ],
+                );
+            });
+        }
+    }
+}
+
+fn tasks_may_move_at_any_time() {
+    explore(|| {
+        race(
+            16,
+            |pool| pool.park_on(1),
+            [0, 0],
+            [
+                |pool| {
+                    MOVES.with(|moves| moves.set(true));
+                    use_some(pool, 1);
+                    use_some(pool, 2);
+                    MOVES.with(|moves| moves.set(false));
+                },
+                |pool| {
+                    use_some(pool, 1);
+                },
+            ],
+        );
+    });
+}
+
+/// What holders did before they gave credits back is seen by those who get these: whoever has all
+/// credits is alone, and sees what those with one did.
+fn credits_carry_what_was_done_with_them() {
+    const LIMIT: i64 = 32;
+
+    fn write_alone(pool: &Checked, cell: &UnsafeCell<u32>) {
+        if pool.acquire(LIMIT) {
+            // SAFETY: Only to be touched by who has all credits.
+            cell.with_mut(|cell| unsafe { *cell += 1 });
+            pool.release(LIMIT);
+        }
+    }
+    fn read(pool: &Checked, cell: &UnsafeCell<u32>) {
+        if pool.acquire(1) {
+            // SAFETY: Nobody has all credits while this thread has one.
+            cell.with(|cell| assert!(unsafe { *cell } < 3));
+            pool.release(1);
+        }
+    }
+    fn read_twice(pool: &Checked, cell: &UnsafeCell<u32>) {
+        read(pool, cell);
+        read(pool, cell);
+    }
+    type Thread = fn(&Checked, &UnsafeCell<u32>);
+    fn write_and_read(pool: &Checked, cell: &UnsafeCell<u32>) {
+        write_alone(pool, cell);
+        read(pool, cell);
+    }
+    let runs: [(usize, [Thread; 2]); 4] = [
+        (1, [write_alone, write_alone]),
+        (1, [read_twice, write_alone]),
+        (0, [read_twice, write_alone]),
+        (0, [write_and_read, read]),
+    ];
+    for (cpu, [first, second]) in runs {
+        explore(move || {
+            let cell = Arc::new(UnsafeCell::new(0));
+            let pool = Checked::new(LIMIT);
+            let other = {
+                let (pool, cell) = (pool.clone(), cell.clone());
+                thread::spawn(move || {
+                    be_on(cpu);
+                    second(&pool, &cell);
+                })
+            };
+            first(&pool, &cell);
+            other.join().unwrap();
+            pool.check_at_rest();
+        });
+    }
+}
+
+/// Nothing is admitted above a lower limit once the call that set it is over.
+fn lower_limit_holds_at_once() {
+    for cpus in [[0, 1], [0, 0]] {
+        explore(move || {
+            race(
+                16,
+                |pool| pool.park_on(0),
+                cpus,
+                [
+                    |pool| {
+                        if pool.acquire(1) {
+                            // Keeps one.
+                            pool.acquire(1);
+                        }
+                    },
+                    |pool| {
+                        assert!(pool.pool.set_limit(1));
+                        // The other thread may have two already, or be about to.
+                        if pool.pool.acquire(1) {
+                            let used = pool.used.fetch_add(1, Relaxed) + 1;
+                            assert!(used <= 1, "{used} in use of 1");
+                        }
+                    },
+                ],
+            );
+        });
+    }
+}
+
+fn over_the_limit_nothing_is_admitted() {
+    explore(|| {
+        let pool = Checked::new(16);
+        pool.park_on(0);
+        pool.park_on(1);
+        assert!(pool.acquire(10));
+        assert!(pool.pool.set_limit(5));
+        let other = {
+            let pool = pool.clone();
+            thread::spawn(move || {
+                be_on(1);
+                pool.release(5);
+                assert!(!pool.acquire(1), "more than a lower limit");
+            })
+        };
+        assert!(!pool.acquire(1), "more than a lower limit");
+        other.join().unwrap();
+        pool.release(1);
+        assert!(pool.acquire(1));
+        pool.check_at_rest();
+        pool.release(5);
+        pool.check_at_rest();
+    });
+}
+
+/// Two limits that are set at once: neither order of the two ever allows more than the larger.
+fn limits_set_at_once_do_not_add_up() {
+    for limits in [[2, 6], [6, 6]] {
+        explore(move || {
+            let pool = Checked::new(4);
+            pool.bound.store(6, Relaxed);
+            let threads = limits.map(|limit| {
+                let pool = pool.clone();
+                thread::spawn(move || assert!(pool.pool.set_limit(limit)))
+            });
+            assert!(!pool.acquire(7), "more than any limit");
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            pool.check_at_rest();
+        });
+    }
+}
+
+/// What is charged whatever the limit counts like anything else.
+fn charged_credits_count() {
+    explore(|| {
+        let pool = race(
+            16,
+            |pool| {
+                pool.park_on(1);
+                pool.bound.store(18, Relaxed);
+            },
+            [0, 1],
+            [
+                |pool| {
+                    assert!(pool.pool.charge(17));
+                    pool.used.fetch_add(17, Relaxed);
+                    assert!(!pool.pool.acquire(1), "admitted above the limit");
+                },
+                |pool| {
+                    use_some(pool, 1);
+                },
+            ],
+        );
+        pool.pool.uncharge(17);
+        pool.used.fetch_sub(17, Relaxed);
+        pool.check_at_rest();
+    });
+}
+
+/// Every check and its name.
+pub(crate) const CHECKS: &[(&str, fn())] = &[
+    (
+        "saturated_is_exactly_the_limit",
+        saturated_is_exactly_the_limit,
+    ),
+    (
+        "credits_are_neither_lost_nor_made",
+        credits_are_neither_lost_nor_made,
+    ),
+    (
+        "everything_is_collected_while_slots_are_in_use",
+        everything_is_collected_while_slots_are_in_use,
+    ),
+    ("tasks_may_move_at_any_time", tasks_may_move_at_any_time),
+    (
+        "credits_carry_what_was_done_with_them",
+        credits_carry_what_was_done_with_them,
+    ),
+    ("lower_limit_holds_at_once", lower_limit_holds_at_once),
+    (
+        "over_the_limit_nothing_is_admitted",
+        over_the_limit_nothing_is_admitted,
+    ),
+    (
+        "limits_set_at_once_do_not_add_up",
+        limits_set_at_once_do_not_add_up,
+    ),
+    ("charged_credits_count", charged_credits_count),
+];
