@@ -13,9 +13,9 @@
 //!
 //! # Context
 //!
-//! Both run in process context on the CPU in question, in its thread `cpuhp/<number>`, with the lock
-//! of CPU hotplug held; they may sleep. One call runs at a time, whatever it is of: callbacks that
-//! take long hold up others, and all hotplug.
+//! Both run in process context on the CPU in question, in its thread `cpuhp/<number>`, with the
+//! lock of CPU hotplug held; they may sleep. One call runs at a time, whatever it is of: callbacks
+//! that take long hold up others, and all hotplug.
 //!
 //! They must not wait for anybody who waits for that lock, as whoever makes or drops a registration
 //! does, or creates a workqueue: types do not prevent that. A callback that makes a registration

@@ -8,7 +8,7 @@
 //!
 //! | access | for | what keeps it safe |
 //! | --- | --- | --- |
-//! | [`PerCpu::this_cpu()`] | `T: Send` | [`LocalInterruptDisabled`]: nothing else runs on this CPU |
+//! | [`PerCpu::this_cpu()`] | `T: Send` | [`LocalInterruptDisabled`]: nobody else runs here |
 //! | [`PerCpu::raw_cpu()`] | `T: Sync` | the value itself; the task may move to another CPU |
 //! | [`PerCpu::get_cpu()`] | `T: Sync` | the value itself; the task stays on its CPU |
 //! | [`PerCpu::per_cpu()`], [`PerCpu::iter()`] | `T: Sync` | the value itself |

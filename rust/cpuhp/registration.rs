@@ -56,8 +56,8 @@ pub trait Callbacks: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `instance` came from `KBox` and is linked into the list of the library's hotplug state, unless what
-/// was `noted` is being undone.
+/// `instance` came from `KBox` and is linked into the list of the library's hotplug state, unless
+/// what was `noted` is being undone.
 pub struct Registration<T: Callbacks> {
     instance: NonNull<Instance<T>>,
     noted: Noted,

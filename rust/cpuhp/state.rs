@@ -132,8 +132,8 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // SAFETY: There is this state by the type invariants. Registrations are gone, as the modules
-        // that made them are.
+        // SAFETY: There is this state by the type invariants. Registrations are gone, as the
+        // modules that made them are.
         unsafe { bindings::cpuhp_remove_multi_state(STATE.load(Relaxed)) };
     }
 }

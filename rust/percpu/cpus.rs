@@ -2,7 +2,10 @@
 
 //! The CPUs that per-CPU data has slots for.
 
-use kernel::cpu::CpuId;
+use kernel::cpu::{
+    nr_cpu_ids,
+    CpuId, //
+};
 
 use core::iter::FusedIterator;
 
@@ -38,11 +41,14 @@ impl Iterator for PossibleCpus {
         // SAFETY: `last` is fit for `cpumask_next()`, by the type invariants.
         let next = unsafe { bindings::cpumask_next_possible(self.last) };
         // C returns a number that no CPU has at the end.
-        let cpu = CpuId::from_u32(next)?;
-
+        if next >= nr_cpu_ids() {
+            return None;
+        }
         // INVARIANT: `cpumask_next()` returned it, and it is a CPU's.
-        self.last = cpu.into();
-        Some(cpu)
+        // CAST: There are not that many CPUs.
+        self.last = next as i32;
+        // SAFETY: Just compared.
+        Some(unsafe { CpuId::from_u32_unchecked(next) })
     }
 }
 
@@ -60,10 +66,7 @@ pub(super) fn is_possible(cpu: CpuId) -> bool {
 mod tests {
     use super::*;
 
-    use kernel::{
-        cpu::nr_cpu_ids,
-        prelude::*, //
-    };
+    use kernel::prelude::*;
 
     #[test]
     fn possible_cpus_are_those_that_say_so() -> Result {

@@ -9,8 +9,8 @@ use crate::bindings;
 /// Proof that interrupts are off on this CPU, until it is dropped.
 ///
 /// As long as it lives no other task, no soft and no hard interrupt runs on this CPU, unless the
-/// owner of the proof sleeps, which it must not: types do not prevent that, as for every guard of
-/// the kernel. An NMI may still come.
+/// owner of the proof sleeps, or calls C that turns interrupts on whatever they were: it must not,
+/// and types do not prevent that, as for every guard of the kernel. An NMI may still come.
 ///
 /// Proofs nest, up to 255 of them, and may be dropped in any order: interrupts are on again when
 /// the last is dropped, if they were when the first was made. The kernel's own

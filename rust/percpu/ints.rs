@@ -14,8 +14,7 @@ use kernel::{
 
 use core::{
     cell::UnsafeCell,
-    marker::PhantomData,
-    ptr::NonNull, //
+    marker::PhantomData, //
 };
 
 use pin_init::Zeroable;
@@ -87,14 +86,12 @@ impl<I: Int, const N: usize> PerCpuInts<I, N> {
     /// `index` must be less than `N`.
     #[inline]
     unsafe fn get_unchecked(&self, index: usize) -> PerCpuInt<'_, I> {
-        let first = self.slots.base().cast::<I>().as_ptr();
+        let first = self.slots.as_percpu_ptr().cast::<I>();
 
-        // INVARIANT: In each slot there are `N` integers, at the same offsets, and `slots` lives as
-        // long as it is borrowed. Nobody gets a reference to them.
+        // INVARIANT: Each slot has `N` integers, one behind the other, and lives as long as `self`
+        // is borrowed. Nobody gets a reference to them.
         PerCpuInt {
-            // SAFETY: Not NULL, as an offset in a slot does not bring it there from where `base`
-            // is, by `__addr_to_pcpu_ptr()` in `mm/percpu.c`.
-            base: unsafe { NonNull::new_unchecked(first.wrapping_add(index).cast()) },
+            percpu: first.wrapping_add(index).cast(),
             _slots: PhantomData,
         }
     }
@@ -106,10 +103,10 @@ impl<I: Int, const N: usize> PerCpuInts<I, N> {
 ///
 /// # Invariants
 ///
-/// `base` is a `__percpu` pointer to an `I` in the slot of every possible CPU, which nobody accesses
-/// but by per-CPU operations and reads that cannot tear, for `'a`.
+/// `percpu` is a `__percpu` pointer to an `I` in the slot of every possible CPU, which nobody
+/// accesses but by per-CPU operations and reads that cannot tear, for `'a`.
 pub struct PerCpuInt<'a, I: Int> {
-    base: NonNull<c_void>,
+    percpu: *mut c_void,
     _slots: PhantomData<&'a PerCpu<UnsafeCell<I>>>,
 }
 
@@ -135,8 +132,8 @@ impl<'a, I: Int> PerCpuInt<'a, I> {
     /// lost. Never sleeps. C: `this_cpu_add()` in `include/linux/percpu-defs.h`.
     #[inline]
     pub fn add(self, amount: I) {
-        // SAFETY: `base` leads to an `I` of this CPU by the type invariants.
-        unsafe { I::this_cpu_add(self.base, amount) };
+        // SAFETY: `percpu` leads to an `I` of this CPU by the type invariants.
+        unsafe { I::this_cpu_add(self.percpu, amount) };
     }
 
     /// Subtracts `amount` from the integer of this CPU.
@@ -168,8 +165,8 @@ impl<'a, I: Int> PerCpuInt<'a, I> {
     /// Context: any. Never sleeps. C: `this_cpu_read()` in `include/linux/percpu-defs.h`.
     #[inline]
     pub fn this_cpu(self) -> I {
-        // SAFETY: `base` leads to an `I` of this CPU by the type invariants.
-        unsafe { I::this_cpu_read(self.base) }
+        // SAFETY: `percpu` leads to an `I` of this CPU by the type invariants.
+        unsafe { I::this_cpu_read(self.percpu) }
     }
 
     /// Returns the integer of a CPU, or [`None`] if there is no such CPU.
@@ -181,14 +178,17 @@ impl<'a, I: Int> PerCpuInt<'a, I> {
             return None;
         }
         // SAFETY: It is an `I` by the type invariants, and its CPU updates it as a whole.
-        Some(unsafe { I::read_once(slot(self.base, cpu)) })
+        Some(unsafe { I::read_once(slot(self.percpu, cpu)) })
     }
 
     /// Returns the integers of all possible CPUs, offline ones too.
     ///
     /// Context: any. Never sleeps. Touches the memory of every CPU.
     pub fn iter(self) -> impl Iterator<Item = (CpuId, I)> + use<'a, I> {
-        possible_cpus().filter_map(move |cpu| Some((cpu, self.per_cpu(cpu)?)))
+        possible_cpus().map(move |cpu| {
+            // SAFETY: As in `per_cpu()`.
+            (cpu, unsafe { I::read_once(slot(self.percpu, cpu)) })
+        })
     }
 
     /// Returns the sum of the integers of all possible CPUs, offline ones too.
@@ -226,22 +226,22 @@ mod ops {
         ///
         /// # Safety
         ///
-        /// `base` must be a `__percpu` pointer to a `Self`, and no reference to that exist.
-        unsafe fn this_cpu_add(base: NonNull<c_void>, amount: Self);
+        /// `percpu` must be a `__percpu` pointer to a `Self`, and no reference to that exist.
+        unsafe fn this_cpu_add(percpu: *mut c_void, amount: Self);
 
         /// Returns the integer of this CPU.
         ///
         /// # Safety
         ///
         /// As for [`Ops::this_cpu_add()`].
-        unsafe fn this_cpu_read(base: NonNull<c_void>) -> Self;
+        unsafe fn this_cpu_read(percpu: *mut c_void) -> Self;
 
         /// Returns the integer of any CPU.
         ///
         /// # Safety
         ///
         /// `ptr` must point to a `Self` that is written by [`Ops::this_cpu_add()`] only.
-        unsafe fn read_once(ptr: NonNull<Self>) -> Self;
+        unsafe fn read_once(ptr: *mut Self) -> Self;
     }
 }
 
@@ -264,26 +264,26 @@ macro_rules! impl_int {
             }
 
             #[inline]
-            unsafe fn this_cpu_add(base: NonNull<c_void>, amount: Self) {
+            unsafe fn this_cpu_add(percpu: *mut c_void, amount: Self) {
                 // CAST: The same bits, and addition is the same for them.
                 //
                 // SAFETY: By the safety requirements.
-                unsafe { bindings::$add(base.as_ptr(), amount as $raw) };
+                unsafe { bindings::$add(percpu, amount as $raw) };
             }
 
             #[inline]
-            unsafe fn this_cpu_read(base: NonNull<c_void>) -> Self {
+            unsafe fn this_cpu_read(percpu: *mut c_void) -> Self {
                 // CAST: The same bits.
                 //
                 // SAFETY: By the safety requirements.
-                unsafe { bindings::$read(base.as_ptr()) as $int }
+                unsafe { bindings::$read(percpu) as $int }
             }
 
             #[inline]
-            unsafe fn read_once(ptr: NonNull<Self>) -> Self {
+            unsafe fn read_once(ptr: *mut Self) -> Self {
                 // SAFETY: It is written by `this_cpu_add()` only, which C too has other CPUs read
                 // by `READ_ONCE()`.
-                unsafe { atomic_load(ptr.as_ptr(), Relaxed) }
+                unsafe { atomic_load(ptr, Relaxed) }
             }
         }
     )*};

@@ -138,7 +138,7 @@ impl<T> PerCpu<T> {
         //   method, too. It is of this task, on this CPU: no other task, and no interrupt, has run
         //   here since that was given out, and none will before the proof is given up.
         // - There is no `&mut T`, for which `self` would have to be borrowed mutably.
-        unsafe { self.current_slot().as_ref() }
+        unsafe { &*self.current_slot() }
     }
 
     /// Returns the value of the CPU that the task runs on.
@@ -154,7 +154,7 @@ impl<T> PerCpu<T> {
     {
         // SAFETY: The slot of a possible CPU holds a `T` while `self` is borrowed, by the type
         // invariants. There is no `&mut T`, and `T` may be shared by several CPUs.
-        unsafe { self.current_slot().as_ref() }
+        unsafe { &*self.current_slot() }
     }
 
     /// Returns the value of this CPU, with preemption off until it is given back.
@@ -186,7 +186,7 @@ impl<T> PerCpu<T> {
             return None;
         }
         // SAFETY: As in `raw_cpu()`.
-        Some(unsafe { self.slot(cpu).as_ref() })
+        Some(unsafe { &*self.slot(cpu) })
     }
 
     /// Returns the values of all possible CPUs, offline ones too.
@@ -196,7 +196,10 @@ impl<T> PerCpu<T> {
     where
         T: Sync,
     {
-        possible_cpus().filter_map(|cpu| Some((cpu, self.per_cpu(cpu)?)))
+        possible_cpus().map(|cpu| {
+            // SAFETY: As in `raw_cpu()`.
+            (cpu, unsafe { &*self.slot(cpu) })
+        })
     }
 
     /// Returns the values of all possible CPUs, offline ones too, to be changed.
@@ -210,31 +213,29 @@ impl<T> PerCpu<T> {
             //   invariants.
             // - `self` is borrowed mutably, so there is no other reference to it, and the iterator
             //   comes by each CPU once.
-            let value = unsafe { this.slot(cpu).as_mut() };
+            let value = unsafe { &mut *this.slot(cpu) };
             // SAFETY: The value is pinned by the type invariants.
             (cpu, unsafe { Pin::new_unchecked(value) })
         })
     }
 
-    /// Returns the address that C has per-CPU operations for.
+    /// Returns what C has per-CPU operations for.
     #[inline]
-    pub(super) fn base(&self) -> NonNull<c_void> {
-        self.base
+    pub(super) fn as_percpu_ptr(&self) -> *mut c_void {
+        self.base.as_ptr()
     }
 
     /// Returns the slot of the CPU that the task runs on.
     #[inline]
-    fn current_slot(&self) -> NonNull<T> {
-        // SAFETY: `base` is a `__percpu` pointer by the type invariants. It only computes.
-        let slot = unsafe { bindings::raw_cpu_ptr(self.base.as_ptr()) };
-        // SAFETY: It is the address of memory.
-        unsafe { NonNull::new_unchecked(slot.cast()) }
+    fn current_slot(&self) -> *mut T {
+        // SAFETY: This computes, of any pointer.
+        unsafe { bindings::raw_cpu_ptr(self.base.as_ptr()) }.cast()
     }
 
     /// Returns the slot of a possible CPU.
     #[inline]
-    fn slot(&self, cpu: CpuId) -> NonNull<T> {
-        slot(self.base, cpu)
+    fn slot(&self, cpu: CpuId) -> *mut T {
+        slot(self.base.as_ptr(), cpu)
     }
 }
 
@@ -337,6 +338,21 @@ mod tests {
         assert_eq!(with_proof.0, with_proof.1);
         assert_eq!(with_guard.0, with_guard.1);
         assert!(*numbers.raw_cpu() < nr_cpu_ids());
+        Ok(())
+    }
+
+    #[test]
+    fn a_guard_keeps_preemption_off() -> Result {
+        // SAFETY: The helper only looks at the state of this CPU.
+        let in_atomic = || unsafe { bindings::in_atomic() };
+        let zeros = PerCpu::<u64>::zeroed()?;
+
+        let guard = zeros.get_cpu();
+        let with_guard = in_atomic();
+        drop(guard);
+
+        assert!(with_guard);
+        assert!(!in_atomic());
         Ok(())
     }
 

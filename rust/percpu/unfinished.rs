@@ -81,7 +81,7 @@ impl<T> Unfinished<T> {
     pub(super) fn init_next<E>(&mut self, cpu: CpuId, init: impl PinInit<T, E>) -> Result<(), E> {
         // SAFETY: The slot is memory for a `T` that nobody else uses and that stays where it is. If
         // this fails, it is not touched any more.
-        unsafe { raw_try_init(slot::<T>(self.base, cpu).as_ptr(), init)? };
+        unsafe { raw_try_init(slot::<T>(self.base.as_ptr(), cpu), init)? };
 
         // INVARIANT: One more.
         self.initialised += 1;
@@ -114,7 +114,7 @@ impl<T> Drop for Unfinished<T> {
         if needs_drop::<T>() {
             for cpu in possible_cpus().take(self.initialised) {
                 // SAFETY: The slot holds a `T` by the type invariants, which nobody uses again.
-                unsafe { ptr::drop_in_place(slot::<T>(self.base, cpu).as_ptr()) };
+                unsafe { ptr::drop_in_place(slot::<T>(self.base.as_ptr(), cpu)) };
             }
         }
         // SAFETY: `base` came from `pcpu_alloc_noprof()`, and nobody uses it any more.
@@ -122,13 +122,11 @@ impl<T> Drop for Unfinished<T> {
     }
 }
 
-/// Returns the slot of a possible CPU in an allocation.
+/// Returns the slot that a `__percpu` pointer leads to, if the CPU is a possible one.
 #[inline]
-pub(super) fn slot<T>(base: NonNull<c_void>, cpu: CpuId) -> NonNull<T> {
-    // SAFETY: `base` is a `__percpu` pointer. It only computes.
-    let slot = unsafe { bindings::per_cpu_ptr(base.as_ptr(), cpu.as_u32()) };
-    // SAFETY: It is the address of memory.
-    unsafe { NonNull::new_unchecked(slot.cast()) }
+pub(super) fn slot<T>(percpu: *mut c_void, cpu: CpuId) -> *mut T {
+    // SAFETY: This computes, of any pointer and the number of any CPU.
+    unsafe { bindings::per_cpu_ptr(percpu, cpu.as_u32()) }.cast()
 }
 
 #[cfg(kscale_kunit)]
