@@ -45,8 +45,9 @@
 //!   ever, after a line in the log that names the domain: hanging is better than freeing what a
 //!   reader may use.
 //! - A module is not freed before the destructors of its values have run, also those of a domain
-//!   that was leaked. This is known by the address of the destructor, so the destructor of a
-//!   `dyn` value must be in the same module, or in one that this module needs.
+//!   that was leaked, or belongs to another module. The module is the one that created the pointer
+//!   or list. Like a `dyn` value, which has code of the module that made it one, a pointer or list
+//!   must not be left to another module when its own goes.
 //!
 //! Sleeping where one must not is not prevented by types, as everywhere in the kernel.
 //!
@@ -61,6 +62,7 @@
 #![doc = include_str!("../samples/examples/srcu.rs")]
 //! ```
 
+mod callbacks;
 mod domain;
 mod flavor;
 mod guard;

@@ -25,14 +25,13 @@ use super::pending::Pending;
 ///
 /// # Invariants
 ///
-/// - `free` frees the [`Node`] that this is the header of.
-/// - `pending` is `Some` if and only if the node was given to `call_srcu()`, and counted there.
+/// `pending` is [`Some`] if and only if the node was given to `call_srcu()`. Then it is counted there,
+/// and its destructor is that of the [`Node`] that this is the header of.
 pub(super) struct Header {
     /// In the hands of `call_srcu()`, or of nobody.
     pub(super) rcu: Opaque<bindings::callback_head>,
     /// In the hands of a work queue, or of nobody.
     pub(super) work: Opaque<bindings::work_struct>,
-    pub(super) free: unsafe fn(NonNull<Header>),
     pub(super) pending: Option<Arc<Pending>>,
 }
 
@@ -104,14 +103,13 @@ impl<T> Item<T> {
         let Ok(slot) = KBox::<Node<T>>::new_uninit(flags) else {
             return Err(NewItemError { value });
         };
-        // INVARIANT: `free()` frees a `Node<T>`. The node is not given to anybody.
+        // INVARIANT: The node is not given to anybody.
         let node = KBox::write(
             slot,
             Node {
                 header: Header {
                     rcu: Opaque::uninit(),
                     work: Opaque::uninit(),
-                    free: Node::<T>::free,
                     pending: None,
                 },
                 links: Opaque::uninit(),

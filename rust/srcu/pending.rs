@@ -29,7 +29,10 @@ use kernel::{
     }, //
 };
 
-use core::ptr;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 
 use crate::{
     bindings,
@@ -39,19 +42,27 @@ use crate::{
     }, //
 };
 
+use super::item::Header;
+
 /// How long a module waits before it says why.
 const PATIENCE_MS: i64 = 10_000;
 
 /// How long it waits until it looks again.
 const INTERVAL_MS: i64 = 2;
 
+/// What destroys a node with this header.
+pub(super) type Destructor = unsafe fn(NonNull<Header>);
+
 /// The values of one destructor that are on their way.
+///
+/// The destructor of a type may be there several times, in all modules that use it. The one that is
+/// called must be the one that values are counted for, so this is where it is called from.
 ///
 /// # Invariants
 ///
 /// `queue` is [`State::queue`], which is destroyed when no value is on its way.
 pub(super) struct Pending {
-    destructor: usize,
+    destructor: Destructor,
     count: Atomic<usize>,
     queue: *mut bindings::workqueue_struct,
 }
@@ -75,16 +86,27 @@ impl Pending {
         self.count.fetch_sub(1, Release);
     }
 
+    /// Returns what is to be called for the values.
+    #[inline]
+    pub(super) fn destructor(&self) -> Destructor {
+        self.destructor
+    }
+
     /// Returns the queue for destructors that sleep.
     #[inline]
     pub(super) fn queue(&self) -> *mut bindings::workqueue_struct {
         self.queue
     }
 
+    /// Returns where the destructor is.
+    fn address(&self) -> usize {
+        self.destructor as *const () as usize
+    }
+
     /// Tells whether the destructor is in `module`.
     fn is_in(&self, module: *const bindings::module) -> bool {
         // SAFETY: `module` is loaded, or just going, and so not freed, when this is called.
-        unsafe { bindings::within_module(self.destructor, module) }
+        unsafe { bindings::within_module(self.address(), module) }
     }
 }
 
@@ -116,9 +138,10 @@ pub(super) fn queue() -> *mut bindings::workqueue_struct {
 /// Returns the count of a destructor.
 ///
 /// Fails with [`ENOMEM`].
-pub(super) fn of(destructor: usize) -> Result<Arc<Pending>> {
+pub(super) fn of(destructor: Destructor) -> Result<Arc<Pending>> {
+    let address = destructor as *const () as usize;
     let mut state = STATE.lock();
-    let known = state.pending.iter().find(|it| it.destructor == destructor);
+    let known = state.pending.iter().find(|it| it.address() == address);
     if let Some(known) = known {
         return Ok(known.clone());
     }

@@ -20,6 +20,15 @@ use kernel::{
     workqueue, //
 };
 
+use super::{
+    new_pointer,
+    Domain,
+    Flavor,
+    Item,
+    Pointer,
+    Retired, //
+};
+
 /// A count of what was dropped.
 pub(super) struct Drops(Arc<Atomic<u32>>);
 
@@ -97,4 +106,19 @@ impl Elsewhere {
     pub(super) fn wait(self) {
         self.0.done.wait_for_completion();
     }
+}
+
+/// Retires one value and has another one instead.
+pub(super) fn retire<T, F: Flavor>(pointer: &Pointer<T, F>, value: T) -> Result<Retired<T, F>> {
+    let item = Item::new(value, GFP_KERNEL)?;
+    Ok(pointer.lock().replace(item))
+}
+
+/// Returns a pointer to a value.
+pub(super) fn pointer<T, F: Flavor>(
+    domain: &Domain<F>,
+    value: T,
+) -> Result<Pin<KBox<Pointer<T, F>>>> {
+    let item = Item::new(value, GFP_KERNEL)?;
+    KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)
 }

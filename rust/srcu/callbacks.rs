@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What C calls to free an item.
+
+use kernel::{
+    prelude::*,
+    static_lock_class,
+    types::Opaque, //
+};
+
+use core::ptr::NonNull;
+
+use crate::bindings;
+
+use super::item::Header;
+
+/// Frees a node, whatever its type.
+///
+/// # Safety
+///
+/// `header` must be that of a node that `Retired::call()` gave to `call_srcu()`, after the grace
+/// period. It must not be used again.
+unsafe fn free(header: NonNull<Header>) {
+    // SAFETY: The header is allocated, and nobody else uses it.
+    let Some(pending) = (unsafe { (*header.as_ptr()).pending.take() }) else {
+        return;
+    };
+    let destructor = pending.destructor();
+    // SAFETY: It is that of this node by the type invariants of `Header`. Nobody uses the node
+    // after the grace period, and `call()` asked for values that are `Send`. The code is there, as
+    // the value is counted.
+    unsafe { destructor(header) };
+    pending.end();
+}
+
+/// Frees a node in a callback.
+///
+/// # Safety
+///
+/// As `free()`, with the `rcu` of the header.
+pub(super) unsafe extern "C" fn free_now(rcu: *mut bindings::callback_head) {
+    // SAFETY: By the contract of this function.
+    let header = unsafe { header_of_rcu(rcu) };
+    // SAFETY: As above.
+    unsafe { free(header) };
+}
+
+/// Queues a node to be freed.
+///
+/// # Safety
+///
+/// As `free()`, with the `rcu` of the header.
+pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head) {
+    // SAFETY: By the contract of this function.
+    let header = unsafe { header_of_rcu(rcu) };
+    // SAFETY: The header is allocated, and nobody else uses it.
+    let Some(pending) = (unsafe { &(*header.as_ptr()).pending }) else {
+        return;
+    };
+    let queue = pending.queue();
+    // SAFETY: As above.
+    let work: *mut bindings::work_struct = unsafe { &raw const (*header.as_ptr()).work }
+        .cast_mut()
+        .cast();
+
+    // SAFETY: `work` is valid for writes, and name and key are static.
+    unsafe {
+        bindings::init_work_with_key(
+            work,
+            Some(run),
+            false,
+            c"kscale::srcu::free".as_char_ptr(),
+            static_lock_class!().as_ptr(),
+        )
+    };
+    // CAST: The constant is a small number.
+    let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
+    // SAFETY: `work` stays until `run()` frees it. The queue is there, as the value is counted.
+    unsafe { bindings::queue_work_on(any_cpu, queue, work) };
+}
+
+/// Frees a node in a work item.
+///
+/// # Safety
+///
+/// As [`free()`], with the `work` of the header.
+unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+    // SAFETY: `work` is the field of a header by the contract of this function.
+    let header = unsafe {
+        NonNull::new_unchecked(kernel::container_of!(
+            Opaque::cast_from(work).cast_mut(),
+            Header,
+            work
+        ))
+    };
+    // SAFETY: By the contract of this function.
+    unsafe { free(header) };
+}
+
+/// Returns the header that `rcu` is a field of.
+///
+/// # Safety
+///
+/// It must be one.
+unsafe fn header_of_rcu(rcu: *mut bindings::callback_head) -> NonNull<Header> {
+    // SAFETY: By the contract of this function, so it is a pointer into an allocation.
+    unsafe {
+        NonNull::new_unchecked(kernel::container_of!(
+            Opaque::cast_from(rcu).cast_mut(),
+            Header,
+            rcu
+        ))
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_srcu_callbacks)]
+mod tests {
+    use super::*;
+
+    use kernel::module::this_module;
+
+    use super::super::{
+        new_domain,
+        testing::{
+            nap,
+            pointer,
+            retire,
+            Counted,
+            Drops,
+            Elsewhere, //
+        },
+        wait_for_callbacks,
+        Domain,
+        Normal,
+        Retired, //
+    };
+
+    #[test]
+    fn barrier_waits_for_callbacks() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let pointer = pointer(&domain, drops.value())?;
+
+        for _ in 0..100 {
+            retire(&pointer, drops.value())?.free_later();
+        }
+        domain.barrier();
+
+        assert_eq!(drops.count(), 100);
+        Ok(())
+    }
+
+    /// Pointer, domain and callbacks go in all orders.
+    #[test]
+    fn drop_waits_for_callbacks() -> Result {
+        for order in 0..3 {
+            let domain: Domain<Normal> = new_domain!()?;
+            let drops = Drops::new()?;
+            let pointer = pointer(&domain, drops.value())?;
+            retire(&pointer, drops.value())?.free_later();
+            let retired = retire(&pointer, drops.value())?;
+
+            match order {
+                0 => {
+                    drop(pointer);
+                    drop(domain);
+                    retired.free_later();
+                }
+                1 => {
+                    drop(retired);
+                    drop(domain);
+                    drop(pointer);
+                }
+                _ => {
+                    retired.free_later();
+                    drop(pointer);
+                    drop(domain);
+                }
+            }
+            assert_eq!(drops.count(), 3);
+        }
+        Ok(())
+    }
+
+    /// Has a handle of the domain that frees it, and uses it then.
+    struct Owner {
+        domain: Domain<Normal>,
+        _counted: Counted,
+    }
+
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            drop(self.domain.read_lock());
+            let _ = self.domain.start_poll();
+        }
+    }
+
+    #[test]
+    fn a_value_may_have_the_last_handle() -> Result {
+        for free in [
+            Retired::<Owner, Normal>::free_later,
+            Retired::free_in_workqueue,
+        ] {
+            let drops = Drops::new()?;
+            let domain: Domain<Normal> = new_domain!()?;
+            let owner = || Owner {
+                domain: domain.clone(),
+                _counted: drops.value(),
+            };
+            let pointer = pointer(&domain, owner())?;
+            let retired = retire(&pointer, owner())?;
+            drop(pointer);
+            drop(domain);
+
+            // Not from here, where it would wait for the callback.
+            Elsewhere::start(move || free(retired))?;
+            drops.wait_for(2);
+        }
+        Ok(())
+    }
+
+    /// Waits for its domain when it is dropped.
+    struct Sleeper {
+        domain: Domain<Normal>,
+        _counted: Counted,
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            nap();
+            self.domain.synchronize();
+            self.domain.barrier();
+        }
+    }
+
+    #[test]
+    fn a_destructor_in_a_work_item_may_sleep() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let sleeper = || Sleeper {
+            domain: domain.clone(),
+            _counted: drops.value(),
+        };
+        let pointer = pointer(&domain, sleeper())?;
+
+        for _ in 0..4 {
+            retire(&pointer, sleeper())?.free_in_workqueue();
+        }
+        drops.wait_for(4);
+        Ok(())
+    }
+
+    /// Retires another value when it is dropped.
+    struct Chain {
+        next: Option<Retired<Chain, Normal>>,
+        _counted: Counted,
+    }
+
+    impl Drop for Chain {
+        fn drop(&mut self) {
+            if let Some(next) = self.next.take() {
+                next.free_later();
+            }
+        }
+    }
+
+    #[test]
+    fn a_destructor_may_retire_the_next() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let chain = |next| Chain {
+            next,
+            _counted: drops.value(),
+        };
+        let pointer = pointer(&domain, chain(None))?;
+        let first = retire(&pointer, chain(None))?;
+        drop(retire(&pointer, chain(Some(first)))?);
+
+        // The second one, which retires the first in its callback.
+        retire(&pointer, chain(None))?.free_later();
+        domain.barrier();
+        domain.barrier();
+        drop(pointer);
+        assert_eq!(drops.count(), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn a_module_waits_for_its_destructors() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let drops = Drops::new()?;
+        let pointer = pointer(&domain, drops.value())?;
+        let guard = domain.read_lock();
+        retire(&pointer, drops.value())?.free_later();
+        retire(&pointer, drops.value())?.free_in_workqueue();
+
+        // As the library itself goes, which has the code of this test.
+        let gone = Elsewhere::start(|| {
+            wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
+        })?;
+        for _ in 0..10 {
+            nap();
+        }
+        assert!(!gone.is_done());
+        assert_eq!(drops.count(), 0);
+
+        drop(guard);
+        gone.wait();
+        assert_eq!(drops.count(), 2);
+        Ok(())
+    }
+}
