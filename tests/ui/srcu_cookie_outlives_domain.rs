@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A cookie is asked of the domain that made it.
+
+use kscale::srcu::{
+    Domain,
+    Normal, //
+};
+
+fn polls(domain: Domain<Normal>) -> bool {
+    let cookie = domain.start_poll();
+    drop(domain);
+    cookie.poll()
+}

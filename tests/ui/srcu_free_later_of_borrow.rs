@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A callback runs at any time, when what the value borrows may be gone.
+
+use kscale::srcu::{
+    Normal,
+    Retired, //
+};
+
+fn frees(retired: Retired<&u32, Normal>) {
+    retired.free_later();
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An item that was left to a callback is gone.
+
+use kscale::srcu::{
+    Normal,
+    Retired, //
+};
+
+fn frees_twice(retired: Retired<u32, Normal>) {
+    retired.free_later();
+    drop(retired.wait());
+}
