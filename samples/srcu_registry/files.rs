@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the files in debugfs do.
+
+use kernel::{
+    fmt,
+    prelude::*,
+    sync::atomic::Relaxed,
+    uaccess::UserSliceReader, //
+};
+
+use core::str;
+
+use super::{
+    backend::Backend,
+    load::Load,
+    registry::Registry,
+    tasks, //
+};
+
+/// Longest line that the files take, in bytes.
+const LINE_BYTES: usize = 128;
+
+/// Calls `f` with the words of the line that was written.
+fn with_words<R>(
+    reader: &mut UserSliceReader,
+    f: impl FnOnce(str::SplitAsciiWhitespace<'_>) -> Result<R>,
+) -> Result<R> {
+    let mut buffer = [0; LINE_BYTES];
+    let line = buffer.get_mut(..reader.len()).ok_or(EINVAL)?;
+    reader.read_slice(line)?;
+    let line = str::from_utf8(line).map_err(|_| EINVAL)?;
+
+    f(line.split_ascii_whitespace())
+}
+
+/// `<name> [<milliseconds that each call sleeps>]`
+pub(crate) fn register<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceReader) -> Result {
+    with_words(reader, |mut words| {
+        let name = words.next().ok_or(EINVAL)?;
+        let sleep_ms = words.next().unwrap_or("0").parse().map_err(|_| EINVAL)?;
+        match words.next() {
+            None => registry.register(name, sleep_ms),
+            Some(_) => Err(EINVAL),
+        }
+    })
+}
+
+/// `<name>`
+pub(crate) fn unregister<B: Backend>(
+    registry: &Registry<B>,
+    reader: &mut UserSliceReader,
+) -> Result {
+    with_words(reader, |mut words| {
+        let name = words.next().ok_or(EINVAL)?;
+        match words.next() {
+            None => registry.unregister(name),
+            Some(_) => Err(EINVAL),
+        }
+    })
+}
+
+/// Anything.
+pub(crate) fn walk<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceReader) -> Result {
+    reader.skip(reader.len())?;
+    registry.walk();
+    Ok(())
+}
+
+/// `<name of a number>=<number> ...`, as [`Load`] has them.
+pub(crate) fn run<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceReader) -> Result {
+    let load = with_words(reader, Load::parse)?;
+    let results = tasks::run(registry, &load)?;
+    *registry.last.lock() = results;
+    Ok(())
+}
+
+/// Prints who is registered by name.
+pub(crate) fn state<B: Backend>(registry: &Registry<B>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for registered in registry.roster.lock().iter() {
+        let reclaimer = &registered.reclaimer;
+        let asleep = if reclaimer.is_asleep() { " asleep" } else { "" };
+
+        writeln!(
+            f,
+            "{} called {}{asleep}",
+            reclaimer.name(),
+            reclaimer.calls()
+        )?;
+    }
+    Ok(())
+}
+
+/// Prints the counts, and what the last load found.
+pub(crate) fn stats<B: Backend>(registry: &Registry<B>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let counts = &registry.counts;
+    writeln!(
+        f,
+        "walks complete {} cut_short {} skipped {}",
+        counts.complete.load(Relaxed),
+        counts.cut_short.load(Relaxed),
+        counts.skipped.load(Relaxed),
+    )?;
+    writeln!(
+        f,
+        "broken late {} lost {}",
+        counts.late.load(Relaxed),
+        counts.lost.load(Relaxed),
+    )?;
+    registry.last.lock().write(f)
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A load, and what was found under it.
+
+use kernel::{
+    fmt,
+    prelude::*, //
+};
+
+use core::str::SplitAsciiWhitespace;
+
+/// What is asked for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Load {
+    /// Tasks that walk.
+    pub(crate) readers: u16,
+    /// How long, in milliseconds.
+    pub(crate) ms: u16,
+    /// Reclaimers that stay registered.
+    pub(crate) items: u16,
+    /// How long one more sleeps that stays registered; 0: there is none.
+    pub(crate) sleep_ms: u16,
+    /// How long the writer waits between one reclaimer and the next.
+    pub(crate) pause_us: u16,
+}
+
+impl Load {
+    /// Parses `<name>=<number> ...`.
+    pub(crate) fn parse(words: SplitAsciiWhitespace<'_>) -> Result<Self> {
+        let mut load = Self {
+            readers: 4,
+            ms: 1000,
+            items: 16,
+            sleep_ms: 0,
+            pause_us: 100,
+        };
+        for word in words {
+            let (name, number) = word.split_once('=').ok_or(EINVAL)?;
+            let number = number.parse().map_err(|_| EINVAL)?;
+            match name {
+                "readers" if number <= 64 => load.readers = number,
+                "ms" => load.ms = number,
+                "items" if number <= 1024 => load.items = number,
+                "sleep_ms" => load.sleep_ms = number,
+                "pause_us" => load.pause_us = number,
+                _ => return Err(EINVAL),
+            }
+        }
+        Ok(load)
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Results {
+    pub(crate) load: Load,
+    pub(crate) walks: u64,
+    pub(crate) cut_short: u64,
+    pub(crate) skipped: u64,
+    pub(crate) elapsed_ms: i64,
+    /// Latencies of `unregister`, sorted.
+    pub(crate) latencies_ns: VVec<i64>,
+}
+
+impl Results {
+    /// Returns the latency that so many of a hundred are not above.
+    fn percentile_ns(&self, percent: usize) -> i64 {
+        let last = self.latencies_ns.len().saturating_sub(1);
+        let index = last * percent / 100;
+
+        self.latencies_ns.get(index).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Load {
+            readers,
+            items,
+            sleep_ms,
+            pause_us,
+            ..
+        } = self.load;
+
+        writeln!(
+            f,
+            "run readers {readers} items {items} sleep_ms {sleep_ms} pause_us {pause_us} ms {}",
+            self.elapsed_ms
+        )?;
+        writeln!(
+            f,
+            "run complete {} cut_short {} skipped {}",
+            self.walks, self.cut_short, self.skipped
+        )?;
+        writeln!(
+            f,
+            "run unregistered {} p50_ns {} p99_ns {} max_ns {}",
+            self.latencies_ns.len(),
+            self.percentile_ns(50),
+            self.percentile_ns(99),
+            self.percentile_ns(100),
+        )
+    }
+}

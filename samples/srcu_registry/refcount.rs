@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A registry under RCU with a reference count for each reclaimer, as that of shrinkers is now.
+//!
+//! Walks never wait nor skip. To unregister waits for those who call this very reclaimer.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use kscale::rcu_list::{
+    new_list,
+    Entry,
+    List, //
+};
+
+use super::{
+    backend::{
+        Backend,
+        Walk, //
+    },
+    reclaimer::Reclaimer, //
+};
+
+#[pin_data]
+pub(crate) struct Refcount {
+    #[pin]
+    reclaimers: List<Arc<Reclaimer>>,
+}
+
+impl Backend for Refcount {
+    const NAME: &'static CStr = c"refcount";
+    type Entry = Entry<Arc<Reclaimer>>;
+
+    fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            reclaimers <- new_list!(),
+        })
+    }
+
+    fn register(&self, reclaimer: Arc<Reclaimer>) -> Result<Self::Entry> {
+        Ok(self.reclaimers.push_front(reclaimer, GFP_KERNEL)?)
+    }
+
+    fn unregister(&self, entry: Self::Entry) {
+        drop(self.reclaimers.remove(entry));
+    }
+
+    fn walk(&self, mut visit: impl FnMut(&Reclaimer)) -> Walk {
+        let mut walk = self.reclaimers.walk();
+        while let Some(reclaimer) = walk.next() {
+            visit(reclaimer);
+        }
+        Walk::Complete
+    }
+}

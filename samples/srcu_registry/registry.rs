@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A registry, and who is in it.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+
+use super::{
+    backend::{
+        Backend,
+        Walk, //
+    },
+    load,
+    reclaimer::{
+        Call,
+        Reclaimer, //
+    }, //
+};
+
+#[pin_data]
+pub(crate) struct Registry<B: Backend> {
+    pub(crate) backend: Arc<B>,
+    /// Those that were registered by name.
+    #[pin]
+    pub(crate) roster: Mutex<KVec<Registered<B>>>,
+    pub(crate) counts: Arc<Counts>,
+    /// What the last load found.
+    #[pin]
+    pub(crate) last: Mutex<load::Results>,
+}
+
+pub(crate) struct Registered<B: Backend> {
+    pub(crate) reclaimer: Arc<Reclaimer>,
+    /// [`None`] while it is being registered.
+    entry: Option<B::Entry>,
+}
+
+/// Counts of walks since the module was loaded.
+pub(crate) struct Counts {
+    pub(crate) complete: Atomic<u64>,
+    pub(crate) cut_short: Atomic<u64>,
+    pub(crate) skipped: Atomic<u64>,
+    /// Calls of a reclaimer after `unregister` returned. Stays 0.
+    pub(crate) late: Atomic<u64>,
+    /// Walks that left out a reclaimer though they got to the end. Stays 0.
+    pub(crate) lost: Atomic<u64>,
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self {
+            complete: Atomic::new(0),
+            cut_short: Atomic::new(0),
+            skipped: Atomic::new(0),
+            late: Atomic::new(0),
+            lost: Atomic::new(0),
+        }
+    }
+}
+
+impl<B: Backend> Registry<B> {
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            backend: Arc::pin_init(B::new(), GFP_KERNEL)?,
+            roster <- new_mutex!(KVec::new()),
+            counts: Arc::new(Counts::new(), GFP_KERNEL)?,
+            last <- new_mutex!(load::Results::default()),
+        })
+    }
+
+    /// Fails with [`EEXIST`] if there is one of that name.
+    pub(crate) fn register(&self, name: &str, sleep_ms: u16) -> Result {
+        let reclaimer = Reclaimer::new(name, sleep_ms)?;
+        let mut roster = self.roster.lock();
+        if roster.iter().any(|it| it.reclaimer.name() == name) {
+            return Err(EEXIST);
+        }
+        let registered = Registered {
+            reclaimer: reclaimer.clone(),
+            entry: None,
+        };
+        roster.push(registered, GFP_KERNEL)?;
+        drop(roster);
+
+        // Without the lock of the roster, as this may wait for a reclaimer that sleeps.
+        let entry = self.backend.register(reclaimer.clone());
+        let mut roster = self.roster.lock();
+        let own = |it: &Registered<B>| Arc::ptr_eq(&it.reclaimer, &reclaimer);
+        match entry {
+            Ok(entry) => {
+                if let Some(registered) = roster.iter_mut().find(|it| own(it)) {
+                    registered.entry = Some(entry);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                roster.retain(|it| !own(it));
+                Err(error)
+            }
+        }
+    }
+
+    /// Fails with [`ENOENT`] if there is none of that name.
+    pub(crate) fn unregister(&self, name: &str) -> Result {
+        let mut roster = self.roster.lock();
+        let index = roster
+            .iter()
+            .position(|it| it.entry.is_some() && it.reclaimer.name() == name);
+        let registered = roster.remove(index.ok_or(ENOENT)?).map_err(|_| ENOENT)?;
+        drop(roster);
+
+        if let Some(entry) = registered.entry {
+            self.backend.unregister(entry);
+        }
+        registered.reclaimer.is_unregistered();
+        Ok(())
+    }
+
+    /// Calls all reclaimers, unless a writer is in the way.
+    pub(crate) fn walk(&self) {
+        walk(&*self.backend, &self.counts, 0);
+    }
+}
+
+/// Walks, counts, and returns how it ended. A complete walk should meet `at_least` reclaimers.
+pub(crate) fn walk<B: Backend>(backend: &B, counts: &Counts, at_least: usize) -> Walk {
+    let mut met = 0;
+    let walk = backend.walk(|reclaimer| {
+        met += 1;
+        if reclaimer.call() == Call::Late {
+            counts.late.add(1, Relaxed);
+        }
+    });
+
+    match walk {
+        Walk::Complete => &counts.complete,
+        Walk::CutShort => &counts.cut_short,
+        Walk::Skipped => &counts.skipped,
+    }
+    .add(1, Relaxed);
+    if walk == Walk::Complete && met < at_least {
+        counts.lost.add(1, Relaxed);
+    }
+    walk
+}

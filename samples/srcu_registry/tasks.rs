@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tasks that walk, and one that registers and unregisters.
+
+use kernel::{
+    impl_has_work,
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    task::might_sleep,
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+
+use kscale::workqueue::{
+    Flags,
+    Workqueue, //
+};
+
+use super::{
+    backend::{
+        Backend,
+        Walk, //
+    },
+    load::{
+        Load,
+        Results, //
+    },
+    reclaimer::Reclaimer,
+    registry::{
+        walk,
+        Counts,
+        Registry, //
+    }, //
+};
+
+/// As many latencies are kept.
+const SAMPLES: usize = 1 << 16;
+
+/// A task that walks until it is told to stop.
+#[pin_data]
+struct Reader<B: Backend> {
+    backend: Arc<B>,
+    counts: Arc<Counts>,
+    stays: usize,
+    stop: Arc<Atomic<bool>>,
+    walks: Atomic<u64>,
+    cut_short: Atomic<u64>,
+    skipped: Atomic<u64>,
+    #[pin]
+    work: Work<Reader<B>>,
+}
+
+impl_has_work! {
+    impl{B: Backend} HasWork<Self> for Reader<B> { self.work }
+}
+
+impl<B: Backend> WorkItem for Reader<B> {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        while !this.stop.load(Relaxed) {
+            match walk(&*this.backend, &this.counts, this.stays) {
+                Walk::Complete => &this.walks,
+                Walk::CutShort => &this.cut_short,
+                Walk::Skipped => &this.skipped,
+            }
+            .add(1, Relaxed);
+            might_sleep();
+        }
+    }
+}
+
+/// Runs a load in this task and as many as it asks for, and returns when it is over.
+pub(crate) fn run<B: Backend>(registry: &Registry<B>, load: &Load) -> Result<Results> {
+    let mut entries = KVec::with_capacity(usize::from(load.items) + 1, GFP_KERNEL)?;
+    let registered = register_those_that_stay(&*registry.backend, load, &mut entries);
+    let results = registered.and_then(|()| run_tasks(registry, load, entries.len()));
+
+    for (reclaimer, entry) in entries {
+        registry.backend.unregister(entry);
+        reclaimer.is_unregistered();
+    }
+    results
+}
+
+fn register_those_that_stay<B: Backend>(
+    backend: &B,
+    load: &Load,
+    entries: &mut KVec<(Arc<Reclaimer>, B::Entry)>,
+) -> Result {
+    let sleepers = u16::from(load.sleep_ms != 0);
+
+    // OVERFLOW: `parse()` bounds `items`.
+    for index in 0..load.items + sleepers {
+        // The first one, which walks come to last.
+        let sleep_ms = if index < sleepers { load.sleep_ms } else { 0 };
+        let reclaimer = Reclaimer::new("stays", sleep_ms)?;
+        let entry = backend.register(reclaimer.clone())?;
+        entries.push((reclaimer, entry), GFP_KERNEL)?;
+    }
+    Ok(())
+}
+
+fn run_tasks<B: Backend>(registry: &Registry<B>, load: &Load, stays: usize) -> Result<Results> {
+    let stop = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+    let mut readers = KVec::with_capacity(load.readers.into(), GFP_KERNEL)?;
+    for _ in 0..load.readers {
+        let their_stop = stop.clone();
+        let reader = Arc::pin_init(
+            pin_init!(Reader {
+                backend: registry.backend.clone(),
+                counts: registry.counts.clone(),
+                stays,
+                stop: their_stop,
+                walks: Atomic::new(0),
+                cut_short: Atomic::new(0),
+                skipped: Atomic::new(0),
+                work <- new_work!("srcu_registry::Reader"),
+            }),
+            GFP_KERNEL,
+        )?;
+        readers.push(reader, GFP_KERNEL)?;
+    }
+    let mut latencies_ns = VVec::with_capacity(SAMPLES, GFP_KERNEL)?;
+    let queue = Workqueue::new(c"srcu_registry", Flags::UNBOUND, load.readers.into())?;
+
+    let start = Instant::<Monotonic>::now();
+    for reader in &readers {
+        // They were not queued before.
+        let _ = queue.enqueue(reader.clone());
+    }
+    let written = write(&*registry.backend, load, start, &mut latencies_ns);
+    let elapsed_ms = start.elapsed().as_millis();
+    stop.store(true, Relaxed);
+    // Waits for the readers.
+    drop(queue);
+    written?;
+
+    latencies_ns.sort_unstable();
+    let sum = |count: fn(&Reader<B>) -> &Atomic<u64>| {
+        let counts = readers.iter().map(|reader| count(reader).load(Relaxed));
+        counts.sum()
+    };
+    Ok(Results {
+        load: *load,
+        walks: sum(|reader| &reader.walks),
+        cut_short: sum(|reader| &reader.cut_short),
+        skipped: sum(|reader| &reader.skipped),
+        elapsed_ms,
+        latencies_ns,
+    })
+}
+
+/// Registers and unregisters until the time is up.
+fn write<B: Backend>(
+    backend: &B,
+    load: &Load,
+    start: Instant<Monotonic>,
+    latencies_ns: &mut VVec<i64>,
+) -> Result {
+    while start.elapsed().as_millis() < load.ms.into() {
+        let reclaimer = Reclaimer::new("comes and goes", 0)?;
+        let entry = backend.register(reclaimer.clone())?;
+        if load.pause_us != 0 {
+            fsleep(Delta::from_micros(load.pause_us.into()));
+        }
+
+        let before = Instant::<Monotonic>::now();
+        backend.unregister(entry);
+        let latency = before.elapsed();
+        reclaimer.is_unregistered();
+        if latencies_ns.len() < SAMPLES {
+            latencies_ns.push(latency.as_nanos(), GFP_KERNEL)?;
+        }
+        might_sleep();
+    }
+    Ok(())
+}
