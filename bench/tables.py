@@ -101,7 +101,60 @@ WRAPPERS = (
     ),
 )
 
+WAYS = ("rwsem", "srcu", "refcount")
+READERS = ("1", "2", "3", "4")
+LOADS = ("idle", *READERS, "sleeper")
+
+REGISTRY = (
+    Table(
+        name="walks_per_s",
+        title="Walks of 16 reclaimers that got to the end, with one writer",
+        row="readers",
+        rows=READERS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="cut_short_per_s",
+        title="Walks that made way for the writer",
+        row="readers",
+        rows=READERS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="skipped_per_s",
+        title="Walks that were skipped because of the writer",
+        row="readers",
+        rows=READERS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="unregister_ns",
+        title="How long it took to unregister (idle: no readers; sleeper: 4, and one that sleeps)",
+        row="latency",
+        rows=tuple(f"{p}_{load}" for load in LOADS for p in ("p50", "p99")),
+        columns=WAYS,
+        unit="ns",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="unregistered_per_s",
+        title="Reclaimers that came and went, with 100 us between the two",
+        row="load",
+        rows=LOADS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=("tcg",),
+    ),
+)
+
 BENCHMARKS: dict[str, tuple[Table, ...]] = {
+    "registry": REGISTRY,
     "wrappers": WRAPPERS,
 }
 """The tables of each benchmark, which runs `bench/<name>.sh` in a guest."""
