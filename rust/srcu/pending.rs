@@ -63,27 +63,31 @@ pub(super) type Destructor = unsafe fn(NonNull<Header>);
 /// `queue` is [`State::queue`], which is destroyed when no value is on its way.
 pub(super) struct Pending {
     destructor: Destructor,
-    count: Atomic<usize>,
+    /// Values that started on their way. Never gets less.
+    begun: Atomic<usize>,
+    /// Values that were destroyed. Never gets less.
+    ended: Atomic<usize>,
     queue: *mut bindings::workqueue_struct,
 }
 
 // SAFETY: A work queue may be used by any task.
 unsafe impl Send for Pending {}
 
-// SAFETY: `count` is atomic, and the rest does not change.
+// SAFETY: The counts are atomic, and the rest does not change.
 unsafe impl Sync for Pending {}
 
 impl Pending {
     /// Counts a value that starts on its way.
     #[inline]
     pub(super) fn begin(&self) {
-        self.count.fetch_add(1, Relaxed);
+        self.begun.fetch_add(1, Relaxed);
     }
 
     /// Counts a value that was destroyed. The module with the code may go from here on.
     #[inline]
     pub(super) fn end(&self) {
-        self.count.fetch_sub(1, Release);
+        // What the destructor began was begun before.
+        self.ended.fetch_add(1, Release);
     }
 
     /// Returns what is to be called for the values.
@@ -149,7 +153,8 @@ pub(super) fn of(destructor: Destructor) -> Result<Arc<Pending>> {
     let pending = Arc::new(
         Pending {
             destructor,
-            count: Atomic::new(0),
+            begun: Atomic::new(0),
+            ended: Atomic::new(0),
             queue: state.queue(),
         },
         GFP_KERNEL,
@@ -164,8 +169,14 @@ pub(super) fn of(destructor: Destructor) -> Result<Arc<Pending>> {
 pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
     let count = || {
         let state = STATE.lock();
-        let own = state.pending.iter().filter(|it| it.is_in(module));
-        own.fold(0, |sum: usize, it| sum.wrapping_add(it.count.load(Acquire)))
+        let sum = |count: &dyn Fn(&Pending) -> usize| {
+            let own = state.pending.iter().filter(|it| it.is_in(module));
+            own.fold(0, |sum: usize, it| sum.wrapping_add(count(it)))
+        };
+        // In this order, as a destructor may begin a value of another one and then end itself: who
+        // sees the end also sees what was begun.
+        let ended = sum(&|it| it.ended.load(Acquire));
+        sum(&|it| it.begun.load(Relaxed)).wrapping_sub(ended)
     };
     let mut waited_ms = 0;
 
