@@ -3,10 +3,9 @@
 //! Lists walked under RCU, whose items are reference counted while somebody looks at them.
 //!
 //! It is how `mm/shrinker.c` keeps shrinkers, but for a flag that keeps walks from coming to what is
-//! being removed. A [`Walk`] has a reference to the one item that it is
-//! at, and is in no critical section then, so it may sleep. [`List::remove()`] waits for those who
-//! have a reference to that item, and for nobody else; the memory is freed after an RCU grace
-//! period, without waiting.
+//! being removed. A walk has a reference to the one value that it is at, and is in no critical
+//! section then, so it may sleep. [`List::remove()`] waits for those who have a reference to that
+//! value, and for nobody else; the memory is freed after an RCU grace period, without waiting.
 //!
 //! Use it where items are removed often or removing must be quick, though others sleep. A walk
 //! writes to every item, twice: where there are many walkers, [`srcu::List`](crate::srcu::List)
@@ -295,7 +294,43 @@ impl<T> List<T> {
         Ok(value)
     }
 
-    /// Walks the list.
+    /// Calls `f` with each value.
+    ///
+    /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
+    /// once.
+    ///
+    /// Context: process. `f` may sleep. C: `shrink_slab()`.
+    #[inline]
+    pub fn for_each(&self, mut f: impl FnMut(&T)) {
+        let head = self.head.get();
+        let mut links = head;
+        let mut rcu = rcu::read_lock();
+
+        loop {
+            // SAFETY: `links` is that of the list, or of a node that was on it when this RCU
+            // critical section began: it is on it as long as there are references, see the type
+            // invariants, and one was dropped since. So what it leads to is not freed either.
+            links = unsafe { bindings::list_next_rcu(links) };
+            if links == head {
+                break;
+            }
+            // SAFETY: By the type invariants of the list it is a node.
+            let node: *mut Node<T> = unsafe { node_of(links) };
+            // SAFETY: It was on the list in this RCU critical section, so it is not freed yet.
+            if !unsafe { Node::try_get(node) } {
+                continue;
+            }
+            drop(rcu);
+            // SAFETY: The value is there, as this has a reference. Nobody writes to it.
+            f(unsafe { &(*node).value });
+            rcu = rcu::read_lock();
+            // SAFETY: This has a reference.
+            unsafe { Node::put(node) };
+        }
+        drop(rcu);
+    }
+
+    /// Walks the list from outside, one value at a time. [`List::for_each()`] is cheaper.
     ///
     /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
     /// once.
@@ -436,12 +471,10 @@ mod tests {
         workqueue, //
     };
 
+    /// The numbers on a list, as digits.
     fn digits(list: &List<u32>) -> u32 {
-        let mut walk = list.walk();
         let mut sum = 0;
-        while let Some(digit) = walk.next() {
-            sum = 10 * sum + digit;
-        }
+        list.for_each(|digit| sum = 10 * sum + digit);
         sum
     }
 
@@ -453,6 +486,10 @@ mod tests {
         let two = list.push_front(2, GFP_KERNEL)?;
         let one = list.push_front(1, GFP_KERNEL)?;
         assert_eq!(digits(&list), 123);
+        let mut walk = list.walk();
+        assert_eq!(walk.next(), Some(&1));
+        assert_eq!(walk.next(), Some(&2));
+        drop(walk);
 
         for (entry, value, left) in [(two, 2, 13), (three, 3, 1), (one, 1, 0)] {
             assert_eq!(list.remove(entry).ok(), Some(value));

@@ -32,7 +32,7 @@
 //!
 //! A guard protects what is of its own domain only. The flavor is checked by the compiler, the
 //! domain when [`Pointer::load()`] or [`List::walk()`] is called, which fails with [`WrongDomain`].
-//! [`Pointer::read()`] takes the guard itself, so there is nothing to check.
+//! [`Pointer::read()`] and [`List::read()`] take the guard themselves, so there is nothing to check.
 //!
 //! # What waits for whom
 //!
@@ -101,6 +101,7 @@ pub use list::{
     new_list,
     Entry,
     List,
+    ListGuard,
     ListWriter,
     Walk, //
 };

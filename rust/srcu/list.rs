@@ -30,6 +30,7 @@ use super::{
     flavor::Flavor,
     guard::{
         self,
+        Guard,
         ReadSection,
         WrongDomain, //
     },
@@ -163,12 +164,35 @@ impl<T, F: Flavor> List<T, F> {
         section: &'a impl ReadSection<F>,
     ) -> Result<Walk<'a, T>, WrongDomain> {
         guard::check(&self.domain, section)?;
-        // INVARIANT: `section` is of this domain, and borrowed as the list is.
-        Ok(Walk {
+        // SAFETY: `section` is of this domain, and borrowed as the list is.
+        Ok(unsafe { self.walk_unchecked() })
+    }
+
+    /// Takes a guard, under which the list can be walked.
+    ///
+    /// Context: as [`Domain::read_lock()`]. Never sleeps.
+    #[inline]
+    pub fn read(&self) -> ListGuard<'_, T, F> {
+        // INVARIANT: It is of this list's domain.
+        ListGuard {
+            list: self,
+            guard: self.domain.read_lock(),
+        }
+    }
+
+    /// Walks the list.
+    ///
+    /// # Safety
+    ///
+    /// There must be a guard of `domain` for `'a`.
+    #[inline]
+    unsafe fn walk_unchecked<'a>(&'a self) -> Walk<'a, T> {
+        // INVARIANT: By the contract of this function.
+        Walk {
             at: self.head.get(),
             head: self.head.get(),
             _items: PhantomData,
-        })
+        }
     }
 
     /// Takes the lock that only one writer at a time can have.
@@ -179,6 +203,34 @@ impl<T, F: Flavor> List<T, F> {
             list: self,
             _lock: self.writers.lock(),
         }
+    }
+}
+
+/// A guard of the domain of a [`List`].
+///
+/// # Invariants
+///
+/// `guard` is of the domain of `list`.
+#[must_use = "the critical section ends at once"]
+pub struct ListGuard<'a, T, F: Flavor> {
+    list: &'a List<T, F>,
+    guard: Guard<'a, F>,
+}
+
+impl<'a, T, F: Flavor> ListGuard<'a, T, F> {
+    /// Walks the list, as [`List::walk()`] does.
+    ///
+    /// Context: as the guard. Never sleeps. C: `list_for_each_entry_srcu()`.
+    #[inline]
+    pub fn walk(&self) -> Walk<'_, T> {
+        // SAFETY: By the type invariants there is a guard, and `self` is borrowed.
+        unsafe { self.list.walk_unchecked() }
+    }
+
+    /// Returns the guard, for what else is of its domain.
+    #[inline]
+    pub fn guard(&self) -> &Guard<'a, F> {
+        &self.guard
     }
 }
 
@@ -345,9 +397,7 @@ mod tests {
 
     /// The numbers on a list, as digits.
     fn digits(list: &List<u32, Normal>) -> u32 {
-        let guard = list.domain().read_lock();
-        list.walk(&guard)
-            .map_or(u32::MAX, |walk| walk.fold(0, |sum, digit| 10 * sum + digit))
+        list.read().walk().fold(0, |sum, digit| 10 * sum + digit)
     }
 
     fn item(digit: u32) -> Result<Item<u32>> {

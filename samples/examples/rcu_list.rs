@@ -13,11 +13,8 @@ pub(crate) fn example() -> Result {
     let one = list.push_front(1, GFP_KERNEL)?;
     let _two = list.push_front(2, GFP_KERNEL)?;
 
-    let mut walk = list.walk();
-    while let Some(value) = walk.next() {
-        // May sleep: nobody but who removes this very value waits for it.
-        pr_info!("at {value}\n");
-    }
+    // May sleep: nobody but who removes this very value waits for it.
+    list.for_each(|value| pr_info!("at {value}\n"));
 
     let value = list.remove(one).map_err(|_| EINVAL)?;
     pr_info!("{value} is mine again\n");

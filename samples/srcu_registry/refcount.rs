@@ -48,10 +48,7 @@ impl Backend for Refcount {
     }
 
     fn walk(&self, mut visit: impl FnMut(&Reclaimer)) -> Walk {
-        let mut walk = self.reclaimers.walk();
-        while let Some(reclaimer) = walk.next() {
-            visit(reclaimer);
-        }
+        self.reclaimers.for_each(|reclaimer| visit(reclaimer));
         Walk::Complete
     }
 }

@@ -68,13 +68,9 @@ impl Backend for Srcu {
     }
 
     fn walk(&self, mut visit: impl FnMut(&Reclaimer)) -> Walk {
-        let guard = self.reclaimers.domain().read_lock();
+        let reclaimers = self.reclaimers.read();
         let generation = self.generation.load(Acquire);
-        let Ok(reclaimers) = self.reclaimers.walk(&guard) else {
-            // Not with a guard of its own domain.
-            return Walk::Skipped;
-        };
-        for reclaimer in reclaimers {
+        for reclaimer in reclaimers.walk() {
             visit(reclaimer);
             if self.generation.load(Acquire) != generation {
                 return Walk::CutShort;
