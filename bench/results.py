@@ -68,14 +68,14 @@ def merged(runs: list[Samples]) -> Samples:
 
 def number(value: float) -> str:
     """Returns a number as the tables show it."""
-    return f"{value:,.0f}" if abs(value) >= 10000 else f"{value:,.2f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 or not round(value, 1) % 1 else f"{value:.1f}"
 
 
 def cell_text(table: Table, samples: Samples, lane: Lane, row: str, column: str) -> str:
     """Returns one number, with the spread where there is some to speak of."""
     numbers = samples[table.name][row][column]
     value = net(table, samples, lane, row, column)
-    if lane.best is min or len(numbers) == 1:
+    if lane.best is min or min(numbers) == max(numbers):
         return number(value)
     return f"{number(value)} ({number(min(numbers))}..{number(max(numbers))})"
 
