@@ -79,6 +79,8 @@ WRAPPERS = (
             "srcu_dereference",
             "srcu_dereference_guard",
             "srcu_list_walk_8",
+            "srcu_list_walk_8_guard",
+            "rcu_list_for_each_8",
             "rcu_list_walk_8",
             "down_read",
             "down_read_trylock",

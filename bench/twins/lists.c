@@ -109,6 +109,8 @@ static __always_inline u64 write(struct bench *b)
 
 #define CASES(CASE)							\
 	CASE(srcu_list_walk_8, walk_srcu(b))				\
+	CASE(srcu_list_walk_8_guard, walk_srcu(b))			\
+	CASE(rcu_list_for_each_8, walk_rcu(b))				\
 	CASE(rcu_list_walk_8, walk_rcu(b))				\
 	CASE(down_read, black_box(read(b)))				\
 	CASE(down_read_trylock, black_box(try_read(b)))			\

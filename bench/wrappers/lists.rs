@@ -65,6 +65,12 @@ impl Bench {
     }
 
     fn walk_srcu(&self) {
+        for value in self.srcu.read().walk() {
+            black_box(*value);
+        }
+    }
+
+    fn walk_srcu_guard(&self) {
         let guard = self.domain.read_lock();
         let Ok(walk) = self.srcu.walk(&guard) else {
             return;
@@ -87,6 +93,10 @@ impl Bench {
 pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
     cases! { bench, dir,
         c"srcu_list_walk_8" => Bench::walk_srcu,
+        c"srcu_list_walk_8_guard" => Bench::walk_srcu_guard,
+        c"rcu_list_for_each_8" => |b| b.rcu.for_each(|value| {
+            black_box(*value);
+        }),
         c"rcu_list_walk_8" => Bench::walk_rcu,
         c"down_read" => |b| *b.rwsem.read(),
         c"down_read_trylock" => |b| b.rwsem.try_read().map(|value| *value).unwrap_or(0),
