@@ -5,7 +5,7 @@
 //! A writer's pages must stay as they are, so what is written is encrypted into pages of the
 //! target's own, until the device has taken them. That memory is limited per target, as in dm-crypt: all targets together
 //! use 2 % of memory, though at least 16 MiB each. Above its limit, and without memory, a target
-//! lives on the reserve of its pool.
+//! lives on the reserve of its pool. How pages are counted is up to [`Limit`].
 //!
 //! # Why the pool cannot deadlock
 //!
@@ -27,20 +27,22 @@ use kernel::{
     }, //
 };
 
-use core::num::NonZeroU16;
-
 use kscale::{
     gfp::Gfp,
     mempool::Allocator,
-    new_percpu_counter,
     page::{
         self,
         Page, //
-    },
-    percpu_counter::PerCpuCounter, //
+    }, //
 };
 
-use crate::stats;
+use crate::{
+    limit::{
+        Limit,
+        Mode, //
+    },
+    stats, //
+};
 
 /// Pages in the reserve of a target: enough for the largest bio there is.
 pub(crate) const RESERVE_PAGES: usize = 256;
@@ -50,15 +52,6 @@ const MEMORY_PERCENT: usize = 2;
 
 /// What a target may use however many there are.
 const MIN_PAGES_PER_TARGET: usize = 16 * RESERVE_PAGES;
-
-/// How far a CPU's count may be off.
-///
-/// The common bios have 32 pages, the default batch of up to 16 CPUs: every one of them would take
-/// the lock of the counter, twice. With this batch the limit is off by half a MiB per CPU at most.
-const BATCH: NonZeroU16 = match NonZeroU16::new(128) {
-    Some(batch) => batch,
-    None => NonZeroU16::MIN,
-};
 
 /// The number of targets that share the memory.
 static TARGETS: Atomic<usize> = Atomic::new(0);
@@ -91,41 +84,28 @@ impl Drop for Share {
 }
 
 /// The page allocator, limited to the target's share of memory.
-#[pin_data]
 pub(crate) struct LimitedPages {
     share: Share,
     /// Pages that the target has, in its reserve too.
-    #[pin]
-    allocated: PerCpuCounter,
+    allocated: Limit,
 }
 
 impl LimitedPages {
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
+    pub(crate) fn new(mode: Mode) -> Result<Self> {
+        Ok(Self {
             share: Share::new(),
-            allocated <- new_percpu_counter!(0),
+            allocated: Limit::new(mode)?,
         })
     }
 
-    /// Returns whether the target has its share.
-    ///
-    /// Reads the approximate count, as the exact one would cost each write a look at every CPU.
-    fn is_at_limit(&self) -> bool {
-        // CAST: Not negative.
-        self.allocated.read_positive() as usize >= self.share.limit_pages()
-    }
+    /// Notes that there are to be `count` pages more, unless the target has its share.
+    fn try_charge(&self, count: usize) -> bool {
+        let admitted = self.allocated.try_charge(count, self.share.limit_pages());
 
-    /// Notes that there are `count` pages more.
-    fn account(&self, count: usize) {
-        // CAST: Counts of pages are far from 2^63.
-        self.allocated.add_batch(count as i64, BATCH);
-    }
-
-    /// Notes that there are `count` pages less.
-    fn unaccount(&self, count: usize) {
-        // CAST: As above.
-        self.allocated
-            .add_batch((count as i64).wrapping_neg(), BATCH);
+        if !admitted {
+            stats::count_refusal();
+        }
+        admitted
     }
 }
 
@@ -136,11 +116,15 @@ impl Allocator for LimitedPages {
         // The reserve is filled whatever the limit.
         let optional = gfp.contains(Gfp::NORETRY);
 
-        if optional && self.is_at_limit() {
+        if !optional {
+            self.allocated.charge(1);
+        } else if !self.try_charge(1) {
             return None;
         }
-        let page = Page::alloc(gfp).ok()?;
-        self.account(1);
+        let Ok(page) = Page::alloc(gfp) else {
+            self.allocated.uncharge(1);
+            return None;
+        };
         if optional {
             stats::count_single_page();
         }
@@ -149,22 +133,22 @@ impl Allocator for LimitedPages {
 
     fn free(&self, page: Page) {
         drop(page);
-        self.unaccount(1);
+        self.allocated.uncharge(1);
     }
 
     fn alloc_bulk(&self, gfp: Gfp, slots: &mut [Option<Page>]) {
-        if self.is_at_limit() {
+        if !self.try_charge(slots.len()) {
             return;
         }
         let count = page::alloc_bulk(gfp, slots);
-        self.account(count);
+        self.allocated.uncharge(slots.len().saturating_sub(count));
         stats::count_bulk_pages(count);
     }
 
     fn free_bulk(&self, slots: &mut [Option<Page>]) {
         let count = slots.iter_mut().filter_map(Option::take).map(drop).count();
 
-        self.unaccount(count);
+        self.allocated.uncharge(count);
     }
 }
 
@@ -172,19 +156,35 @@ impl Allocator for LimitedPages {
 #[kunit_tests(rcrypt_pages)]
 mod tests {
     use super::*;
-    use kernel::cpu;
+
+    use kernel::{
+        cpu,
+        sync::{
+            Arc,
+            Completion, //
+        },
+        workqueue, //
+    };
+
+    use crate::limit::BATCH;
+
+    const MODES: [Mode; 3] = [Mode::Exact, Mode::Approx, Mode::Credit];
 
     /// As the pool asks for pages that it can do without.
     const OPTIONAL: Gfp = Gfp::KERNEL.union(Gfp::NORETRY);
 
-    /// How far the approximate count may be off.
-    fn error_pages() -> usize {
-        usize::from(BATCH.get()) * cpu::nr_cpu_ids() as usize
+    /// How far the count may be off.
+    fn error_pages(mode: Mode) -> usize {
+        match mode {
+            Mode::Approx => usize::from(BATCH.get()) * cpu::nr_cpu_ids() as usize,
+            // As long as there is one task.
+            Mode::Exact | Mode::Credit => 0,
+        }
     }
 
     /// Takes pages until there are no more, but at most `max`.
     fn take(pages: &LimitedPages, max: usize) -> Result<KVec<Page>> {
-        let mut taken = KVec::with_capacity(max, GFP_KERNEL)?;
+        let mut taken = KVec::new();
 
         while taken.len() < max {
             let Some(page) = pages.alloc(OPTIONAL) else {
@@ -197,43 +197,95 @@ mod tests {
 
     #[test]
     fn limit_is_for_pages_that_the_pool_can_do_without() -> Result {
-        let pages = KBox::try_pin_init(LimitedPages::new(), GFP_KERNEL)?;
-        let limit = pages.share.limit_pages();
+        for mode in MODES {
+            let pages = LimitedPages::new(mode)?;
+            let limit = pages.share.limit_pages();
+            let error = error_pages(mode);
 
-        let taken = take(&pages, limit + 2 * error_pages())?;
-        assert!(taken.len() <= limit + error_pages());
-        assert!(taken.len() + error_pages() >= limit);
-        assert_eq!(
-            pages.allocated.sum(),
-            i64::try_from(taken.len()).unwrap_or(-1)
-        );
+            let taken = take(&pages, limit + 2 * error + 1)?;
+            assert!(taken.len() <= limit + error);
+            assert!(taken.len() + error >= limit);
+            assert_eq!(pages.allocated.pages(), taken.len());
 
-        let mut slots = [None, None];
-        pages.alloc_bulk(OPTIONAL, &mut slots);
-        assert!(slots.iter().all(Option::is_none));
+            let mut slots = [None, None];
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            assert!(slots.iter().all(Option::is_none));
 
-        let needed = pages.alloc(Gfp::KERNEL).ok_or(ENOMEM)?;
-        pages.free(needed);
+            let needed = pages.alloc(Gfp::KERNEL).ok_or(ENOMEM)?;
+            assert_eq!(pages.allocated.pages(), taken.len() + 1);
+            pages.free(needed);
 
-        taken.into_iter().for_each(|page| pages.free(page));
-        assert_eq!(pages.allocated.sum(), 0);
-        assert!(!pages.is_at_limit());
+            taken.into_iter().for_each(|page| pages.free(page));
+            assert_eq!(pages.allocated.pages(), 0);
+            assert!(pages.alloc(OPTIONAL).map(|page| pages.free(page)).is_some());
+        }
         Ok(())
     }
 
     #[test]
     fn bulk_pages_are_counted_both_ways() -> Result {
-        let pages = KBox::try_pin_init(LimitedPages::new(), GFP_KERNEL)?;
-        let mut slots = [const { None }; 32];
+        for mode in MODES {
+            let pages = LimitedPages::new(mode)?;
+            let mut slots = [const { None }; 32];
 
-        pages.alloc_bulk(OPTIONAL, &mut slots);
-        let count = slots.iter().flatten().count();
-        assert!(count > 0);
-        assert_eq!(pages.allocated.sum(), i64::try_from(count).unwrap_or(-1));
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            let count = slots.iter().flatten().count();
+            assert!(count > 0);
+            assert_eq!(pages.allocated.pages(), count);
 
-        pages.free_bulk(&mut slots);
-        assert!(slots.iter().all(Option::is_none));
-        assert_eq!(pages.allocated.sum(), 0);
+            pages.free_bulk(&mut slots);
+            assert!(slots.iter().all(Option::is_none));
+            assert_eq!(pages.allocated.pages(), 0);
+        }
+        Ok(())
+    }
+
+    /// What tasks on all CPUs get together, one page at a time.
+    #[test]
+    fn credits_admit_exactly_the_limit() -> Result {
+        const TASKS: usize = 4;
+        let pages = Arc::new(LimitedPages::new(Mode::Credit)?, GFP_KERNEL)?;
+        let total = Arc::new(Atomic::new(0_usize), GFP_KERNEL)?;
+        let limit = pages.share.limit_pages();
+
+        let mut done = KVec::new();
+        for _ in 0..TASKS {
+            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+            done.push(finished.clone(), GFP_KERNEL)?;
+            let (pages, total) = (pages.clone(), total.clone());
+            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+                // Counted only: memory for all of them is not needed to see how many they are.
+                while pages.try_charge(1) {
+                    total.add(1, Relaxed);
+                }
+                finished.complete_all();
+            })?;
+        }
+        done.iter()
+            .for_each(|finished| finished.wait_for_completion());
+
+        assert_eq!(total.load(Relaxed), limit);
+        pages.allocated.uncharge(limit);
+        assert_eq!(pages.allocated.pages(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn limit_follows_the_number_of_targets() -> Result {
+        let pages = LimitedPages::new(Mode::Credit)?;
+        let limit = pages.share.limit_pages();
+        assert!(pages.try_charge(limit));
+        pages.allocated.uncharge(limit);
+
+        let others = [Share::new(), Share::new(), Share::new()];
+        let shared = pages.share.limit_pages();
+        assert!(!pages.try_charge(shared + 1));
+        assert!(pages.try_charge(shared));
+        pages.allocated.uncharge(shared);
+
+        drop(others);
+        assert!(pages.try_charge(limit));
+        pages.allocated.uncharge(limit);
         Ok(())
     }
 

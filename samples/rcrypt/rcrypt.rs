@@ -14,6 +14,8 @@
 //! What dm-crypt has and this target has not: keys in a keyring, authenticated encryption,
 //! asynchronous ciphers, zoned devices, messages, and the options that choose who does the work.
 //!
+//! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`.
+//!
 //! `/sys/kernel/debug/rcrypt/stats` tells which CPUs did it, and where the pages came from.
 
 #![forbid(unsafe_code)]
@@ -46,12 +48,14 @@ mod cipher;
 mod convert;
 mod io;
 mod iv;
+mod limit;
 mod pages;
 mod stats;
 mod table;
 
 use cipher::CipherSpec;
 use convert::Converter;
+use limit::Mode;
 use pages::LimitedPages;
 use table::{
     Line,
@@ -70,6 +74,10 @@ module! {
             default: false,
             description: "Register as `crypt`, in place of dm_crypt",
         },
+        limit_mode: u8 {
+            default: 2,
+            description: "How pages are limited: 0 exact, 1 approx, 2 credit",
+        },
     },
 }
 
@@ -86,11 +94,21 @@ impl kernel::InPlaceModule for RcryptModule {
         let dir = debugfs::Dir::new(c"rcrypt");
 
         try_pin_init!(Self {
-            _registration: register()?,
+            _registration: limit_mode().and_then(|_| register())?,
             _stats <- dir.read_callback_file(c"stats", (), &|(), f| stats::write(f)),
             _dir: dir,
         })
     }
+}
+
+/// Returns how pages are limited.
+fn limit_mode() -> Result<Mode> {
+    let value = module_parameters::limit_mode.value();
+
+    Mode::from_param(value).ok_or_else(|| {
+        pr_err!("limit_mode={value}: it is 0 (exact), 1 (approx) or 2 (credit)\n");
+        EINVAL
+    })
 }
 
 /// Registers the target under the name that the parameter asks for.
@@ -184,6 +202,7 @@ impl dm::Target for Crypt {
         let queue = Workqueue::new(c"rcrypt", Flags::UNBOUND, cpu::nr_cpu_ids())
             .map_err(|error| CtrError::new(c"Couldn't create kcryptd queue", error))?;
         let cipher = CString::try_from_fmt(fmt!("{}", cipher.to_str().unwrap_or_default()))?;
+        let pages = LimitedPages::new(limit_mode()?)?;
 
         table.send_flush_bios();
         if options.allow_discards {
@@ -199,7 +218,7 @@ impl dm::Target for Crypt {
             converter,
             queue,
             bios <- BioSet::new(RESERVE_BIOS),
-            pages <- Mempool::new(pages::RESERVE_PAGES, LimitedPages::new()),
+            pages <- Mempool::new(pages::RESERVE_PAGES, pages),
             cipher,
             key,
         }))
