@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from tables import BENCHMARKS, Table
 TIMEOUT_S = 900
 
 
-def chosen(variable: str, known: dict[str, object]) -> tuple[list[str], set[str]]:
+def chosen(variable: str, known: Iterable[str]) -> tuple[list[str], set[str]]:
     """Returns the words of a variable that are known, or all that are known, and the other words."""
     words = os.environ.get(variable, "").split()
     names = [name for name in known if name in words] or list(known)
