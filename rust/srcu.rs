@@ -74,6 +74,7 @@ mod poll;
 mod retired;
 #[cfg(kscale_kunit)]
 mod testing;
+mod walk;
 
 pub use domain::{
     new_domain,
@@ -101,9 +102,7 @@ pub use list::{
     new_list,
     Entry,
     List,
-    ListGuard,
-    ListWriter,
-    Walk, //
+    ListWriter, //
 };
 pub use pointer::{
     new_pointer,
@@ -113,6 +112,10 @@ pub use pointer::{
 };
 pub use poll::Cookie;
 pub use retired::Retired;
+pub use walk::{
+    ListGuard,
+    Walk, //
+};
 
 pub(crate) use pending::{
     wait_for_callbacks,

@@ -28,12 +28,6 @@ use crate::{
 use super::{
     domain::Domain,
     flavor::Flavor,
-    guard::{
-        self,
-        Guard,
-        ReadSection,
-        WrongDomain, //
-    },
     item::{
         Item,
         Node, //
@@ -63,15 +57,15 @@ pub use new_srcu_list as new_list;
 ///
 /// # Invariants
 ///
-/// - `head` is a list of [`Node::links`] of nodes from [`Item::into_raw()`], changed under the lock
+/// - `head` is a list of links of nodes of items, changed under the lock
 ///   of `writers` only. No node is on two lists, or twice on one.
 /// - A node that was on it and no longer is, is a [`Retired`] item of `domain`.
 /// - A node has an [`Entry`] with this `id` only while it is on the list.
-/// - `pending` is that of [`Node::<T>::free()`].
+/// - `pending` is that of `Node::<T>::free()`.
 #[pin_data(PinnedDrop)]
 pub struct List<T, F: Flavor> {
     #[pin]
-    head: Opaque<bindings::list_head>,
+    pub(super) head: Opaque<bindings::list_head>,
     id: u64,
     domain: Domain<F>,
     pending: Arc<Pending>,
@@ -150,51 +144,6 @@ impl<T, F: Flavor> List<T, F> {
         &self.domain
     }
 
-    /// Walks the list.
-    ///
-    /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
-    /// once. An item that is met stays as it is as long as the guard, so the caller may sleep.
-    ///
-    /// Fails with [`WrongDomain`] unless `section` is of this list's domain.
-    ///
-    /// Context: as the guard. Never sleeps. C: `list_for_each_entry_srcu()`.
-    #[inline]
-    pub fn walk<'a>(
-        &'a self,
-        section: &'a impl ReadSection<F>,
-    ) -> Result<Walk<'a, T>, WrongDomain> {
-        guard::check(&self.domain, section)?;
-        // SAFETY: `section` is of this domain, and borrowed as the list is.
-        Ok(unsafe { self.walk_unchecked() })
-    }
-
-    /// Takes a guard, under which the list can be walked.
-    ///
-    /// Context: as [`Domain::read_lock()`]. Never sleeps.
-    #[inline]
-    pub fn read(&self) -> ListGuard<'_, T, F> {
-        // INVARIANT: It is of this list's domain.
-        ListGuard {
-            list: self,
-            guard: self.domain.read_lock(),
-        }
-    }
-
-    /// Walks the list.
-    ///
-    /// # Safety
-    ///
-    /// There must be a guard of `domain` for `'a`.
-    #[inline]
-    unsafe fn walk_unchecked<'a>(&'a self) -> Walk<'a, T> {
-        // INVARIANT: By the contract of this function.
-        Walk {
-            at: self.head.get(),
-            head: self.head.get(),
-            _items: PhantomData,
-        }
-    }
-
     /// Takes the lock that only one writer at a time can have.
     ///
     /// Context: process. Sleeps.
@@ -206,41 +155,13 @@ impl<T, F: Flavor> List<T, F> {
     }
 }
 
-/// A guard of the domain of a [`List`].
-///
-/// # Invariants
-///
-/// `guard` is of the domain of `list`.
-#[must_use = "the critical section ends at once"]
-pub struct ListGuard<'a, T, F: Flavor> {
-    list: &'a List<T, F>,
-    guard: Guard<'a, F>,
-}
-
-impl<'a, T, F: Flavor> ListGuard<'a, T, F> {
-    /// Walks the list, as [`List::walk()`] does.
-    ///
-    /// Context: as the guard. Never sleeps. C: `list_for_each_entry_srcu()`.
-    #[inline]
-    pub fn walk(&self) -> Walk<'_, T> {
-        // SAFETY: By the type invariants there is a guard, and `self` is borrowed.
-        unsafe { self.list.walk_unchecked() }
-    }
-
-    /// Returns the guard, for what else is of its domain.
-    #[inline]
-    pub fn guard(&self) -> &Guard<'a, F> {
-        &self.guard
-    }
-}
-
 /// Returns the node that `links` is a field of.
 ///
 /// # Safety
 ///
 /// `links` must be that of a node of `T`.
 #[inline]
-unsafe fn node_of<T>(links: *mut bindings::list_head) -> *mut Node<T> {
+pub(super) unsafe fn node_of<T>(links: *mut bindings::list_head) -> *mut Node<T> {
     // SAFETY: By the contract of this function.
     unsafe { kernel::container_of!(Opaque::cast_from(links).cast_mut(), Node<T>, links) }
 }
@@ -262,42 +183,6 @@ impl<T, F: Flavor> PinnedDrop for List<T, F> {
             // entries of this list are of no use.
             drop(unsafe { Item::from_raw(NonNull::new_unchecked(node)) });
         }
-    }
-}
-
-/// The items of a [`List`], as one reader meets them.
-///
-/// # Invariants
-///
-/// - `head` is that of a list, and `at` that or the links of a node that was on it.
-/// - There has been a guard of the list's domain since `at` was `head`, and is for `'a`.
-pub struct Walk<'a, T> {
-    at: *mut bindings::list_head,
-    head: *mut bindings::list_head,
-    _items: PhantomData<&'a T>,
-}
-
-impl<'a, T> Iterator for Walk<'a, T> {
-    type Item = &'a T;
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a T> {
-        // SAFETY: By the type invariants `at` was on the list when or after the guard was taken, so
-        // it is not freed before that is dropped. If it was removed since, it still leads to what
-        // was behind it then, see `list_del_rcu()` in `include/linux/rculist.h`.
-        let next = unsafe { bindings::list_next_rcu(self.at) };
-        if next == self.head {
-            // `at` stays, so this is the end, until something is inserted.
-            return None;
-        }
-        // INVARIANT: It was on the list when the guard was there: what `at` leads to was removed
-        // after `at`, or not at all.
-        self.at = next;
-        // SAFETY: By the type invariants of the list.
-        let node: *mut Node<T> = unsafe { node_of(next) };
-        // SAFETY: The node is not freed as long as the guard, hence for `'a`. Only `value` is
-        // borrowed, and nobody writes to that.
-        Some(unsafe { &(*node).value })
     }
 }
 
@@ -388,6 +273,7 @@ mod tests {
     use super::super::{
         new_domain,
         testing::{
+            nap,
             Drops,
             Elsewhere, //
         },
@@ -509,11 +395,15 @@ mod tests {
             }
         })?;
         while !writer.is_done() {
-            let guard = domain.read_lock();
-            let seen = list.walk(&guard)?;
-            // The one that stays, and at most one that comes and goes.
-            let sum = seen.fold(0, |sum, (value, _)| sum + value);
-            assert!([7, 8, 9].contains(&sum));
+            for _ in 0..50 {
+                let guard = domain.read_lock();
+                let seen = list.walk(&guard)?;
+                // The one that stays, and at most one that comes and goes.
+                let sum = seen.fold(0, |sum, (value, _)| sum + value);
+                assert!([7, 8, 9].contains(&sum));
+            }
+            // Without preemption nobody else runs here otherwise.
+            nap();
         }
         writer.wait();
         assert_eq!(drops.count(), 2);

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Walks.
+
+use kernel::{
+    prelude::*,
+    sync::rcu,
+    types::Opaque, //
+};
+
+use core::ptr::NonNull;
+
+use crate::bindings;
+
+use super::{
+    list::List,
+    node::{
+        node_of,
+        Node, //
+    }, //
+};
+
+impl<T> List<T> {
+    /// Calls `f` with each value.
+    ///
+    /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
+    /// once.
+    ///
+    /// Context: process. `f` may sleep. C: `shrink_slab()`.
+    #[inline]
+    pub fn for_each(&self, mut f: impl FnMut(&T)) {
+        let head = self.head.get();
+        let mut links = head;
+        let mut rcu = rcu::read_lock();
+
+        loop {
+            // SAFETY: `links` is that of the list, or of a node that was on it when this RCU
+            // critical section began: it is on it as long as there are references, see the type
+            // invariants, and one was dropped since. So what it leads to is not freed either.
+            links = unsafe { bindings::list_next_rcu(links) };
+            if links == head {
+                break;
+            }
+            // SAFETY: By the type invariants of the list it is a node.
+            let node: *mut Node<T> = unsafe { node_of(links) };
+            // SAFETY: It was on the list in this RCU critical section, so it is not freed yet.
+            if !unsafe { Node::try_get(node) } {
+                continue;
+            }
+            drop(rcu);
+            // SAFETY: The value is there, as this has a reference. Nobody writes to it.
+            f(unsafe { &(*node).value });
+            rcu = rcu::read_lock();
+            // SAFETY: This has a reference.
+            unsafe { Node::put(node) };
+        }
+        drop(rcu);
+    }
+
+    /// Walks the list from outside, one value at a time. [`List::for_each()`] is cheaper.
+    ///
+    /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
+    /// once.
+    ///
+    /// Context: process. Never sleeps.
+    #[inline]
+    pub fn walk(&self) -> Walk<'_, T> {
+        // INVARIANT: It has no reference.
+        Walk {
+            list: self,
+            at: None,
+        }
+    }
+}
+
+/// A walk, and the value that it is at.
+///
+/// Leaking it makes the removal of that value wait for ever.
+///
+/// # Invariants
+///
+/// If `at` is `Some`, it is on the list, and this has a reference to it.
+pub struct Walk<'a, T> {
+    list: &'a List<T>,
+    at: Option<NonNull<Node<T>>>,
+}
+
+impl<T> Walk<'_, T> {
+    /// Goes to the next value, and returns it.
+    ///
+    /// Once it has returned [`None`], it starts again.
+    ///
+    /// Context: process. Never sleeps; the caller may sleep before it calls it again. C:
+    /// `list_for_each_entry_rcu()`, `refcount_inc_not_zero()`.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the value goes when the walk goes on"
+    )]
+    #[inline]
+    pub fn next(&mut self) -> Option<&T> {
+        let head = self.list.head.get();
+        let rcu = rcu::read_lock();
+        let mut links = match self.at {
+            // SAFETY: It is allocated, as this has a reference.
+            Some(node) => Opaque::cast_into(unsafe { &raw const (*node.as_ptr()).links }),
+            None => head,
+        };
+
+        let next = loop {
+            // SAFETY: `links` is that of the list, or of a node that was on it in this RCU critical
+            // section: the one this has a reference to is on the list by the type invariants.
+            links = unsafe { bindings::list_next_rcu(links) };
+            if links == head {
+                break None;
+            }
+            // SAFETY: By the type invariants of the list it is a node.
+            let node: *mut Node<T> = unsafe { node_of(links) };
+            // SAFETY: It was on the list in this RCU critical section, so it is not freed yet.
+            if unsafe { Node::try_get(node) } {
+                break NonNull::new(node);
+            }
+        };
+        if let Some(node) = self.at.take() {
+            // SAFETY: This has a reference by the type invariants.
+            unsafe { Node::put(node.as_ptr()) };
+        }
+        drop(rcu);
+        // INVARIANT: This has a reference. A node is on the list as long as there are any.
+        self.at = next;
+        // SAFETY: As this has a reference, the value is there until that is dropped, which borrows
+        // `self` mutably.
+        next.map(|node| &**unsafe { &(*node.as_ptr()).value })
+    }
+}
+
+impl<T> Drop for Walk<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(node) = self.at.take() {
+            // SAFETY: This has a reference by the type invariants.
+            unsafe { Node::put(node.as_ptr()) };
+        }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_rcu_list_walk)]
+mod tests {
+    use super::*;
+
+    use super::super::new_list;
+
+    use kernel::{
+        sync::{
+            atomic::{
+                Acquire,
+                Atomic,
+                Release, //
+            },
+            Arc, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        },
+        workqueue, //
+    };
+
+    /// The numbers on a list, as digits.
+    fn digits(list: &List<u32>) -> u32 {
+        let mut sum = 0;
+        list.for_each(|digit| sum = 10 * sum + digit);
+        sum
+    }
+
+    #[test]
+    fn a_walk_starts_again_at_its_end() -> Result {
+        let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+        let _one = list.push_front(1, GFP_KERNEL)?;
+        let mut walk = list.walk();
+
+        for _ in 0..3 {
+            assert_eq!(walk.next(), Some(&1));
+            assert_eq!(walk.next(), None);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn walks_and_removals_run_at_once() -> Result {
+        const ROUNDS: u32 = 200;
+        let list = Arc::pin_init(new_list!(), GFP_KERNEL)?;
+        let done = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let _stays = list.push_front(7, GFP_KERNEL)?;
+
+        let (their_list, theirs) = (list.clone(), done.clone());
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            for _ in 0..ROUNDS {
+                let removed = their_list
+                    .push_front(1, GFP_KERNEL)
+                    .is_ok_and(|entry| their_list.remove(entry).is_ok());
+                theirs.fetch_add(u32::from(removed), Release);
+            }
+            theirs.fetch_add(1000, Release);
+        })?;
+        while done.load(Acquire) < 1000 {
+            for _ in 0..50 {
+                assert!([7, 17].contains(&digits(&list)));
+            }
+            // Without preemption nobody else runs here otherwise.
+            fsleep(Delta::from_millis(1));
+        }
+        assert_eq!(done.load(Acquire), 1000 + ROUNDS);
+        assert_eq!(digits(&list), 7);
+        Ok(())
+    }
+}
