@@ -9,6 +9,8 @@ use kernel::{
 
 use core::str::SplitAsciiWhitespace;
 
+use super::latencies::Latencies;
+
 /// What is asked for.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Load {
@@ -58,19 +60,11 @@ pub(crate) struct Results {
     pub(crate) cut_short: u64,
     pub(crate) skipped: u64,
     pub(crate) elapsed_ms: i64,
-    /// Latencies of `unregister`, sorted.
-    pub(crate) latencies_ns: VVec<i64>,
+    /// Of `unregister`.
+    pub(crate) latencies: Latencies,
 }
 
 impl Results {
-    /// Returns the latency that so many of a hundred are not above.
-    fn percentile_ns(&self, percent: usize) -> i64 {
-        let last = self.latencies_ns.len().saturating_sub(1);
-        let index = last * percent / 100;
-
-        self.latencies_ns.get(index).copied().unwrap_or(0)
-    }
-
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Load {
             readers,
@@ -93,10 +87,10 @@ impl Results {
         writeln!(
             f,
             "run unregistered {} p50_ns {} p99_ns {} max_ns {}",
-            self.latencies_ns.len(),
-            self.percentile_ns(50),
-            self.percentile_ns(99),
-            self.percentile_ns(100),
+            self.latencies.count(),
+            self.latencies.percentile_ns(50),
+            self.latencies.percentile_ns(99),
+            self.latencies.max_ns(),
         )
     }
 }

@@ -35,6 +35,7 @@ use kernel::{
 
 mod backend;
 mod files;
+mod latencies;
 mod load;
 mod reclaimer;
 mod refcount;

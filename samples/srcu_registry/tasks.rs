@@ -36,6 +36,7 @@ use super::{
         Backend,
         Walk, //
     },
+    latencies::Latencies,
     load::{
         Load,
         Results, //
@@ -47,9 +48,6 @@ use super::{
         Registry, //
     }, //
 };
-
-/// As many latencies are kept.
-const SAMPLES: usize = 1 << 16;
 
 /// A task that walks until it is told to stop.
 #[pin_data]
@@ -136,7 +134,7 @@ fn run_tasks<B: Backend>(registry: &Registry<B>, load: &Load, stays: usize) -> R
         )?;
         readers.push(reader, GFP_KERNEL)?;
     }
-    let mut latencies_ns = VVec::with_capacity(SAMPLES, GFP_KERNEL)?;
+    let mut latencies = Latencies::new()?;
     let queue = Workqueue::new(c"srcu_registry", Flags::UNBOUND, load.readers.into())?;
 
     let start = Instant::<Monotonic>::now();
@@ -144,14 +142,13 @@ fn run_tasks<B: Backend>(registry: &Registry<B>, load: &Load, stays: usize) -> R
         // They were not queued before.
         let _ = queue.enqueue(reader.clone());
     }
-    let written = write(&*registry.backend, load, start, &mut latencies_ns);
+    let written = write(&*registry.backend, load, start, &mut latencies);
     let elapsed_ms = start.elapsed().as_millis();
     stop.store(true, Relaxed);
     // Waits for the readers.
     drop(queue);
     written?;
 
-    latencies_ns.sort_unstable();
     let sum = |count: fn(&Reader<B>) -> &Atomic<u64>| {
         let counts = readers.iter().map(|reader| count(reader).load(Relaxed));
         counts.sum()
@@ -162,7 +159,7 @@ fn run_tasks<B: Backend>(registry: &Registry<B>, load: &Load, stays: usize) -> R
         cut_short: sum(|reader| &reader.cut_short),
         skipped: sum(|reader| &reader.skipped),
         elapsed_ms,
-        latencies_ns,
+        latencies,
     })
 }
 
@@ -171,7 +168,7 @@ fn write<B: Backend>(
     backend: &B,
     load: &Load,
     start: Instant<Monotonic>,
-    latencies_ns: &mut VVec<i64>,
+    latencies: &mut Latencies,
 ) -> Result {
     while start.elapsed().as_millis() < load.ms.into() {
         let reclaimer = Reclaimer::new("comes and goes", 0)?;
@@ -184,9 +181,7 @@ fn write<B: Backend>(
         backend.unregister(entry);
         let latency = before.elapsed();
         reclaimer.is_unregistered();
-        if latencies_ns.len() < SAMPLES {
-            latencies_ns.push(latency.as_nanos(), GFP_KERNEL)?;
-        }
+        latencies.add(latency.as_nanos());
         might_sleep();
     }
     Ok(())
