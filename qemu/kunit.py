@@ -23,7 +23,9 @@ import modules
 import suites
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-KERNEL_ARGS = "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
+KERNEL_ARGS = (
+    "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic mempool_debug"
+)
 
 
 def parse_args(argv: list[str]) -> argparse.Namespace:

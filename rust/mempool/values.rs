@@ -20,6 +20,7 @@ mod tests {
 
     use crate::{
         bindings,
+        boxed::Uninit,
         gfp::Gfp,
         new_percpu_counter,
         percpu_counter::PerCpuCounter,
@@ -326,30 +327,22 @@ mod tests {
         Ok(())
     }
 
-    /// Returns whether a byte that is written to memory from a reserve is still there when the
-    /// memory was in the reserve again.
-    fn keeps_bytes(element: impl Fn() -> Option<*mut u8>, free: impl Fn(*mut u8)) -> Result<bool> {
-        let first = element().ok_or(ENOMEM)?;
-        // SAFETY: The callers have memory of 128 bytes.
-        unsafe { first.add(64).write_volatile(0xc3) };
-        free(first);
-        let second = element().ok_or(ENOMEM)?;
-        // SAFETY: As above; it was written before.
-        let kept = unsafe { second.add(64).read_volatile() } == 0xc3;
-        free(second);
-        // The pools have one element.
-        if core::ptr::eq(first, second) {
-            Ok(kept)
-        } else {
-            Err(EINVAL)
-        }
+    /// Writes a byte in the middle of memory of 128 bytes.
+    fn write_byte(memory: *mut u8) {
+        // SAFETY: The callers have as much.
+        unsafe { memory.add(64).write_volatile(0xc3) };
     }
 
-    /// `mempool_debug` has C overwrite what is in the reserve of its own pools: of ours, too.
-    #[test]
-    fn the_reserve_is_poisoned_where_that_of_c_is() -> Result {
-        // SAFETY: It is `mempool_create_kmalloc_pool()` with one element of 128 bytes.
-        let of_c = unsafe {
+    /// Returns whether the byte is still there.
+    fn has_byte(memory: *mut u8) -> bool {
+        // SAFETY: The callers have as much, and it was written before.
+        unsafe { memory.add(64).read_volatile() == 0xc3 }
+    }
+
+    /// Returns whether a pool of C's with one element of 128 bytes keeps what is written to it.
+    fn c_keeps_bytes() -> Result<bool> {
+        // SAFETY: It is `mempool_create_kmalloc_pool()`.
+        let pool = unsafe {
             bindings::mempool_create_node_noprof(
                 1,
                 Some(bindings::mempool_kmalloc),
@@ -359,42 +352,45 @@ mod tests {
                 bindings::NUMA_NO_NODE,
             )
         };
-        if of_c.is_null() {
+        if pool.is_null() {
             return Err(ENOMEM);
         }
-        let c_keeps = keeps_bytes(
-            || {
-                // SAFETY: The pool was just created.
-                let element = unsafe { bindings::mempool_alloc_preallocated(of_c) };
-                (!element.is_null()).then_some(element.cast())
-            },
-            // SAFETY: It is an element of the pool.
-            |element| unsafe { bindings::mempool_free(element.cast(), of_c) },
-        );
+        // SAFETY: The pool was just created with an element.
+        let memory = unsafe { bindings::mempool_alloc_preallocated(pool) };
+        write_byte(memory.cast());
+        // SAFETY: It is from the pool.
+        unsafe { bindings::mempool_free(memory, pool) };
+        // SAFETY: The element is back.
+        let memory = unsafe { bindings::mempool_alloc_preallocated(pool) };
+        let keeps = has_byte(memory.cast());
+        // SAFETY: It is from the pool.
+        unsafe { bindings::mempool_free(memory, pool) };
         // SAFETY: Nobody uses it again.
-        unsafe { bindings::mempool_destroy(of_c) };
-
-        let kmalloc = pool(1, Kmalloc::<[u8; 128]>::new())?;
-        let slab = pool(1, slab::<[u8; 128]>()?)?;
-        assert_eq!(rust_keeps(&kmalloc)?, c_keeps?);
-        assert_eq!(rust_keeps(&slab)?, c_keeps?);
-        Ok(())
+        unsafe { bindings::mempool_destroy(pool) };
+        Ok(keeps)
     }
 
-    /// As [`keeps_bytes`], of a pool of ours.
-    fn rust_keeps<S: Source>(pool: &Mempool<S>) -> Result<bool>
+    /// Returns whether a pool of ours with such an element does.
+    fn keeps_bytes<S: Source>(source: S) -> Result<bool>
     where
         S::Memory: ValueMemory<Value = [u8; 128]>,
     {
-        keeps_bytes(
-            || {
-                let element = core::mem::ManuallyDrop::new(pool.alloc_preallocated()?);
-                Some(crate::boxed::Uninit::as_ptr(&*element).as_ptr().cast())
-            },
-            |element| {
-                // SAFETY: It is an element of the pool, whose `Element` was forgotten.
-                unsafe { bindings::mempool_free(element.cast(), pool.inner.get()) };
-            },
-        )
+        let pool = pool(1, source)?;
+
+        let memory = pool.alloc_preallocated().ok_or(ENOMEM)?;
+        write_byte(memory.as_ptr().as_ptr().cast());
+        drop(memory);
+        let memory = pool.alloc_preallocated().ok_or(ENOMEM)?;
+        Ok(has_byte(memory.as_ptr().as_ptr().cast()))
+    }
+
+    /// `mempool_debug` has C overwrite what is in the reserve of its own pools: of ours, too.
+    #[test]
+    fn the_reserve_is_poisoned_where_that_of_c_is() -> Result {
+        let c_keeps = c_keeps_bytes()?;
+
+        assert_eq!(keeps_bytes(Kmalloc::new())?, c_keeps);
+        assert_eq!(keeps_bytes(slab()?)?, c_keeps);
+        Ok(())
     }
 }

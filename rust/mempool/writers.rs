@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn two_writers_of_the_whole_reserve_take_turns() -> Result {
-        const ROUNDS: usize = 100;
+        const ROUNDS: usize = 50;
 
         // Pages that the allocator has for each.
         for bulk in [0, 1, 100, 255] {
