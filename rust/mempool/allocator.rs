@@ -74,12 +74,12 @@ pub trait Allocator: Send + Sync {
             .for_each(|memory| self.free(memory));
     }
 
-    /// Notes that the pool gave memory to somebody, from here or from its reserve.
+    /// Notes that the pool gave `count` elements to somebody, from here or from its reserve.
     ///
     /// Context: that of the pool's caller. Must not sleep.
     #[inline]
-    fn taken(&self, memory: &Self::Memory) {
-        let _ = memory;
+    fn taken(&self, count: usize) {
+        let _ = count;
     }
 }
 
@@ -113,8 +113,8 @@ unsafe impl<A: Allocator> Source for A {
     }
 
     #[inline]
-    fn taken(&self, memory: &A::Memory) {
-        Allocator::taken(self, memory);
+    fn taken(&self, count: usize) {
+        Allocator::taken(self, count);
     }
 }
 

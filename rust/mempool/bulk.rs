@@ -88,10 +88,7 @@ impl<S: Source> Mempool<S> {
                 };
             }
         });
-        for slot in slots {
-            // SAFETY: All slots were filled above.
-            self.source.taken(unsafe { slot.assume_init_ref() });
-        }
+        self.source.taken(slots.len());
         Ok(())
     }
 
@@ -107,10 +104,7 @@ impl<S: Source> Mempool<S> {
         if slots.is_empty() {
             return;
         }
-        for slot in slots.iter() {
-            // SAFETY: By the safety requirements.
-            self.source.returned(unsafe { slot.assume_init_ref() });
-        }
+        self.source.returned(slots.len());
 
         // SAFETY:
         // - `inner` is initialised by the type invariants.

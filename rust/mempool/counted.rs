@@ -110,8 +110,9 @@ impl<A: Allocator> Allocator for Counted<A> {
         self.allocator.free_bulk(slots);
     }
 
-    fn taken(&self, memory: &A::Memory) {
-        self.allocator.taken(memory);
-        self.counts.at::<TAKEN>().inc();
+    fn taken(&self, count: usize) {
+        self.allocator.taken(count);
+        // CAST: As above.
+        self.counts.at::<TAKEN>().add(count as u64);
     }
 }

@@ -155,7 +155,7 @@ impl<P: PoolRef> Element<P> {
     unsafe fn from_raw(pool: P, memory: NonNull<c_void>) -> Self {
         // SAFETY: All elements of the pool are what `from_raw()` takes.
         let memory = unsafe { MemoryOf::<P>::from_raw(memory) };
-        pool.pool().source.taken(&memory);
+        pool.pool().source.taken(1);
         // SAFETY: By the safety requirements; noted above.
         unsafe { Self::new(pool, memory) }
     }
@@ -246,7 +246,7 @@ impl<P: PoolRef> Drop for Element<P> {
         // SAFETY: `drop` runs once, and `memory` is not used after it by the type invariants.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         let pool = self.pool.pool();
-        pool.source.returned(&memory);
+        pool.source.returned(1);
 
         // SAFETY: The pool is initialised by its type invariants, and stays until this returns.
         // INVARIANT: `memory` is an element by the type invariants, and is given to the reserve,

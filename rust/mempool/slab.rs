@@ -98,12 +98,12 @@ unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
     }
 
     #[inline]
-    fn taken(&self, _memory: &Self::Memory) {
-        self.cache().taken();
+    fn taken(&self, count: usize) {
+        self.cache().taken(count);
     }
 
     #[inline]
-    fn returned(&self, _memory: &Self::Memory) {
-        self.cache().returned();
+    fn returned(&self, count: usize) {
+        self.cache().returned(count);
     }
 }

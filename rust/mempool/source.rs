@@ -71,19 +71,19 @@ pub unsafe trait Source: Send + Sync + Sized {
     /// All of `slots` must hold memory from this source, which the caller gives away.
     unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<Self::Memory>]);
 
-    /// Notes that the pool gave `memory` to somebody.
+    /// Notes that the pool gave `count` elements to somebody.
     ///
     /// Context: that of the pool's caller. Must not sleep.
     #[inline]
-    fn taken(&self, memory: &Self::Memory) {
-        let _ = memory;
+    fn taken(&self, count: usize) {
+        let _ = count;
     }
 
-    /// Notes that somebody gives `memory` back.
+    /// Notes that somebody gives `count` elements back.
     ///
     /// Context: any but NMI. Must not sleep.
     #[inline]
-    fn returned(&self, memory: &Self::Memory) {
-        let _ = memory;
+    fn returned(&self, count: usize) {
+        let _ = count;
     }
 }

@@ -152,18 +152,20 @@ impl<T> Cache<T> {
         self.raw.as_ptr()
     }
 
-    /// Notes that an object was taken.
+    /// Notes that `count` objects were taken.
     #[inline]
-    pub(crate) fn taken(&self) {
-        // INVARIANT: There is one more.
-        self.live.at::<0>().inc();
+    pub(crate) fn taken(&self, count: usize) {
+        // CAST: To 64 bits.
+        // INVARIANT: There are as many more.
+        self.live.at::<0>().add(count as u64);
     }
 
-    /// Notes that an object is about to be given back.
+    /// Notes that `count` objects are about to be given back.
     #[inline]
-    pub(crate) fn returned(&self) {
-        // INVARIANT: There is one less.
-        self.live.at::<0>().dec();
+    pub(crate) fn returned(&self, count: usize) {
+        // CAST: To 64 bits.
+        // INVARIANT: There are as many less.
+        self.live.at::<0>().sub(count as u64);
     }
 }
 

@@ -91,7 +91,7 @@ impl<R: CacheRef> Memory<R> {
         let object =
             unsafe { bindings::kmem_cache_alloc_noprof(cache.cache().as_raw(), gfp.as_raw()) };
         let object = NonNull::new(object.cast()).ok_or(ENOMEM)?;
-        cache.cache().taken();
+        cache.cache().taken(1);
         // INVARIANT: The cache gave it to its caller.
         Ok(Self { cache, object })
     }
@@ -134,7 +134,7 @@ impl<R: CacheRef> Drop for Memory<R> {
     #[inline]
     fn drop(&mut self) {
         let cache = self.cache.cache();
-        cache.returned();
+        cache.returned(1);
         // SAFETY: `object` is one of the cache by the type invariants, and not used again.
         unsafe { bindings::kmem_cache_free(cache.as_raw(), self.object.as_ptr().cast()) };
     }
