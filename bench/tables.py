@@ -155,7 +155,58 @@ REGISTRY = (
     ),
 )
 
+LIMITER_CASES = ("far", "near", "near_32", "full")
+LIMITER_MODES = ("exact", "approx", "credit")
+LIMITER = (
+    Table(
+        name="instructions",
+        title="A request for 1 or 32 credits, and giving them back",
+        row="limit",
+        rows=LIMITER_CASES,
+        columns=LIMITER_MODES,
+        unit="instructions",
+        lanes=("icount",),
+    ),
+    Table(
+        name="locks",
+        title="Locks per request, of one task",
+        row="limit",
+        rows=LIMITER_CASES,
+        columns=LIMITER_MODES,
+        unit="locks",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="requests_per_s",
+        title="Requests of 4 tasks",
+        row="limit",
+        rows=LIMITER_CASES,
+        columns=LIMITER_MODES,
+        unit="1/s",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="admission_error",
+        title="Admitted above the limit (below: negative), asked for one by one",
+        row="tasks",
+        rows=("4",),
+        columns=LIMITER_MODES,
+        unit="credits",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="read_error",
+        title="Approximate read, and what percpu_counter's documentation promises",
+        row="when",
+        rows=("at_rest",),
+        columns=("error", "bound"),
+        unit="counts",
+        lanes=("tcg",),
+    ),
+)
+
 BENCHMARKS: dict[str, tuple[Table, ...]] = {
+    "limiter": LIMITER,
     "registry": REGISTRY,
     "wrappers": WRAPPERS,
 }

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What it costs to keep to a limit, and how well it is kept: the benchmark `limiter`.
+//!
+//! There is a directory in `bench_limiter/` of debugfs for each of `rcrypt`'s modes: comparison with
+//! the sum, with the approximate count, credits. Each file is a measurement, and reading it makes
+//! that:
+//!
+//! - `cost-<case>`: nanoseconds for so many requests, a line for each round. A request is what it
+//!   takes to ask for credits, and to give them back if there were some.
+//! - `locks-<case>`: locks that were taken for so many requests.
+//! - `tasks-<case>`: nanoseconds in which so many requests were made by four tasks.
+//! - `admitted`: how many requests for one credit succeeded in four tasks, and the limit.
+//!
+//! The file `read` tells how far the approximate count was from the sum, at rest, and how far it may
+//! be.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    cpu,
+    debugfs::{
+        Scope,
+        ScopedDir, //
+    },
+    fmt,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Completion, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    },
+    workqueue, //
+};
+
+use core::hint::black_box;
+
+use kscale::{
+    percpu_counter::{
+        new_percpu_counter,
+        PerCpuCounter, //
+    },
+    percpu_limiter::CreditCounter, //
+};
+
+module! {
+    type: LimiterModule,
+    name: "bench_limiter",
+    authors: ["The kscale authors"],
+    description: "What it costs to keep to a limit",
+    license: "GPL",
+}
+
+/// Requests in one round.
+const REQUESTS: usize = 256;
+
+/// The smallest of so many is what no timer interrupt has disturbed.
+const ROUNDS: usize = 5;
+
+const TASKS: usize = 4;
+
+/// Requests of each task.
+const TASK_REQUESTS: usize = 5000;
+
+/// What the tasks share among them, one by one: no multiple of a batch.
+const SHARED: u64 = 200_017;
+
+/// How near the limit is.
+struct Case {
+    /// The names of the measurements.
+    cost: &'static CStr,
+    locks: &'static CStr,
+    tasks: &'static CStr,
+    limit: u64,
+    /// Credits that are in use all the time.
+    used: u64,
+    /// What is asked for at once.
+    size: u64,
+}
+
+static CASES: [Case; 4] = [
+    Case {
+        cost: c"cost-far",
+        locks: c"locks-far",
+        tasks: c"tasks-far",
+        limit: 1 << 30,
+        used: 0,
+        size: 1,
+    },
+    // As near as can be if each task is to get what it asks for.
+    Case {
+        cost: c"cost-near",
+        locks: c"locks-near",
+        tasks: c"tasks-near",
+        limit: 1 << 20,
+        used: (1 << 20) - TASKS as u64,
+        size: 1,
+    },
+    // The same with the pages of a bio of 128 KiB.
+    Case {
+        cost: c"cost-near_32",
+        locks: c"locks-near_32",
+        tasks: c"tasks-near_32",
+        limit: 1 << 20,
+        used: (1 << 20) - 32 * TASKS as u64,
+        size: 32,
+    },
+    // All requests are refused.
+    Case {
+        cost: c"cost-full",
+        locks: c"locks-full",
+        tasks: c"tasks-full",
+        limit: 1 << 20,
+        used: 1 << 20,
+        size: 1,
+    },
+];
+
+/// A way to keep to a limit.
+trait Mode: Send + Sync + Sized + 'static {
+    fn new(limit: u64) -> Result<Self>;
+
+    /// Takes `count` credits if it seems that there are as many.
+    fn take(&self, count: u64) -> bool;
+
+    /// Takes `count` credits whatever the limit.
+    fn take_anyway(&self, count: u64);
+
+    fn give_back(&self, count: u64);
+
+    /// Returns how many locks `take()` and `give_back()` take now, if nobody else is there.
+    fn locks(&self, count: u64) -> u64;
+}
+
+/// The counter and the limit of the first two modes.
+struct Counter {
+    counter: Pin<KBox<PerCpuCounter>>,
+    limit: i64,
+}
+
+impl Counter {
+    fn new(limit: u64) -> Result<Self> {
+        Ok(Self {
+            counter: KBox::try_pin_init(new_percpu_counter!(0), GFP_KERNEL)?,
+            limit: limit.try_into().map_err(|_| EINVAL)?,
+        })
+    }
+
+    #[inline]
+    fn add(&self, count: u64) {
+        // CAST: Far from 2^63.
+        self.counter.add(count as i64);
+    }
+
+    #[inline]
+    fn sub(&self, count: u64) {
+        // CAST: As above.
+        self.counter.sub(count as i64);
+    }
+
+    /// Makes updates, and returns how many took the lock: those that changed the shared count.
+    fn locked_updates(&self, count: u64) -> u64 {
+        let before = self.counter.read();
+        self.add(count);
+        let between = self.counter.read();
+        self.sub(count);
+        u64::from(before != between) + u64::from(between != self.counter.read())
+    }
+}
+
+struct Exact(Counter);
+
+impl Mode for Exact {
+    fn new(limit: u64) -> Result<Self> {
+        Counter::new(limit).map(Self)
+    }
+
+    #[inline]
+    fn take(&self, count: u64) -> bool {
+        let admitted = self.0.counter.compare(self.0.limit).is_lt();
+
+        if admitted {
+            self.0.add(count);
+        }
+        admitted
+    }
+
+    fn take_anyway(&self, count: u64) {
+        self.0.add(count);
+    }
+
+    #[inline]
+    fn give_back(&self, count: u64) {
+        self.0.sub(count);
+    }
+
+    fn locks(&self, count: u64) -> u64 {
+        // When `__percpu_counter_compare()` in `lib/percpu_counter.c` needs the sum. All possible
+        // CPUs of this guest are online.
+        let rough = u64::from(PerCpuCounter::default_batch().get()) * u64::from(cpu::nr_cpu_ids());
+        let needs_sum = self.0.counter.read().abs_diff(self.0.limit) <= rough;
+        let admitted = self.0.counter.sum() < self.0.limit;
+
+        let updates = if admitted {
+            self.0.locked_updates(count)
+        } else {
+            0
+        };
+        u64::from(needs_sum) + updates
+    }
+}
+
+struct Approx(Counter);
+
+impl Mode for Approx {
+    fn new(limit: u64) -> Result<Self> {
+        Counter::new(limit).map(Self)
+    }
+
+    #[inline]
+    fn take(&self, count: u64) -> bool {
+        let admitted = self.0.counter.compare_approx(self.0.limit).is_lt();
+
+        if admitted {
+            self.0.add(count);
+        }
+        admitted
+    }
+
+    fn take_anyway(&self, count: u64) {
+        self.0.add(count);
+    }
+
+    #[inline]
+    fn give_back(&self, count: u64) {
+        self.0.sub(count);
+    }
+
+    fn locks(&self, count: u64) -> u64 {
+        if self.0.counter.compare_approx(self.0.limit).is_lt() {
+            self.0.locked_updates(count)
+        } else {
+            0
+        }
+    }
+}
+
+struct Credit(CreditCounter);
+
+impl Mode for Credit {
+    fn new(limit: u64) -> Result<Self> {
+        CreditCounter::new(limit).map(Self)
+    }
+
+    #[inline]
+    fn take(&self, count: u64) -> bool {
+        self.0.try_charge(count)
+    }
+
+    fn take_anyway(&self, count: u64) {
+        let _ = self.0.charge(count);
+    }
+
+    #[inline]
+    fn give_back(&self, count: u64) {
+        self.0.uncharge(count);
+    }
+
+    fn locks(&self, _count: u64) -> u64 {
+        // It has none.
+        0
+    }
+}
+
+/// Asks, and gives back.
+#[inline]
+fn request<M: Mode>(mode: &M, size: u64) {
+    if black_box(mode.take(size)) {
+        mode.give_back(size);
+    }
+}
+
+fn prepared<M: Mode>(case: &Case) -> Result<M> {
+    let mode = M::new(case.limit)?;
+
+    mode.take_anyway(case.used);
+    // As after a while.
+    for _ in 0..REQUESTS {
+        request(&mode, case.size);
+    }
+    Ok(mode)
+}
+
+/// Runs `work` in [`TASKS`] tasks at a time, and returns how many nanoseconds they took.
+fn in_tasks<M: Mode>(mode: &Arc<M>, work: impl Fn(&M) + Copy + Send + 'static) -> Result<i64> {
+    let mut done = KVec::with_capacity(TASKS, GFP_KERNEL)?;
+    let start = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+
+    let mut spawn = || -> Result {
+        let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        done.push(finished.clone(), GFP_KERNEL)?;
+        let (mode, start) = (mode.clone(), start.clone());
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            start.wait_for_completion();
+            work(&mode);
+            finished.complete_all();
+        })
+    };
+    let spawned = (0..TASKS).try_for_each(|_| spawn());
+    let begin = Instant::<Monotonic>::now();
+    start.complete_all();
+    spawned?;
+    done.iter()
+        .for_each(|finished| finished.wait_for_completion());
+    Ok(begin.elapsed().as_nanos())
+}
+
+fn cost<M: Mode>(case: &Case, f: &mut fmt::Formatter<'_>) -> Result {
+    let mode: M = prepared(case)?;
+
+    for _ in 0..ROUNDS {
+        let requests = black_box(REQUESTS);
+        let begin = Instant::<Monotonic>::now();
+        for _ in 0..requests {
+            request(black_box(&mode), case.size);
+        }
+        let elapsed = begin.elapsed().as_nanos();
+        writeln!(f, "{elapsed} {REQUESTS}")?;
+    }
+    Ok(())
+}
+
+fn locks<M: Mode>(case: &Case, f: &mut fmt::Formatter<'_>) -> Result {
+    let mode: M = prepared(case)?;
+
+    let locks: u64 = (0..REQUESTS).map(|_| mode.locks(case.size)).sum();
+    writeln!(f, "{locks} {REQUESTS}")?;
+    Ok(())
+}
+
+fn tasks<M: Mode>(case: &Case, f: &mut fmt::Formatter<'_>) -> Result {
+    let mode = Arc::new(prepared::<M>(case)?, GFP_KERNEL)?;
+
+    let size = case.size;
+    let elapsed = in_tasks(&mode, move |mode| {
+        for _ in 0..TASK_REQUESTS {
+            request(mode, size);
+        }
+    })?;
+    writeln!(f, "{elapsed} {}", TASKS * TASK_REQUESTS)?;
+    Ok(())
+}
+
+fn admitted<M: Mode>(f: &mut fmt::Formatter<'_>) -> Result {
+    static ADMITTED: Atomic<u64> = Atomic::new(0);
+
+    let mode = Arc::new(M::new(SHARED)?, GFP_KERNEL)?;
+    let before = ADMITTED.load(Relaxed);
+    in_tasks(&mode, |mode| {
+        while mode.take(1) {
+            ADMITTED.add(1_u64, Relaxed);
+        }
+    })?;
+    let admitted = ADMITTED.load(Relaxed).wrapping_sub(before);
+    writeln!(f, "{admitted} {SHARED}")?;
+    Ok(())
+}
+
+/// The error of the approximate count after updates on all CPUs.
+fn read(f: &mut fmt::Formatter<'_>) -> Result {
+    let mode = Arc::new(Approx::new(0)?, GFP_KERNEL)?;
+    in_tasks(&mode, |mode| {
+        for count in 0..TASK_REQUESTS {
+            // CAST: Small.
+            mode.0.add(count as u64 % 7);
+        }
+    })?;
+    let counter = &mode.0.counter;
+    let error = counter.read().abs_diff(counter.sum());
+    let bound = PerCpuCounter::error_bound(PerCpuCounter::default_batch(), cpu::nr_cpu_ids());
+    writeln!(f, "{error} {bound}")?;
+    Ok(())
+}
+
+/// Adds the files of a mode to its directory.
+fn add_files<M: Mode>(dir: &ScopedDir<'_, '_>) {
+    for case in &CASES {
+        dir.read_callback_file(case.cost, case, &|case, f| or_error(cost::<M>(case, f)));
+        dir.read_callback_file(case.locks, case, &|case, f| or_error(locks::<M>(case, f)));
+        dir.read_callback_file(case.tasks, case, &|case, f| or_error(tasks::<M>(case, f)));
+    }
+    dir.read_callback_file(c"admitted", &(), &|(), f| or_error(admitted::<M>(f)));
+}
+
+/// What a reader of the file gets to know.
+fn or_error(result: Result) -> fmt::Result {
+    result.map_err(|_| fmt::Error)
+}
+
+#[pin_data]
+struct LimiterModule {
+    #[pin]
+    _files: Scope<()>,
+}
+
+impl kernel::InPlaceModule for LimiterModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _files <- Scope::dir((), c"bench_limiter", |(), dir| {
+                add_files::<Exact>(&dir.dir(c"exact"));
+                add_files::<Approx>(&dir.dir(c"approx"));
+                add_files::<Credit>(&dir.dir(c"credit"));
+                dir.read_callback_file(c"read", &(), &|(), f| or_error(read(f)));
+            }),
+        })
+    }
+}
