@@ -125,9 +125,15 @@ __kscale_helper bool kscale_helper_cpu_possible(unsigned int cpu)
 	return cpu_possible(cpu);
 }
 
-__kscale_helper unsigned int kscale_helper_cpumask_next_possible(int n)
+/* The two halves of for_each_possible_cpu(). */
+__kscale_helper unsigned int kscale_helper_find_possible_cpu(unsigned int from)
 {
-	return cpumask_next(n, cpu_possible_mask);
+	return find_next_bit(cpumask_bits(cpu_possible_mask), small_cpumask_bits, from);
+}
+
+__kscale_helper unsigned int kscale_helper_small_cpumask_bits(void)
+{
+	return small_cpumask_bits;
 }
 
 /* linux/device-mapper.h */

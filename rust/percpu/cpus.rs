@@ -2,10 +2,7 @@
 
 //! The CPUs that per-CPU data has slots for.
 
-use kernel::cpu::{
-    nr_cpu_ids,
-    CpuId, //
-};
+use kernel::cpu::CpuId;
 
 use core::iter::FusedIterator;
 
@@ -19,18 +16,14 @@ use crate::bindings;
 /// Context: any. C: `for_each_possible_cpu()` in `include/linux/cpumask.h`.
 #[inline]
 pub fn possible_cpus() -> PossibleCpus {
-    // INVARIANT: `last` is -1.
-    PossibleCpus { last: -1 }
+    PossibleCpus { from: 0 }
 }
 
 /// The iterator of [`possible_cpus()`].
-///
-/// # Invariants
-///
-/// `last` is -1 or the number of a possible CPU.
 #[derive(Clone)]
 pub struct PossibleCpus {
-    last: i32,
+    /// The least number that has not been looked at.
+    from: u32,
 }
 
 impl Iterator for PossibleCpus {
@@ -38,17 +31,17 @@ impl Iterator for PossibleCpus {
 
     #[inline]
     fn next(&mut self) -> Option<CpuId> {
-        // SAFETY: `last` is fit for `cpumask_next()`, by the type invariants.
-        let next = unsafe { bindings::cpumask_next_possible(self.last) };
-        // C returns a number that no CPU has at the end.
-        if next >= nr_cpu_ids() {
+        // SAFETY: `find_next_bit()` in `include/linux/find.h` takes any number to start from.
+        let cpu = unsafe { bindings::find_possible_cpu(self.from) };
+        // SAFETY: It is a constant, or reads an integer that lives as long as the kernel.
+        if cpu >= unsafe { bindings::small_cpumask_bits() } {
             return None;
         }
-        // INVARIANT: `cpumask_next()` returned it, and it is a CPU's.
-        // CAST: There are not that many CPUs.
-        self.last = next as i32;
-        // SAFETY: Just compared.
-        Some(unsafe { CpuId::from_u32_unchecked(next) })
+        // OVERFLOW: It is less than another number of its type.
+        self.from = cpu + 1;
+        // SAFETY: It is the number of a possible CPU, as its bit is set in the mask of these, and
+        // `nr_cpu_ids` is larger than all of those, see `setup_nr_cpu_ids()` in `kernel/smp.c`.
+        Some(unsafe { CpuId::from_u32_unchecked(cpu) })
     }
 }
 
@@ -66,7 +59,10 @@ pub(super) fn is_possible(cpu: CpuId) -> bool {
 mod tests {
     use super::*;
 
-    use kernel::prelude::*;
+    use kernel::{
+        cpu::nr_cpu_ids,
+        prelude::*, //
+    };
 
     #[test]
     fn possible_cpus_are_those_that_say_so() -> Result {
