@@ -245,10 +245,13 @@ mod tests {
         new_domain,
         testing::{
             nap,
+            pointer,
+            retire,
             Drops,
             Elsewhere, //
         },
         Fast,
+        FastUpDown,
         Normal, //
     };
 
@@ -315,6 +318,38 @@ mod tests {
         first.wait();
         second.wait();
         assert_eq!(*pointer.read(), 2 * ROUNDS);
+        Ok(())
+    }
+
+    /// With a callback and a polled grace period on their way.
+    #[test]
+    fn handles_may_be_dropped_in_any_order() -> Result {
+        for order in [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ] {
+            let drops = Drops::new()?;
+            let domain: Domain<FastUpDown> = new_domain!()?;
+            let pointer = pointer(&domain, drops.value())?;
+            let guard = domain.clone().into_down_read();
+            retire(&pointer, drops.value())?.free_later();
+            let _ = domain.start_poll();
+            let (mut domain, mut pointer, mut guard) = (Some(domain), Some(pointer), Some(guard));
+
+            for what in order {
+                match what {
+                    0 => drop(domain.take()),
+                    1 => drop(pointer.take()),
+                    _ => drop(guard.take()),
+                }
+            }
+            // The last handle has waited for the callback, whoever had it.
+            assert_eq!(drops.count(), 2);
+        }
         Ok(())
     }
 
