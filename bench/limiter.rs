@@ -311,7 +311,8 @@ fn in_tasks<M: Mode>(mode: &Arc<M>, work: impl Fn(&M) + Copy + Send + 'static) -
             start.wait_for_completion();
             work(&mode);
             finished.complete_all();
-        })
+        })?;
+        Ok(())
     };
     let spawned = (0..TASKS).try_for_each(|_| spawn());
     let begin = Instant::<Monotonic>::now();
