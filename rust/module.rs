@@ -42,8 +42,18 @@ struct Undo {
     stop: Action,
     free: Action,
     data: NonNull<c_void>,
-    /// Whether `stop` was called, or is about to be.
-    stopped: bool,
+    stage: Stage,
+}
+
+/// How far one thing is undone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// `stop` is to be called.
+    Active,
+    /// `stop` is running.
+    Stopping,
+    /// `stop` has returned, or there is nothing to stop yet.
+    Stopped,
 }
 
 // SAFETY: `on_going()` asks for functions that any task may call.
@@ -69,6 +79,36 @@ impl Undos {
         let index = self.list.iter().rposition(is_fit)?;
         self.list.remove(index).ok()
     }
+
+    /// Notes something.
+    fn push(
+        &mut self,
+        module: *mut bindings::module,
+        (stop, free): (Action, Action),
+        data: NonNull<c_void>,
+        stage: Stage,
+    ) -> Result<Noted> {
+        let noted = Noted(self.next);
+        self.next = self.next.wrapping_add(1);
+        let undo = Undo {
+            noted,
+            module,
+            stop,
+            free,
+            data,
+            stage,
+        };
+        self.list.push(undo, GFP_KERNEL)?;
+        Ok(noted)
+    }
+
+    /// Changes the stage of what was noted, if it is still there.
+    fn set_stage(&mut self, noted: Noted, stage: Stage) {
+        let undo = self.list.iter_mut().find(|undo| undo.noted == noted);
+        if let Some(undo) = undo {
+            undo.stage = stage;
+        }
+    }
 }
 
 global_lock! {
@@ -88,7 +128,7 @@ pub(crate) struct Noted(u64);
 ///
 /// - `module` must be a module that is loaded and whose code this is called from.
 /// - `stop` must be fit to be called once with `data`, in process context by any task, when neither
-///   the module's init nor its exit function runs any more.
+///   the module's init nor its exit function runs any more, or by [`stop_now()`].
 /// - `free` must be fit to be called after `stop`, when nothing refers to the module any more.
 pub(crate) unsafe fn on_going(
     module: *mut bindings::module,
@@ -96,19 +136,62 @@ pub(crate) unsafe fn on_going(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<Noted> {
+    let actions = (stop, free);
+    UNDOS.lock().push(module, actions, data, Stage::Active)
+}
+
+/// As [`on_going()`], but there is nothing to stop before [`activate()`].
+///
+/// # Safety
+///
+/// As for [`on_going()`], but `stop` need not be fit to be called before [`activate()`] is.
+pub(crate) unsafe fn prepare(
+    module: *mut bindings::module,
+    stop: Action,
+    free: Action,
+    data: NonNull<c_void>,
+) -> Result<Noted> {
+    let actions = (stop, free);
+    UNDOS.lock().push(module, actions, data, Stage::Stopped)
+}
+
+/// Has `stop` be called from now on for what [`prepare()`] noted.
+///
+/// # Safety
+///
+/// - `noted` must be from [`prepare()`], and this be called once.
+/// - The module must have been kept from going since then: its init function runs, or the caller
+///   has a reference to it or is a destructor that [`srcu`] knows of.
+pub(crate) unsafe fn activate(noted: Noted) {
+    UNDOS.lock().set_stage(noted, Stage::Active);
+}
+
+/// Calls `stop` of what was noted, unless the module is going and has it called itself.
+///
+/// `free` will be called in any case. Does nothing if it was called already.
+pub(crate) fn stop_now(noted: Noted) {
+    stop_last(|undo| undo.noted == noted);
+}
+
+/// Calls `stop` of the last active one that is fit, and tells whether there was any.
+fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
     let mut undos = UNDOS.lock();
-    let noted = Noted(undos.next);
-    undos.next = undos.next.wrapping_add(1);
-    let undo = Undo {
-        noted,
-        module,
-        stop,
-        free,
-        data,
-        stopped: false,
+    let undo = undos
+        .list
+        .iter_mut()
+        .rfind(|undo| undo.stage == Stage::Active && is_fit(undo));
+    let Some(undo) = undo else {
+        return false;
     };
-    undos.list.push(undo, GFP_KERNEL)?;
-    Ok(noted)
+    undo.stage = Stage::Stopping;
+    let (noted, stop, data) = (undo.noted, undo.stop, undo.data);
+    drop(undos);
+
+    // SAFETY: It was active, so this is called once, and before `free`. The module is going after
+    // its init and exit functions, or this is `stop_now()`.
+    unsafe { stop(data) };
+    UNDOS.lock().set_stage(noted, Stage::Stopped);
+    true
 }
 
 /// Takes back what [`on_going()`] noted, and tells whether it was in time.
@@ -118,7 +201,7 @@ pub(crate) unsafe fn on_going(
 pub(crate) fn take_back(noted: Noted) -> bool {
     UNDOS
         .lock()
-        .take_last(|undo| undo.noted == noted && !undo.stopped)
+        .take_last(|undo| undo.noted == noted && undo.stage == Stage::Active)
         .is_some()
 }
 
@@ -180,56 +263,45 @@ impl Notifier {
 
     /// Undoes what was noted for a module that goes. Waits for its last reference.
     fn undo(module: *mut bindings::module) {
-        let any = Self::stop(module);
-        srcu::wait_for_callbacks(module);
-        if !any {
-            return;
-        }
-        // SAFETY: The module is not freed before the notifiers have returned.
-        while unsafe { bindings::module_refcount(module) } > 0 {
-            // No new references are given to a module that is going, so it only gets less.
-            fsleep(Delta::from_millis(10));
-        }
         loop {
-            // What was noted meanwhile, by code with a reference or by what is freed.
-            Self::stop(module);
-            let Some(undo) = Self::next_to_free(module) else {
+            let next = UNDOS.lock().next;
+            while stop_last(|undo| undo.module == module) {}
+            srcu::wait_for_callbacks(module);
+            // What was stopped, and destructors that were waited for, may have noted more, or left
+            // something to another destructor. So this ends when nothing was noted meanwhile.
+            if Self::is_done(module, next) {
                 break;
+            }
+            // No new references are given to a module that is going, so it only gets less.
+            //
+            // SAFETY: The module is not freed before the notifiers have returned.
+            let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
+            let undo = if is_referenced {
+                None
+            } else {
+                Self::next_to_free(module)
+            };
+            let Some(undo) = undo else {
+                fsleep(Delta::from_millis(10));
+                continue;
             };
             // SAFETY: `stop` was called, and nothing refers to the module any more. The undo has
             // left the list, so this is called once.
             unsafe { (undo.free)(undo.data) };
         }
-        // What was freed may have left something to them.
-        srcu::wait_for_callbacks(module);
     }
 
-    /// Stops what was noted for a module that goes, and tells whether there was any.
-    fn stop(module: *mut bindings::module) -> bool {
-        let mut any = false;
-        while let Some((stop, data)) = Self::next_to_stop(module) {
-            any = true;
-            // SAFETY: The module is going, so its init and exit functions have returned. This is
-            // called once, as it is marked, and before `free`, which only `undo()` calls.
-            unsafe { stop(data) };
-        }
-        any
+    /// Tells whether nothing is noted for a module, and nothing was for any since `next`.
+    fn is_done(module: *mut bindings::module, next: u64) -> bool {
+        let undos = UNDOS.lock();
+        undos.next == next && undos.list.iter().all(|undo| undo.module != module)
     }
 
-    /// Marks the last one that is not stopped, and returns it.
-    fn next_to_stop(module: *mut bindings::module) -> Option<(Action, NonNull<c_void>)> {
-        let mut undos = UNDOS.lock();
-        let undo = undos
-            .list
-            .iter_mut()
-            .rfind(|undo| undo.module == module && !undo.stopped)?;
-        undo.stopped = true;
-        Some((undo.stop, undo.data))
-    }
-
-    /// Removes the last one.
+    /// Removes the last one that is stopped.
     fn next_to_free(module: *mut bindings::module) -> Option<Undo> {
-        UNDOS.lock().take_last(|undo| undo.module == module)
+        UNDOS
+            .lock()
+            .take_last(|undo| undo.module == module && undo.stage == Stage::Stopped)
     }
 }
 

@@ -16,19 +16,16 @@ use core::{
 
 use crate::{
     bindings,
-    module, //
+    module::{
+        self,
+        Noted, //
+    }, //
 };
 
 use super::{
     target::Target,
     vtable::Vtable, //
 };
-
-/// What device mapper keeps pointers to, so it stays until the target's module goes.
-struct TargetType {
-    raw: bindings::target_type,
-    registered: bool,
-}
 
 /// Lets table lines use a target, for as long as it lives.
 ///
@@ -38,9 +35,9 @@ struct TargetType {
 ///
 /// # Invariants
 ///
-/// `target_type` is allocated until the target's module goes, and registered.
+/// What was `noted` is a target type, which is registered until it is stopped.
 pub struct Registration<T: Target> {
-    target_type: NonNull<TargetType>,
+    noted: Noted,
     _target: PhantomData<T>,
 }
 
@@ -63,8 +60,8 @@ impl<T: Target> Registration<T> {
     /// Registers the target under another name.
     ///
     /// Fails with [`EBUSY`] if the name is taken, and with [`EINVAL`] if the code of the callbacks
-    /// is not in the module that implements [`Target`], which tables keep loaded. Costs a little memory that is only given back
-    /// when the module goes.
+    /// is not in the module that implements [`Target`], which tables keep loaded. Costs a little
+    /// memory that is only given back when the module goes.
     ///
     /// Context: As [`Registration::new()`].
     pub fn with_name(name: &'static CStr) -> Result<Self> {
@@ -74,36 +71,33 @@ impl<T: Target> Registration<T> {
             pr_err!("a target must be registered by the module that implements it\n");
             return Err(EINVAL);
         }
-        let target_type = NonNull::from(KBox::leak(KBox::new(
-            TargetType {
-                raw,
-                registered: false,
-            },
-            GFP_KERNEL,
-        )?));
+        // Device mapper keeps pointers to it, so it stays until the module goes.
+        let target_type = NonNull::from(KBox::leak(KBox::new(raw, GFP_KERNEL)?));
         // SAFETY:
         // - The module with the code of `T` is loaded, and this is its code, see above.
-        // - `unregister()` and `free()` may be called with it. Every table that uses the target has
-        //   a reference to the module, see `get_target_type()`, so none is left for `free()`.
+        // - `unregister()` may be called with it as soon as it is registered, and `free()` after
+        //   that. Every table that uses the target has a reference to the module, see
+        //   `get_target_type()`, so none is left for `free()`.
         let noted =
-            unsafe { module::on_going(module, Self::unregister, Self::free, target_type.cast()) };
-        if let Err(error) = noted {
-            // SAFETY: It was leaked above, and nobody has a pointer to it.
-            drop(unsafe { KBox::from_raw(target_type.as_ptr()) });
-            return Err(error);
-        }
+            unsafe { module::prepare(module, Self::unregister, Self::free, target_type.cast()) };
+        let noted = match noted {
+            Ok(noted) => noted,
+            Err(error) => {
+                // SAFETY: It was leaked above, and nobody has a pointer to it.
+                drop(unsafe { KBox::from_raw(target_type.as_ptr()) });
+                return Err(error);
+            }
+        };
 
-        // SAFETY: `target_type` was just allocated, and nobody else has a pointer to it.
-        let raw = unsafe { &raw mut (*target_type.as_ptr()).raw };
         // SAFETY:
-        // - `raw` was written, and stays where it is until `free()`, after `unregister()`.
+        // - It was just allocated, and stays where it is until `free()`, after `unregister()`.
         // - The callbacks are those of `T`, and `module` is the module they are in, see above.
-        to_result(unsafe { bindings::dm_register_target(raw) })?;
-        // SAFETY: Device mapper has pointers to `raw` only.
-        unsafe { (*target_type.as_ptr()).registered = true };
+        to_result(unsafe { bindings::dm_register_target(target_type.as_ptr()) })?;
+        // SAFETY: `noted` is from above. This is code of the module, so it is kept from going.
+        unsafe { module::activate(noted) };
         // INVARIANT: Just registered.
         Ok(Self {
-            target_type,
+            noted,
             _target: PhantomData,
         })
     }
@@ -131,41 +125,31 @@ impl<T: Target> Registration<T> {
             && own.iter().all(is_inside)
     }
 
-    /// Unregisters a target type whose registration was leaked.
+    /// Unregisters a target type.
     ///
     /// # Safety
     ///
-    /// `target_type` must be a [`TargetType`] of [`Registration::with_name()`], and no
-    /// [`Registration`] of it be dropped any more.
+    /// `target_type` must be that of [`Registration::with_name()`], and registered.
     unsafe fn unregister(target_type: NonNull<c_void>) {
-        let target_type: *mut TargetType = target_type.cast().as_ptr();
-        // SAFETY: It is allocated until `free()`.
-        if unsafe { (*target_type).registered } {
-            // SAFETY: It is registered.
-            unsafe { bindings::dm_unregister_target(&raw mut (*target_type).raw) };
-        }
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::dm_unregister_target(target_type.cast().as_ptr()) };
     }
 
     /// Frees a target type.
     ///
     /// # Safety
     ///
-    /// `target_type` must be a [`TargetType`] that [`Registration::unregister()`] was called with,
-    /// and that no table uses.
+    /// `target_type` must be that of [`Registration::with_name()`], and not registered; no table
+    /// may use it.
     unsafe fn free(target_type: NonNull<c_void>) {
         // SAFETY: `with_name()` allocated it so, and nobody has a pointer to it any more.
-        drop(unsafe { KBox::<TargetType>::from_raw(target_type.cast().as_ptr()) });
+        drop(unsafe { KBox::<bindings::target_type>::from_raw(target_type.cast().as_ptr()) });
     }
 }
 
 impl<T: Target> Drop for Registration<T> {
     fn drop(&mut self) {
-        let target_type = self.target_type.as_ptr();
-        // SAFETY: It is allocated and registered by the type invariants.
-        unsafe { bindings::dm_unregister_target(&raw mut (*target_type).raw) };
-        // SAFETY: As above. Device mapper does not touch `registered`, nor does anybody else
-        // before the module goes.
-        unsafe { (*target_type).registered = false };
+        module::stop_now(self.noted);
     }
 }
 

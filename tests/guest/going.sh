@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# What a module leaves behind ends before its code does, whoever leaves it and when.
+
+. "${0%/*}/ktap.sh"
+
+cpu=/sys/devices/system/cpu/cpu3
+
+setup() {
+	# The module is in test builds only.
+	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
+}
+
+teardown() {
+	[ ! -d /sys/module/going_probe ] || rmmod going_probe
+	umount -l "/lib/modules/$(uname -r)"
+}
+
+# expect_nothing_left: nobody calls, or looks at, what is not there any more.
+expect_nothing_left() {
+	[ ! -d /sys/module/going_probe ] || fail 'the module stayed'
+	echo 0 >$cpu/online
+	echo 1 >$cpu/online
+	! dmsetup targets | grep going_probe || fail 'the target stayed'
+}
+
+test_a_destructor_registers_when_its_module_has_gone() {
+	modprobe going_probe value=1
+	rmmod going_probe
+	expect_nothing_left
+	dmesg | grep -q 'going_probe: CPU .* goes' || fail 'nothing was registered'
+}
+
+test_a_destructor_has_a_registration_of_its_module() {
+	modprobe going_probe value=2
+	dmsetup targets | grep -q going_probe
+	rmmod going_probe
+	expect_nothing_left
+}
+
+test_leaked_callbacks_have_a_registration() {
+	modprobe going_probe leak=1
+	dmsetup targets | grep -q going_probe
+	rmmod going_probe
+	expect_nothing_left
+}
+
+ktap_main

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Leaves things to the library when it goes, for tests of what that does with them.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    cpu::CpuId,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+use core::mem::forget;
+
+use kscale::{
+    cpuhp,
+    dm,
+    srcu::{
+        new_domain,
+        new_pointer,
+        Domain,
+        Item,
+        Normal,
+        Pointer, //
+    }, //
+};
+
+module! {
+    type: GoingModule,
+    name: "going_probe",
+    authors: ["The kscale authors"],
+    description: "Leaves things to the library when it goes, for tests",
+    license: "GPL",
+    params: {
+        value: i32 {
+            default: 0,
+            description: "1: a destructor leaks a registration, 2: it drops that of a target",
+        },
+        leak: bool {
+            default: false,
+            description: "Leak hotplug callbacks that have the registration of a target",
+        },
+    },
+}
+
+/// A target that is registered, no more.
+struct Idle;
+
+#[vtable]
+impl dm::Target for Idle {
+    const NAME: &'static CStr = c"going_probe";
+    const VERSION: [u32; 3] = [1, 0, 0];
+    type PerBio = ();
+
+    fn ctr(
+        _: &mut dm::Table<'_>,
+        _: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        Ok(Ok::<Self, Error>(Self))
+    }
+
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        bio.kill()
+    }
+}
+
+/// Hotplug callbacks.
+#[pin_data]
+struct Hears {
+    #[pin]
+    target: Mutex<Option<dm::Registration<Idle>>>,
+}
+
+impl Hears {
+    fn new(target: Option<dm::Registration<Idle>>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                target <- new_mutex!(target),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+#[vtable]
+impl cpuhp::Callbacks for Hears {
+    fn offline(&self, cpu: CpuId) {
+        pr_info!("CPU {} goes\n", cpu.as_u32());
+    }
+}
+
+/// What is destroyed when the exit function has returned.
+enum Value {
+    Empty,
+    Registers,
+    Target(#[expect(dead_code, reason = "is only dropped")] dm::Registration<Idle>),
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        if matches!(self, Self::Empty) {
+            return;
+        }
+        // Until the library hears that the module goes.
+        fsleep(Delta::from_millis(200));
+        if matches!(self, Self::Registers) {
+            match Hears::new(None).and_then(cpuhp::Registration::new) {
+                Ok(registration) => forget(registration),
+                Err(error) => pr_err!("no registration: {error:?}\n"),
+            }
+        }
+    }
+}
+
+struct GoingModule {
+    values: Pin<KBox<Pointer<Value, Normal>>>,
+}
+
+impl kernel::Module for GoingModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let value = match module_parameters::value.value() {
+            1 => Value::Registers,
+            2 => Value::Target(dm::Registration::new()?),
+            _ => Value::Empty,
+        };
+        if module_parameters::leak.value() {
+            let hears = Hears::new(None)?;
+            forget(cpuhp::Registration::new(hears.clone())?);
+            // Noted later, so it is undone first.
+            *hears.target.lock() = Some(dm::Registration::new()?);
+        }
+
+        let domain: Domain<Normal> = new_domain!()?;
+        let item = Item::new(value, GFP_KERNEL)?;
+        Ok(Self {
+            values: KBox::try_pin_init(new_pointer!(domain, item), GFP_KERNEL)?,
+        })
+    }
+}
+
+impl Drop for GoingModule {
+    fn drop(&mut self) {
+        match Item::new(Value::Empty, GFP_KERNEL) {
+            Ok(item) => self.values.lock().replace(item).free_in_workqueue(),
+            Err(_) => pr_err!("no item\n"),
+        }
+    }
+}
