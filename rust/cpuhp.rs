@@ -17,9 +17,9 @@
 //! lock of CPU hotplug held; they may sleep. One call runs at a time, whatever it is of: callbacks
 //! that take long hold up others, and all hotplug.
 //!
-//! They must not wait for anybody who waits for that lock, as whoever makes or drops a registration
-//! does, or creates a workqueue: types do not prevent that. A callback that makes a registration
-//! itself gets an error, and one that it drops stays.
+//! They must not wait for that lock, nor for anybody who does, as whoever makes or drops a
+//! registration, or drops a [`slab::Cache`](crate::slab::Cache): types do not prevent that. A
+//! callback that makes a registration itself gets an error, and one that it drops stays.
 //!
 //! States other than `CPUHP_AP_ONLINE_DYN` are not supported: earlier ones run where little is
 //! allowed.

@@ -39,6 +39,10 @@ pub trait Callbacks: Send + Sync + 'static {
     /// An error refuses it: the CPU goes offline again, and whoever wanted it online gets the
     /// error. When the registration is being made, that fails. There is no
     /// [`offline()`](Self::offline) for this CPU then.
+    ///
+    /// It is also called, after [`offline()`](Self::offline), for a CPU that could not go offline in
+    /// the end. That should not be refused: the kernel warns, and the next call for this CPU is
+    /// [`offline()`](Self::offline).
     fn online(&self, cpu: CpuId) -> Result {
         let _ = cpu;
         Ok(())

@@ -17,6 +17,11 @@ use crate::bindings;
 /// [`SpinLockIrq`](kernel::sync::SpinLockIrq) counts in the same place. A leaked proof leaves
 /// interrupts off.
 ///
+/// Nothing checks that there are not more, as nothing does in C: the count is a byte of
+/// `preempt_count()`. With more of them interrupts stay off for good. The byte below counts what
+/// keeps the task on its CPU, and runs over into this one: a task that leaks 2^16 or more
+/// [`PreemptDisabled`] or guards of spin locks spoils the count of its proofs.
+///
 /// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without
 /// preemption, hence this one.
 ///
@@ -53,8 +58,8 @@ impl Drop for LocalInterruptDisabled {
 
 /// Keeps the task on its CPU, until it is dropped.
 ///
-/// Interrupts may still come, and the task must not sleep. Nests, in any order. A leaked one leaves
-/// preemption off.
+/// Interrupts may still come, and the task must not sleep. Nests, up to 255 times, which nothing
+/// checks, and in any order. A leaked one leaves preemption off.
 ///
 /// # Invariants
 ///

@@ -50,6 +50,17 @@ test_a_cpu_is_refused() {
 	echo 1 >$cpu/online
 }
 
+# The state of workqueues comes after ours on the way down.
+test_a_cpu_that_cannot_go_comes_back() {
+	modprobe cpuhp_probe
+	state=$(sed -n 's/^ *\([0-9]*\): workqueue:online$/\1/p' /sys/devices/system/cpu/hotplug/states)
+	echo "$state" >$cpu/hotplug/fail
+	# Not by tee, which tries again: it fails once.
+	! echo 0 >$cpu/online || fail 'it went offline'
+	expect_equal '2 1' "$(of_cpu 3)" 'calls for CPU 3'
+	rmmod cpuhp_probe
+}
+
 test_an_online_cpu_that_is_refused_fails_the_registration() {
 	! modprobe cpuhp_probe refuse=2 2>/tmp/refused || fail 'loaded'
 	grep -q 'Operation not permitted' /tmp/refused
