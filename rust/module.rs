@@ -289,6 +289,7 @@ impl Notifier {
             // left the list, so this is called once.
             unsafe { (undo.free)(undo.data) };
         }
+        srcu::forget_destructors(module);
     }
 
     /// Tells whether nothing is noted for a module, and nothing was for any since `next`.

@@ -118,6 +118,7 @@ pub use walk::{
 };
 
 pub(crate) use pending::{
+    forget_destructors,
     wait_for_callbacks,
     Reaper, //
 };

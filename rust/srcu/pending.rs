@@ -165,7 +165,8 @@ pub(super) fn of(destructor: Destructor) -> Result<Arc<Pending>> {
 
 /// Waits until all values are destroyed that need code of `module`.
 ///
-/// To be called when the module is going, and its exit function has returned.
+/// To be called when the module is going, and its exit function has returned. Its code may still
+/// retire values that were made before, until [`forget_destructors()`].
 pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
     let count = || {
         let state = STATE.lock();
@@ -191,6 +192,10 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
         waited_ms += INTERVAL_MS;
         fsleep(Delta::from_millis(INTERVAL_MS));
     }
+}
+
+/// Forgets the counts of a module, none of whose code will run again.
+pub(crate) fn forget_destructors(module: *mut bindings::module) {
     STATE.lock().pending.retain(|it| !it.is_in(module));
 }
 

@@ -46,4 +46,13 @@ test_leaked_callbacks_have_a_registration() {
 	expect_nothing_left
 }
 
+test_leaked_callbacks_leave_a_value_to_a_destructor() {
+	dmesg -C
+	modprobe going_probe leak=1 value=3
+	rmmod going_probe
+	# The module was there until then.
+	dmesg | grep -q 'going_probe: destroyed' || fail 'the value was not waited for'
+	expect_nothing_left
+}
+
 ktap_main

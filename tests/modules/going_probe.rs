@@ -42,11 +42,11 @@ module! {
     params: {
         value: i32 {
             default: 0,
-            description: "1: a destructor leaks a registration, 2: it drops that of a target",
+            description: "1: its destructor leaks a registration, 2: drops that of a target, 3: is late",
         },
         leak: bool {
             default: false,
-            description: "Leak hotplug callbacks that have the registration of a target",
+            description: "Leak hotplug callbacks, with the registration of a target or the value",
         },
     },
 }
@@ -77,13 +77,16 @@ impl dm::Target for Idle {
 struct Hears {
     #[pin]
     target: Mutex<Option<dm::Registration<Idle>>>,
+    #[pin]
+    values: Mutex<Option<Values>>,
 }
 
 impl Hears {
-    fn new(target: Option<dm::Registration<Idle>>) -> Result<Arc<Self>> {
+    fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                target <- new_mutex!(target),
+                target <- new_mutex!(None),
+                values <- new_mutex!(None),
             }),
             GFP_KERNEL,
         )
@@ -101,6 +104,7 @@ impl cpuhp::Callbacks for Hears {
 enum Value {
     Empty,
     Registers,
+    Late,
     Target(#[expect(dead_code, reason = "is only dropped")] dm::Registration<Idle>),
 }
 
@@ -112,16 +116,38 @@ impl Drop for Value {
         // Until the library hears that the module goes.
         fsleep(Delta::from_millis(200));
         if matches!(self, Self::Registers) {
-            match Hears::new(None).and_then(cpuhp::Registration::new) {
+            match Hears::new().and_then(cpuhp::Registration::new) {
                 Ok(registration) => forget(registration),
                 Err(error) => pr_err!("no registration: {error:?}\n"),
             }
+        }
+        pr_info!("destroyed\n");
+    }
+}
+
+/// Leaves its value to a work item.
+struct Values(Pin<KBox<Pointer<Value, Normal>>>);
+
+impl Values {
+    fn new(value: Value) -> Result<Self> {
+        let domain: Domain<Normal> = new_domain!()?;
+        let item = Item::new(value, GFP_KERNEL)?;
+        let pointer = KBox::try_pin_init(new_pointer!(domain, item), GFP_KERNEL)?;
+        Ok(Self(pointer))
+    }
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        match Item::new(Value::Empty, GFP_KERNEL) {
+            Ok(item) => self.0.lock().replace(item).free_in_workqueue(),
+            Err(_) => pr_err!("no item\n"),
         }
     }
 }
 
 struct GoingModule {
-    values: Pin<KBox<Pointer<Value, Normal>>>,
+    _values: Option<Values>,
 }
 
 impl kernel::Module for GoingModule {
@@ -129,28 +155,21 @@ impl kernel::Module for GoingModule {
         let value = match module_parameters::value.value() {
             1 => Value::Registers,
             2 => Value::Target(dm::Registration::new()?),
+            3 => Value::Late,
             _ => Value::Empty,
         };
-        if module_parameters::leak.value() {
-            let hears = Hears::new(None)?;
-            forget(cpuhp::Registration::new(hears.clone())?);
-            // Noted later, so it is undone first.
-            *hears.target.lock() = Some(dm::Registration::new()?);
+        let values = Values::new(value)?;
+        if !module_parameters::leak.value() {
+            return Ok(Self {
+                _values: Some(values),
+            });
         }
 
-        let domain: Domain<Normal> = new_domain!()?;
-        let item = Item::new(value, GFP_KERNEL)?;
-        Ok(Self {
-            values: KBox::try_pin_init(new_pointer!(domain, item), GFP_KERNEL)?,
-        })
-    }
-}
-
-impl Drop for GoingModule {
-    fn drop(&mut self) {
-        match Item::new(Value::Empty, GFP_KERNEL) {
-            Ok(item) => self.values.lock().replace(item).free_in_workqueue(),
-            Err(_) => pr_err!("no item\n"),
-        }
+        let hears = Hears::new()?;
+        *hears.values.lock() = Some(values);
+        forget(cpuhp::Registration::new(hears.clone())?);
+        // Noted later, so it is undone first.
+        *hears.target.lock() = Some(dm::Registration::new()?);
+        Ok(Self { _values: None })
     }
 }
