@@ -105,7 +105,7 @@ static NEXT_NUMBER: Atomic<u32> = Atomic::new(0);
 struct Hist {
     device: dm::Device,
     number: u32,
-    /// Owns the histogram, which anybody who has opened it may go on to read.
+    /// Owns the histogram, and goes with the table line, after those who are reading it.
     #[pin]
     latencies: debugfs::File<Latencies>,
 }

@@ -11,7 +11,7 @@ rounds=3
 ! is_debug_kernel || rounds=1
 len_sectors=2048
 key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
-# Of every sample.
+# Of the samples that do most.
 targets='rcrypt offset'
 # With which what takes long is done: all, except on a slow kernel.
 io_targets=$targets
