@@ -10,7 +10,7 @@
 
 root=/sys/kernel/debug/srcu_registry
 all='rwsem srcu refcount'
-load_ms=400
+load_ms=250
 
 setup() {
 	load_modules srcu_registry
@@ -96,10 +96,10 @@ test_bad_lines_are_refused() {
 
 test_unregister_waits_for_the_call() {
 	for way in $all; do
-		start_sleeper $way 500
+		start_sleeper $way 300
 		write $way unregister sleeper
 		# Had it returned too early, the call would now find that it is gone.
-		sleep 0.6
+		sleep 0.4
 		expect_promises_kept $way
 	done
 }
@@ -107,7 +107,7 @@ test_unregister_waits_for_the_call() {
 test_a_sleeper_does_not_block_the_others() {
 	for way in srcu refcount; do
 		write $way register old
-		start_sleeper $way 3000
+		start_sleeper $way 2000
 		write $way register new
 		write $way walk 1
 		expect_equal 1 "$(calls $way old)" "$way: calls of the old one"
@@ -119,7 +119,7 @@ test_a_sleeper_does_not_block_the_others() {
 
 test_only_references_let_others_go_at_once() {
 	write refcount register other
-	start_sleeper refcount 3000
+	start_sleeper refcount 2000
 	write refcount unregister other
 	is_asleep refcount sleeper || fail 'refcount: waited for the sleeper'
 
