@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -56,19 +57,20 @@ def boot(kbuild: Kbuild, tools: dict[str, str], lane: Lane, name: str, quick: bo
     return run.stdout
 
 
-def show(lane: Lane, tables: list[Table], runs: list[results.Samples]) -> None:
-    """Prints the tables of one benchmark on one lane."""
+def shown(name: str, lane: Lane, tables: list[Table], runs: list[results.Samples]) -> str:
+    """Returns the tables of one benchmark on one lane."""
     samples = results.merged(runs)
-    print(f"\n[{lane.name}, {lane.cpus} vCPU] {lane.claim}\n")
-    for table in tables:
-        print(results.render(table, samples, lane))
+    lines = [f"\n{name} [{lane.name}, {lane.cpus} vCPU]: {lane.claim}\n"]
+    lines += [results.render(table, samples, lane) for table in tables]
     if len(runs) > 1:
-        found = list(results.differences(tables, runs, lane))
-        print("\n".join(found) if found else f"All {len(runs)} runs agree.")
+        lines += list(results.differences(tables, runs, lane)) or [f"All {len(runs)} runs agree."]
+    return "\n".join(lines)
 
 
 def run_lane(kbuild: Kbuild, tools: dict[str, str], name: str, lane: Lane, quick: bool) -> bool:
     """Runs a benchmark on one lane, and returns whether every cell was measured."""
+    begin_s = time.monotonic()
+    note(f"{name} on {lane.name} ...")
     tables = [table for table in BENCHMARKS[name] if lane.name in table.lanes]
     runs = [
         results.parse(boot(kbuild, tools, lane, name, quick))
@@ -79,13 +81,14 @@ def run_lane(kbuild: Kbuild, tools: dict[str, str], name: str, lane: Lane, quick
     report |= {"tables": [asdict(table) for table in tables], "runs": runs}
     path = CHECKOUT / "out/bench" / f"{name}-{lane.name}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
+    note(f"{name} on {lane.name}: {time.monotonic() - begin_s:.0f} s")
 
     missing = [line for samples in runs for line in results.problems(tables, samples)]
-    if missing:
-        print("\n".join(f"{name} on {lane.name}: {line}" for line in missing), file=sys.stderr)
-        return False
-    show(lane, tables, runs)
-    return True
+    for line in missing:
+        note(f"{name} on {lane.name}: {line}")
+    if not missing:
+        print(shown(name, lane, tables, runs), flush=True)
+    return not missing
 
 
 def main() -> int:
@@ -104,17 +107,19 @@ def main() -> int:
     if not steps:
         die(f"{', '.join(names)} has nothing to measure on {', '.join(lanes)}", 2)
 
+    quick = "quick" in words
     tools = load_tools()
     os.environ["BENCH"] = "y"
     kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
     kbuild.build()
-    complete = True
-    for number, (name, lane) in enumerate(steps, 1):
-        begin_s = time.monotonic()
-        note(f"[{number}/{len(steps)}] {name} on {lane}")
-        complete &= run_lane(kbuild, tools, name, LANES[lane], "quick" in words)
-        note(f"[{number}/{len(steps)}] {time.monotonic() - begin_s:.0f} s")
-    return 0 if complete else 1
+    note(f"{len(steps)} guests to boot: {', '.join(' on '.join(step) for step in steps)}")
+
+    def run_step(step: tuple[str, str]) -> bool:
+        return run_lane(kbuild, tools, step[0], LANES[step[1]], quick)
+
+    # Guests disturb each other, which matters where numbers do.
+    with ThreadPoolExecutor(2 if quick else 1) as pool:
+        return 0 if all(list(pool.map(run_step, steps))) else 1
 
 
 if __name__ == "__main__":
