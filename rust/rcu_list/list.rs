@@ -181,7 +181,7 @@ impl<T> List<T> {
     /// Removes a value, waits until nobody looks at it any more, and returns it.
     ///
     /// Walks that come to it from now on skip it. Must not be called by who is at this value in a
-    /// [`Walk`]. If a walk was leaked at it this waits for ever, and says so in the log.
+    /// walk. If a walk was leaked at it this waits for ever, and says so in the log.
     ///
     /// Gives the entry back if it is not of this list.
     ///

@@ -42,7 +42,7 @@ impl<T, F: Flavor> List<T, F> {
 
     /// Takes a guard, under which the list can be walked.
     ///
-    /// Context: as [`Domain::read_lock()`]. Never sleeps.
+    /// Context: as [`Domain::read_lock()`](super::Domain::read_lock). Never sleeps.
     #[inline]
     pub fn read(&self) -> ListGuard<'_, T, F> {
         // INVARIANT: It is of this list's domain.
