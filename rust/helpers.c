@@ -263,10 +263,11 @@ __kscale_helper void kscale_helper_preempt_enable(void)
 	preempt_enable();
 }
 
-/* Can tell less without CONFIG_PREEMPT_COUNT. */
+/* Never so without CONFIG_PREEMPT_COUNT, which spinlocks are not seen without. */
 __kscale_helper bool kscale_helper_may_block(void)
 {
-	return !in_atomic() && !irqs_disabled();
+	return IS_ENABLED(CONFIG_PREEMPT_COUNT) && !in_atomic() && !irqs_disabled() &&
+	       !rcu_preempt_depth();
 }
 
 /* linux/rculist.h */

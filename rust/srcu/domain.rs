@@ -139,7 +139,7 @@ impl Core {
         };
         let last: Arc<Self> = last.into();
 
-        // SAFETY: The helper only looks at this CPU's counts.
+        // SAFETY: The helper only looks at counts of this CPU and task.
         if unsafe { bindings::may_block() } {
             drop(last);
             return;
@@ -292,7 +292,10 @@ impl<F: Flavor> Drop for Domain<F> {
 mod tests {
     use super::*;
 
-    use kernel::interrupt::local_interrupt_disable;
+    use kernel::{
+        interrupt::local_interrupt_disable,
+        sync::rcu, //
+    };
 
     use super::super::{
         testing::{
@@ -357,6 +360,18 @@ mod tests {
         let irq = local_interrupt_disable();
         drop(domain);
         drop(irq);
+        Ok(())
+    }
+
+    /// Where it is preemptible, counts of this CPU do not tell, and sleeping there is warned of.
+    #[test]
+    fn the_last_handle_may_be_dropped_by_a_reader_of_rcu() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let _ = domain.start_poll();
+
+        let reader = rcu::read_lock();
+        drop(domain);
+        drop(reader);
         Ok(())
     }
 }
