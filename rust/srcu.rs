@@ -45,9 +45,9 @@
 //!   ever, after a line in the log that names the domain: hanging is better than freeing what a
 //!   reader may use.
 //! - A module is not freed before the destructors of its values have run, also those of a domain
-//!   that was leaked, or belongs to another module. The module is the one that created the pointer
-//!   or list. Like a `dyn` value, which has code of the module that made it one, a pointer or list
-//!   must not be left to another module when its own goes.
+//!   that was leaked, or belongs to another module. The module is the one that leaves the item to
+//!   [`Retired::free_later()`] or [`Retired::free_in_workqueue()`]. A `dyn` value has code of the
+//!   module that made it one, so it must not be left to another module when that one goes.
 //!
 //! Sleeping where one must not is not prevented by types, as everywhere in the kernel.
 //!

@@ -22,15 +22,15 @@ use super::item::Header;
 /// period. It must not be used again.
 unsafe fn free(header: NonNull<Header>) {
     // SAFETY: The header is allocated, and nobody else uses it.
-    let Some(pending) = (unsafe { (*header.as_ptr()).pending.take() }) else {
+    let Some(on_its_way) = (unsafe { (*header.as_ptr()).on_its_way.take() }) else {
         return;
     };
-    let destructor = pending.destructor();
-    // SAFETY: It is that of this node by the type invariants of `Header`. Nobody uses the node
+    let destructor = on_its_way.destructor;
+    // SAFETY: It is that of this node by the type invariants of `OnItsWay`. Nobody uses the node
     // after the grace period, and `call()` asked for values that are `Send`. The code is there, as
     // the value is counted.
     unsafe { destructor(header) };
-    pending.end();
+    on_its_way.pending.end();
 }
 
 /// Frees a node in a callback.
@@ -54,10 +54,10 @@ pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head
     // SAFETY: By the contract of this function.
     let header = unsafe { header_of_rcu(rcu) };
     // SAFETY: The header is allocated, and nobody else uses it.
-    let Some(pending) = (unsafe { &(*header.as_ptr()).pending }) else {
+    let Some(on_its_way) = (unsafe { &(*header.as_ptr()).on_its_way }) else {
         return;
     };
-    let queue = pending.queue();
+    let queue = on_its_way.pending.queue();
     // SAFETY: As above.
     let work: *mut bindings::work_struct = unsafe { &raw const (*header.as_ptr()).work }
         .cast_mut()

@@ -19,20 +19,33 @@ use core::{
 
 use crate::bindings;
 
-use super::pending::Pending;
+use super::pending::{
+    Destructor,
+    Pending, //
+};
 
 /// What it takes to free a value later, whatever its type.
 ///
 /// # Invariants
 ///
-/// `pending` is [`Some`] if and only if the node was given to `call_srcu()`. Then it is counted there,
-/// and its destructor is that of the [`Node`] that this is the header of.
+/// `on_its_way` is [`Some`] if and only if the node was given to `call_srcu()`.
 pub(super) struct Header {
     /// In the hands of `call_srcu()`, or of nobody.
     pub(super) rcu: Opaque<bindings::callback_head>,
     /// In the hands of a work queue, or of nobody.
     pub(super) work: Opaque<bindings::work_struct>,
-    pub(super) pending: Option<Arc<Pending>>,
+    pub(super) on_its_way: Option<OnItsWay>,
+}
+
+/// What frees a node, and where that is counted.
+///
+/// # Invariants
+///
+/// - `destructor` frees the [`Node`] that this is in the header of.
+/// - The node was begun in `pending`, for which the module with `destructor` waits.
+pub(super) struct OnItsWay {
+    pub(super) destructor: Destructor,
+    pub(super) pending: Arc<Pending>,
 }
 
 /// A value with all that lists and callbacks need.
@@ -110,7 +123,7 @@ impl<T> Item<T> {
                 header: Header {
                     rcu: Opaque::uninit(),
                     work: Opaque::uninit(),
-                    pending: None,
+                    on_its_way: None,
                 },
                 links: Opaque::uninit(),
                 value,

@@ -132,7 +132,7 @@ impl<T, F: Flavor> List<T, F> {
             id: unique_id(),
             domain,
             // INVARIANT: See `pending::of()`.
-            pending: pending::of(Node::<T>::free)?,
+            pending: pending::of(Node::<T>::free as *const () as usize)?,
             writers <- Mutex::new((), name, key),
             _owns: PhantomData,
         })

@@ -53,16 +53,19 @@ const INTERVAL_MS: i64 = 2;
 /// What destroys a node with this header.
 pub(super) type Destructor = unsafe fn(NonNull<Header>);
 
-/// The values of one destructor that are on their way.
+/// The values that are on their way and need one destructor, or something else of a module.
 ///
-/// The destructor of a type may be there several times, in all modules that use it. The one that is
-/// called must be the one that values are counted for, so this is where it is called from.
+/// The destructor of a type may be there several times, in all modules that use it. Values are
+/// counted for the one that is called.
 ///
 /// # Invariants
 ///
 /// `queue` is [`State::queue`], which is destroyed when no value is on its way.
 pub(super) struct Pending {
-    destructor: Destructor,
+    /// What they need. If it is [`None`], any module waits for them.
+    address: Option<usize>,
+    /// What has no address, if this has.
+    foreign: Option<Arc<Pending>>,
     /// Values that started on their way. Never gets less.
     begun: Atomic<usize>,
     /// Values that were destroyed. Never gets less.
@@ -90,10 +93,18 @@ impl Pending {
         self.ended.fetch_add(1, Release);
     }
 
-    /// Returns what is to be called for the values.
+    /// Returns where to count a value whose destructor is that of the module that calls.
+    ///
+    /// That is `self`, unless that is of another module. It has not been looked for then, as that
+    /// takes locks and memory: all modules wait for such a value.
     #[inline]
-    pub(super) fn destructor(&self) -> Destructor {
-        self.destructor
+    pub(super) fn of_caller(self: Arc<Self>, destructor: Destructor) -> Arc<Self> {
+        match &self.foreign {
+            Some(foreign) if self.address != Some(destructor as *const () as usize) => {
+                foreign.clone()
+            }
+            _ => self,
+        }
     }
 
     /// Returns the queue for destructors that sleep.
@@ -102,22 +113,19 @@ impl Pending {
         self.queue
     }
 
-    /// Returns where the destructor is.
-    fn address(&self) -> usize {
-        self.destructor as *const () as usize
-    }
-
-    /// Tells whether the destructor is in `module`.
-    fn is_in(&self, module: *const bindings::module) -> bool {
-        // SAFETY: `module` is loaded, or just going, and so not freed, when this is called.
-        unsafe { bindings::within_module(self.address(), module) }
+    /// Tells whether the values need `module`, or `or` if they may need any.
+    fn needs(&self, module: *const bindings::module, or: bool) -> bool {
+        self.address.map_or(or, |address| {
+            // SAFETY: `module` is loaded, or just going, and so not freed, when this is called.
+            unsafe { bindings::within_module(address, module) }
+        })
     }
 }
 
 /// What there is one of.
 struct State {
     queue: Option<Workqueue>,
-    /// One for every destructor; those of a module go with it.
+    /// First the one without an address. One for every other; those of a module go with it.
     pending: KVec<Arc<Pending>>,
 }
 
@@ -132,6 +140,27 @@ impl State {
             .as_ref()
             .map_or(ptr::null_mut(), Workqueue::as_raw)
     }
+
+    /// Adds a count.
+    fn add(
+        &mut self,
+        address: Option<usize>,
+        foreign: Option<Arc<Pending>>,
+    ) -> Result<Arc<Pending>> {
+        // INVARIANT: `queue` is the queue, until the library goes.
+        let pending = Arc::new(
+            Pending {
+                address,
+                foreign,
+                begun: Atomic::new(0),
+                ended: Atomic::new(0),
+                queue: self.queue(),
+            },
+            GFP_KERNEL,
+        )?;
+        self.pending.push(pending.clone(), GFP_KERNEL)?;
+        Ok(pending)
+    }
 }
 
 /// Returns the queue for what sleeps.
@@ -139,31 +168,20 @@ pub(super) fn queue() -> *mut bindings::workqueue_struct {
     STATE.lock().queue()
 }
 
-/// Returns the count of a destructor.
+/// Returns the count of what needs the destructor, or something else, at `address`.
 ///
 /// Fails with [`ENOMEM`].
-pub(super) fn of(destructor: Destructor) -> Result<Arc<Pending>> {
-    let address = destructor as *const () as usize;
+pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
     let mut state = STATE.lock();
-    let known = state.pending.iter().find(|it| it.address() == address);
+    let known = state.pending.iter().find(|it| it.address == Some(address));
     if let Some(known) = known {
         return Ok(known.clone());
     }
-    // INVARIANT: `queue` is the queue, until the library goes.
-    let pending = Arc::new(
-        Pending {
-            destructor,
-            begun: Atomic::new(0),
-            ended: Atomic::new(0),
-            queue: state.queue(),
-        },
-        GFP_KERNEL,
-    )?;
-    state.pending.push(pending.clone(), GFP_KERNEL)?;
-    Ok(pending)
+    let foreign = state.pending.first().cloned();
+    state.add(Some(address), foreign)
 }
 
-/// Waits until all values are destroyed that need code of `module`.
+/// Waits until all values are destroyed that need `module`.
 ///
 /// To be called when the module is going, and its exit function has returned. Its code may still
 /// retire values that were made before, until [`forget_destructors()`].
@@ -171,7 +189,7 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
     let count = || {
         let state = STATE.lock();
         let sum = |count: &dyn Fn(&Pending) -> usize| {
-            let own = state.pending.iter().filter(|it| it.is_in(module));
+            let own = state.pending.iter().filter(|it| it.needs(module, true));
             own.fold(0, |sum: usize, it| sum.wrapping_add(count(it)))
         };
         // In this order, as a destructor may begin a value of another one and then end itself: who
@@ -196,7 +214,7 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
 
 /// Forgets the counts of a module, none of whose code will run again.
 pub(crate) fn forget_destructors(module: *mut bindings::module) {
-    STATE.lock().pending.retain(|it| !it.is_in(module));
+    STATE.lock().pending.retain(|it| !it.needs(module, false));
 }
 
 /// The queue for what sleeps, while it lives.
@@ -210,8 +228,12 @@ impl Reaper {
         // SAFETY: The library's own module init calls this, once, and no other module can use the
         // library before it returned.
         unsafe { STATE.init() };
-        STATE.lock().queue = Some(Workqueue::new(c"kscale_srcu", Flags::UNBOUND, 0)?);
-        Ok(Self(()))
+        let queue = Workqueue::new(c"kscale_srcu", Flags::UNBOUND, 0)?;
+        STATE.lock().queue = Some(queue);
+        // From here on it is taken back if this fails.
+        let this = Self(());
+        STATE.lock().add(None, None)?;
+        Ok(this)
     }
 }
 
@@ -224,5 +246,45 @@ impl Drop for Reaper {
         let queue = STATE.lock().queue.take();
         drop(queue);
         STATE.lock().pending = KVec::new();
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_srcu_pending)]
+mod tests {
+    use super::*;
+
+    use kernel::module::this_module;
+
+    use super::super::testing::{
+        nap,
+        Elsewhere, //
+    };
+
+    /// Stands for a destructor.
+    fn here(_: NonNull<Header>) {}
+
+    /// A module waits for what may need it, also if the pointer is of another.
+    #[test]
+    fn values_of_foreign_pointers_are_waited_for() -> Result {
+        // In no module.
+        let foreign = of(1)?;
+        let own = of(here as *const () as usize)?;
+        assert!(Arc::ptr_eq(&own.clone().of_caller(here), &own));
+        let pending = foreign.clone().of_caller(here);
+        assert!(!Arc::ptr_eq(&pending, &foreign));
+        assert!(Arc::ptr_eq(&pending.clone().of_caller(here), &pending));
+        pending.begin();
+
+        let gone = Elsewhere::start(|| {
+            wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
+        })?;
+        for _ in 0..10 {
+            nap();
+        }
+        assert!(!gone.is_done());
+        pending.end();
+        gone.wait();
+        Ok(())
     }
 }

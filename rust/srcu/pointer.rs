@@ -98,7 +98,7 @@ impl<T, F: Flavor> Pointer<T, F> {
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             // INVARIANT: See `pending::of()`.
-            pending: pending::of(Node::<T>::free)?,
+            pending: pending::of(Node::<T>::free as *const () as usize)?,
             domain,
             writers <- Mutex::new((), name, key),
             // INVARIANT: See above.

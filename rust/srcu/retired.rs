@@ -27,9 +27,13 @@ use super::{
     flavor::Flavor,
     item::{
         Item,
-        Node, //
+        Node,
+        OnItsWay, //
     },
-    pending::Pending, //
+    pending::{
+        Destructor,
+        Pending, //
+    }, //
 };
 
 /// An item that was taken away from new readers.
@@ -41,7 +45,7 @@ use super::{
 ///
 /// - `node` is from [`Item::into_raw()`]. It is not where readers of `domain` find it, so nobody
 ///   uses it after the next grace period.
-/// - `pending` is that of [`Node::<T>::free()`].
+/// - `pending` is that of a [`Node::<T>::free()`].
 /// - If `state` is `Some`, the cookie was made by `domain` after `node` was taken away.
 #[must_use = "dropping it waits for a grace period"]
 pub struct Retired<T, F: Flavor> {
@@ -64,7 +68,7 @@ impl<T, F: Flavor> Retired<T, F> {
     ///
     /// - `node` must be from [`Item::into_raw()`], and have been taken from where readers of
     ///   `domain` find it. Nobody else may use it but those readers.
-    /// - `pending` must be that of [`Node::<T>::free()`].
+    /// - `pending` must be that of a [`Node::<T>::free()`].
     #[inline]
     pub(super) unsafe fn new(
         node: NonNull<Node<T>>,
@@ -159,11 +163,20 @@ impl<T, F: Flavor> Retired<T, F> {
         // SAFETY: `node` is allocated, and nobody uses its header.
         let header = unsafe { &raw mut (*node.as_ptr()).header };
 
+        // That of the module which calls this: the one that created the pointer or list may have
+        // gone since.
+        let destructor: Destructor = Node::<T>::free;
+        let pending = pending.of_caller(destructor);
         pending.begin();
         // INVARIANT: It was counted, and goes to `call_srcu()` below. The destructor is that of the
-        // node by the type invariants.
+        // node, and `of_caller()` returned what its module waits for.
         // SAFETY: As above.
-        unsafe { (*header).pending = Some(pending) };
+        unsafe {
+            (*header).on_its_way = Some(OnItsWay {
+                destructor,
+                pending,
+            })
+        };
         // SAFETY: As above.
         let rcu = unsafe { &raw const (*header).rcu }.cast_mut().cast();
         // SAFETY:
