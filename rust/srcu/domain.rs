@@ -33,7 +33,10 @@ use crate::bindings;
 
 use super::{
     flavor::Flavor,
-    pending, //
+    pending::{
+        self,
+        Pending, //
+    }, //
 };
 
 /// Creates a [`Domain`] with the given name and a newly-created lock class.
@@ -57,13 +60,14 @@ pub use new_srcu_domain as new_domain;
 ///
 /// - `inner` was initialised by `F::init()` of the flavor of all handles, and is not cleaned up
 ///   before `PinnedDrop`.
-/// - `queue` is the queue of [`pending`].
+/// - `queue` is the queue of [`pending`], and `class` the count of what needs the lock class.
 #[pin_data(PinnedDrop)]
 pub(super) struct Core {
     #[pin]
     inner: Opaque<bindings::srcu_struct>,
     name: &'static CStr,
     queue: *mut bindings::workqueue_struct,
+    class: Arc<Pending>,
     /// Drops it where that may sleep.
     #[pin]
     release: Work<Core>,
@@ -85,7 +89,9 @@ impl WorkItem for Core {
 
     /// Drops the last reference.
     fn run(this: Arc<Core>) {
+        let class = this.class.clone();
         drop(this);
+        class.end();
     }
 }
 
@@ -107,6 +113,7 @@ impl Core {
         init: unsafe fn(*mut bindings::srcu_struct, *const c_char, *mut lock_class_key) -> c_int,
     ) -> Result<Arc<Self>> {
         let queue = pending::queue();
+        let class = pending::of(key.as_ptr() as usize)?;
 
         Arc::pin_init(
             try_pin_init!(Self {
@@ -120,6 +127,7 @@ impl Core {
                 name,
                 // INVARIANT: See above.
                 queue,
+                class,
                 release <- new_work!("kscale::srcu::release"),
             }),
             GFP_KERNEL,
@@ -147,6 +155,8 @@ impl Core {
         // SAFETY: By the type invariants it is the library's queue, which is destroyed when nobody
         // uses the library any more.
         let queue = unsafe { Queue::from_raw(last.queue) };
+        // Name and lock class are the module's that created the domain, which has to stay for them.
+        last.class.begin();
         // It is not queued, as nobody else has it.
         let _ = queue.enqueue(last);
     }

@@ -226,7 +226,10 @@ mod tests {
 
     use core::mem::forget;
 
-    use kernel::interrupt::local_interrupt_disable;
+    use kernel::{
+        interrupt::local_interrupt_disable,
+        module::this_module, //
+    };
 
     use super::super::{
         flavor::{
@@ -239,7 +242,8 @@ mod tests {
         testing::{
             nap,
             Elsewhere, //
-        }, //
+        },
+        wait_for_callbacks, //
     };
 
     /// Whether a grace period starts and ends within some milliseconds.
@@ -342,6 +346,31 @@ mod tests {
         // SAFETY: The domain waits for this, and the cookie was not used.
         unsafe { Normal::up_read(srcu as *mut _, cookie) };
         dropped.wait();
+        Ok(())
+    }
+
+    /// Name and lock class of a domain are its module's.
+    #[test]
+    fn a_module_waits_for_domains_that_a_worker_drops() -> Result {
+        let domain: Domain<Normal> = new_domain!("kscale_left_to_worker")?;
+        let guard = domain.down_read();
+        let (srcu, cookie) = (domain.as_raw() as usize, guard.cookie);
+        forget(guard);
+
+        let irq = local_interrupt_disable();
+        drop(domain);
+        drop(irq);
+        let gone = Elsewhere::start(|| {
+            wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
+        })?;
+        for _ in 0..10 {
+            nap();
+        }
+        assert!(!gone.is_done());
+
+        // SAFETY: The domain waits for this, and the cookie was not used.
+        unsafe { Normal::up_read(srcu as *mut _, cookie) };
+        gone.wait();
         Ok(())
     }
 }
