@@ -44,7 +44,6 @@ use core::hint::black_box;
 
 use kscale::{
     percpu_counter::{
-        new_percpu_counter,
         PerCpuCounter, //
     },
     percpu_limiter::CreditCounter, //
@@ -148,7 +147,7 @@ struct Counter {
 impl Counter {
     fn new(limit: u64) -> Result<Self> {
         Ok(Self {
-            counter: KBox::try_pin_init(new_percpu_counter!(0), GFP_KERNEL)?,
+            counter: KBox::try_pin_init(PerCpuCounter::new(0), GFP_KERNEL)?,
             limit: limit.try_into().map_err(|_| EINVAL)?,
         })
     }

@@ -41,11 +41,15 @@ struct Kscale {
     _reaper: srcu::Reaper,
     /// Goes after `_notifier`, too, which ends registrations that were leaked.
     _hotplug: cpuhp::State,
+    /// Goes last, as all of the above may have counters.
+    _counters: percpu_counter::LockClass,
 }
 
 impl kernel::InPlaceModule for Kscale {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            // Before anything that may have counters.
+            _counters: percpu_counter::LockClass::new()?,
             // Before `_notifier`, which hears of modules at once.
             _reaper: srcu::Reaper::new()?,
             _notifier <- module::Notifier::new(),

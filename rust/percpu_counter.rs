@@ -31,21 +31,21 @@
 mod array;
 mod batched;
 mod local;
+mod lock_class;
 mod raw;
 
 pub use array::{
-    new_percpu_counter_array,
     Kind,
     PerCpuCounterArray, //
 };
 pub use batched::{
-    new_percpu_counter,
     PerCpuCounter, //
 };
 pub use local::{
-    new_local_percpu_counter,
     LocalPerCpuCounter, //
 };
+
+pub(crate) use lock_class::LockClass;
 
 #[cfg(not(CONFIG_SMP))]
 compile_error!("a percpu_counter is a plain integer without CONFIG_SMP");

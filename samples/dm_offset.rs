@@ -25,7 +25,6 @@ use kernel::{
 use kscale::{
     dm,
     percpu_counter::{
-        new_percpu_counter,
         PerCpuCounter, //
     },
 };
@@ -86,7 +85,7 @@ impl dm::Target for Offset {
         Ok(try_pin_init!(Self {
             device,
             offset_sectors,
-            mapped <- new_percpu_counter!(0),
+            mapped <- PerCpuCounter::new(0),
         }))
     }
 

@@ -11,9 +11,6 @@ use kernel::{
 use core::num::NonZeroU16;
 
 use kscale::percpu_counter::{
-    new_local_percpu_counter,
-    new_percpu_counter,
-    new_percpu_counter_array,
     LocalPerCpuCounter,
     PerCpuCounter,
     PerCpuCounterArray, //
@@ -46,10 +43,10 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            counter <- new_percpu_counter!(0),
-            local <- new_local_percpu_counter!(0),
-            still <- new_percpu_counter!(0),
-            array <- new_percpu_counter_array!(0),
+            counter <- PerCpuCounter::new(0),
+            local <- LocalPerCpuCounter::new(0),
+            still <- PerCpuCounter::new(0),
+            array <- PerCpuCounterArray::new(0),
         })
     }
 }

@@ -22,7 +22,6 @@ mod tests {
         bindings,
         boxed::Uninit,
         gfp::Gfp,
-        new_percpu_counter,
         percpu_counter::PerCpuCounter,
         slab::Cache, //
     };
@@ -166,7 +165,7 @@ mod tests {
         let two = |first: Noted, third: Result<Noted>| {
             try_pin_init!(Two {
                 first: first,
-                second <- new_percpu_counter!(5),
+                second <- PerCpuCounter::new(5),
                 third: third?,
             })
         };

@@ -2,10 +2,7 @@
 
 //! Counters that share one allocation.
 
-use kernel::{
-    prelude::*,
-    sync::LockClassKey, //
-};
+use kernel::prelude::*;
 
 use core::marker::PhantomData;
 
@@ -36,15 +33,6 @@ mod private {
     impl Sealed for LocalPerCpuCounter {}
 }
 
-/// Creates a [`PerCpuCounterArray`] initialiser with a newly-created lock class.
-#[macro_export]
-macro_rules! new_percpu_counter_array {
-    ($initial:expr $(,)?) => {
-        $crate::percpu_counter::PerCpuCounterArray::new($initial, ::kernel::static_lock_class!())
-    };
-}
-pub use new_percpu_counter_array;
-
 /// `N` counters of kind `C` whose deltas are next to each other in one per-CPU allocation.
 ///
 /// For counters that are updated together: their deltas share cache lines. Each has a lock and a
@@ -63,16 +51,16 @@ pub struct PerCpuCounterArray<const N: usize, C: Kind = PerCpuCounter> {
 impl<const N: usize, C: Kind> PerCpuCounterArray<N, C> {
     /// Creates counters that start at `initial`, all of them.
     ///
-    /// Prefer [`new_percpu_counter_array!`], which supplies the lock class: one for all. Takes four
+    /// Takes four
     /// bytes for each counter and possible CPU.
     ///
     /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
     ///
     /// Context: process. May sleep. C: `percpu_counter_init_many()`.
-    pub fn new(initial: i64, key: Pin<&'static LockClassKey>) -> impl PinInit<Self, Error> {
+    pub fn new(initial: i64) -> impl PinInit<Self, Error> {
         // INVARIANT: `Counters` are initialised.
         try_pin_init!(Self {
-            counters <- Counters::new(initial, key),
+            counters <- Counters::new(initial),
             _kind: PhantomData,
         })
     }
@@ -120,7 +108,7 @@ mod tests {
     use core::num::NonZeroU16;
 
     fn array<const N: usize, C: Kind>(initial: i64) -> Result<Pin<KBox<PerCpuCounterArray<N, C>>>> {
-        KBox::try_pin_init(new_percpu_counter_array!(initial), GFP_KERNEL)
+        KBox::try_pin_init(PerCpuCounterArray::new(initial), GFP_KERNEL)
     }
 
     #[test]

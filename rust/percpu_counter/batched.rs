@@ -2,10 +2,7 @@
 
 //! The batched counter.
 
-use kernel::{
-    prelude::*,
-    sync::LockClassKey, //
-};
+use kernel::prelude::*;
 
 use core::{
     cmp::Ordering,
@@ -18,15 +15,6 @@ use super::{
     array::Kind,
     raw::Counters, //
 };
-
-/// Creates a [`PerCpuCounter`] initialiser with a newly-created lock class.
-#[macro_export]
-macro_rules! new_percpu_counter {
-    ($initial:expr $(,)?) => {
-        $crate::percpu_counter::PerCpuCounter::new($initial, ::kernel::static_lock_class!())
-    };
-}
-pub use new_percpu_counter;
 
 /// A signed counter that any CPU can update without contending for a cache line.
 ///
@@ -49,16 +37,16 @@ unsafe impl Kind for PerCpuCounter {}
 impl PerCpuCounter {
     /// Creates a counter that starts at `initial`.
     ///
-    /// Prefer [`new_percpu_counter!`], which supplies the lock class. Takes four bytes for every
+    /// Takes four bytes for every
     /// possible CPU.
     ///
     /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
     ///
     /// Context: process. May sleep.
-    pub fn new(initial: i64, key: Pin<&'static LockClassKey>) -> impl PinInit<Self, Error> {
+    pub fn new(initial: i64) -> impl PinInit<Self, Error> {
         // INVARIANT: `Counters` are initialised.
         try_pin_init!(Self {
-            counters <- Counters::new(initial, key),
+            counters <- Counters::new(initial),
         })
     }
 
@@ -264,7 +252,7 @@ mod tests {
     const ALWAYS_FOLD: NonZeroU16 = NonZeroU16::MIN;
 
     fn counter(initial: i64) -> Result<Pin<KBox<PerCpuCounter>>> {
-        KBox::try_pin_init(new_percpu_counter!(initial), GFP_KERNEL)
+        KBox::try_pin_init(PerCpuCounter::new(initial), GFP_KERNEL)
     }
 
     #[test]
@@ -442,7 +430,7 @@ mod tests {
     fn updates_from_many_tasks_add_up() -> Result {
         const TASKS: i64 = 8;
         const ROUNDS: i64 = 10_000;
-        let counter = Arc::pin_init(new_percpu_counter!(0), GFP_KERNEL)?;
+        let counter = Arc::pin_init(PerCpuCounter::new(0), GFP_KERNEL)?;
 
         let mut done = KVec::new();
         for _ in 0..TASKS {

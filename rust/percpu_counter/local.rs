@@ -2,10 +2,7 @@
 
 //! The local counter.
 
-use kernel::{
-    prelude::*,
-    sync::LockClassKey, //
-};
+use kernel::prelude::*;
 
 use crate::bindings;
 
@@ -13,15 +10,6 @@ use super::{
     array::Kind,
     raw::Counters, //
 };
-
-/// Creates a [`LocalPerCpuCounter`] initialiser with a newly-created lock class.
-#[macro_export]
-macro_rules! new_local_percpu_counter {
-    ($initial:expr $(,)?) => {
-        $crate::percpu_counter::LocalPerCpuCounter::new($initial, ::kernel::static_lock_class!())
-    };
-}
-pub use new_local_percpu_counter;
 
 /// A signed counter whose updates stay with their CPU until they outgrow an [`i32`].
 ///
@@ -46,16 +34,16 @@ unsafe impl Kind for LocalPerCpuCounter {}
 impl LocalPerCpuCounter {
     /// Creates a counter that starts at `initial`.
     ///
-    /// Prefer [`new_local_percpu_counter!`], which supplies the lock class. Takes four bytes for
+    /// Takes four bytes for
     /// every possible CPU.
     ///
     /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
     ///
     /// Context: process. May sleep.
-    pub fn new(initial: i64, key: Pin<&'static LockClassKey>) -> impl PinInit<Self, Error> {
+    pub fn new(initial: i64) -> impl PinInit<Self, Error> {
         // INVARIANT: `Counters` are initialised.
         try_pin_init!(Self {
-            counters <- Counters::new(initial, key),
+            counters <- Counters::new(initial),
         })
     }
 
@@ -121,7 +109,7 @@ mod tests {
     use super::*;
 
     fn counter(initial: i64) -> Result<Pin<KBox<LocalPerCpuCounter>>> {
-        KBox::try_pin_init(new_local_percpu_counter!(initial), GFP_KERNEL)
+        KBox::try_pin_init(LocalPerCpuCounter::new(initial), GFP_KERNEL)
     }
 
     /// The shared count, which users cannot see.

@@ -5,18 +5,19 @@
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::LockClassKey,
     types::Opaque, //
 };
 
 use crate::bindings;
+
+use super::lock_class::LockClass;
 
 /// Counters that share one allocation.
 ///
 /// # Invariants
 ///
 /// `inner` was initialised by a successful `__percpu_counter_init_many()` for `N` counters, and
-/// stays pinned and undestroyed until `PinnedDrop` runs.
+/// stays pinned and undestroyed until `PinnedDrop` runs. [`LockClass::begin()`] was called for that.
 #[pin_data(PinnedDrop)]
 #[repr(transparent)]
 pub(super) struct Counters<const N: usize> {
@@ -45,7 +46,7 @@ impl<const N: usize> Counters<N> {
     /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
     ///
     /// Context: process. May sleep.
-    pub(super) fn new(initial: i64, key: Pin<&'static LockClassKey>) -> impl PinInit<Self, Error> {
+    pub(super) fn new(initial: i64) -> impl PinInit<Self, Error> {
         const { Self::IS_POSSIBLE };
 
         try_pin_init!(Self {
@@ -56,7 +57,8 @@ impl<const N: usize> Counters<N> {
                 //   `try_ffi_init()`. `N` is not 0, so there is the first one that C writes to if
                 //   it fails.
                 // - `slot` stays put until `PinnedDrop`, as `inner` is structurally pinned.
-                // - `key` is static, so it outlives the counters.
+                // - The lock class is there as long as the counters, which `begin()` notes; the
+                //   module that has it is loaded, as this code is its.
                 //
                 // CAST: `N` is 8192 at most.
                 to_result(unsafe {
@@ -65,9 +67,11 @@ impl<const N: usize> Counters<N> {
                         initial,
                         bindings::GFP_KERNEL,
                         N as u32,
-                        key.as_ptr(),
+                        LockClass::key(),
                     )
-                })
+                })?;
+                LockClass::begin();
+                Ok::<(), Error>(())
             }),
         })
     }
@@ -88,5 +92,6 @@ impl<const N: usize> PinnedDrop for Counters<N> {
         //
         // CAST: As in `new()`.
         unsafe { bindings::percpu_counter_destroy_many(self.get(), N as u32) };
+        LockClass::end();
     }
 }

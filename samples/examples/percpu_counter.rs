@@ -7,7 +7,6 @@ use kernel::prelude::*;
 use core::cmp::Ordering;
 
 use kscale::percpu_counter::{
-    new_percpu_counter,
     PerCpuCounter, //
 };
 
@@ -15,7 +14,7 @@ const LIMIT_BYTES: i64 = 1 << 20;
 
 pub(crate) fn example() -> Result {
     let used_bytes: Pin<KBox<PerCpuCounter>> =
-        KBox::try_pin_init(new_percpu_counter!(0), GFP_KERNEL)?;
+        KBox::try_pin_init(PerCpuCounter::new(0), GFP_KERNEL)?;
 
     // From any context, on any CPU.
     used_bytes.add(4096);

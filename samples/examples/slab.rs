@@ -7,7 +7,6 @@ use kernel::prelude::*;
 use kscale::{
     gfp::Gfp,
     percpu_counter::{
-        new_percpu_counter,
         PerCpuCounter, //
     },
     slab::Cache, //
@@ -24,7 +23,7 @@ impl Session {
     fn new(id: u32) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             id,
-            bytes <- new_percpu_counter!(0),
+            bytes <- PerCpuCounter::new(0),
         })
     }
 }

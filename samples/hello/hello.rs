@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use kernel::prelude::*;
-use kscale::percpu_counter::{new_percpu_counter, PerCpuCounter};
+use kscale::percpu_counter::PerCpuCounter;
 
 module! {
     type: Hello,
@@ -19,7 +19,7 @@ struct Hello(Pin<KBox<PerCpuCounter>>);
 
 impl kernel::Module for Hello {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let counter = KBox::try_pin_init(new_percpu_counter!(40), GFP_KERNEL)?;
+        let counter = KBox::try_pin_init(PerCpuCounter::new(40), GFP_KERNEL)?;
         counter.add(2);
         pr_info!("{}\n", counter.sum());
         Ok(Self(counter))

@@ -18,7 +18,6 @@ use core::{
 };
 
 use kscale::{
-    new_percpu_counter,
     percpu_counter::PerCpuCounter,
     percpu_limiter::CreditCounter, //
 };
@@ -61,7 +60,7 @@ pub(crate) enum Limit {
 
 impl Limit {
     pub(crate) fn new(mode: Mode) -> Result<Self> {
-        let counter = || KBox::try_pin_init(new_percpu_counter!(0), GFP_KERNEL);
+        let counter = || KBox::try_pin_init(PerCpuCounter::new(0), GFP_KERNEL);
 
         Ok(match mode {
             Mode::Exact => Self::Exact(counter()?),

@@ -22,7 +22,6 @@ use kernel::{
 use core::num::NonZeroU16;
 
 use kscale::percpu_counter::{
-    new_percpu_counter,
     PerCpuCounter, //
 };
 
@@ -61,7 +60,7 @@ impl Reclaimer {
                 sleep_ms,
                 is_asleep: Atomic::new(false),
                 is_gone: Atomic::new(false),
-                calls <- new_percpu_counter!(0),
+                calls <- PerCpuCounter::new(0),
             }),
             GFP_KERNEL,
         )

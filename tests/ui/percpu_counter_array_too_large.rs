@@ -5,10 +5,9 @@
 use kernel::prelude::*;
 
 use kscale::percpu_counter::{
-    new_percpu_counter_array,
     PerCpuCounterArray, //
 };
 
 pub fn allocates() -> Result<Pin<KBox<PerCpuCounterArray<8193>>>> {
-    KBox::try_pin_init(new_percpu_counter_array!(0), GFP_KERNEL)
+    KBox::try_pin_init(PerCpuCounterArray::new(0), GFP_KERNEL)
 }

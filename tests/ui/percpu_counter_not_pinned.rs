@@ -5,10 +5,9 @@
 use kernel::prelude::*;
 
 use kscale::percpu_counter::{
-    new_percpu_counter,
     PerCpuCounter, //
 };
 
 fn creates() -> PerCpuCounter {
-    new_percpu_counter!(0)
+    PerCpuCounter::new(0)
 }

@@ -20,7 +20,6 @@ use kscale::{
         PageAllocator, //
     },
     percpu_counter::{
-        new_percpu_counter,
         PerCpuCounter, //
     },
     workqueue::{
@@ -75,7 +74,7 @@ impl dm::Target for Everything {
             queue,
             set <- BioSet::new(reserve_bios),
             pool <- Mempool::new(256, PageAllocator),
-            mapped <- new_percpu_counter!(0),
+            mapped <- PerCpuCounter::new(0),
         }))
     }
 

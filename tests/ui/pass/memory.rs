@@ -20,8 +20,6 @@ use kscale::{
     },
     page::Page,
     percpu_counter::{
-        new_percpu_counter,
-        new_percpu_counter_array,
         LocalPerCpuCounter,
         PerCpuCounter,
         PerCpuCounterArray, //
@@ -51,7 +49,7 @@ pub fn page() -> Result {
 
 /// Sets a counter that nobody else has yet.
 pub fn percpu_counter() -> Result<Pin<KBox<PerCpuCounter>>> {
-    let mut counter = KBox::pin_init(new_percpu_counter!(0), GFP_KERNEL)?;
+    let mut counter = KBox::pin_init(PerCpuCounter::new(0), GFP_KERNEL)?;
     counter.as_mut().set(1);
     counter.add_batch(1, NonZeroU16::MAX);
     Ok(counter)
@@ -60,7 +58,7 @@ pub fn percpu_counter() -> Result<Pin<KBox<PerCpuCounter>>> {
 /// Makes the largest array, and reads and sets one of its counters.
 pub fn percpu_counter_array() -> Result<i64> {
     let mut counters: Pin<KBox<PerCpuCounterArray<8192, LocalPerCpuCounter>>> =
-        KBox::try_pin_init(new_percpu_counter_array!(0), GFP_KERNEL)?;
+        KBox::try_pin_init(PerCpuCounterArray::new(0), GFP_KERNEL)?;
     counters.as_mut().set(0, 1)?;
     let [first, ..] = counters.as_array();
     Ok(first.sum())
