@@ -25,15 +25,22 @@ use crate::{
 
 /// Memory from a [`Cache`](crate::slab::Cache).
 ///
-/// `R` is the cache itself, or an `Arc` of or a reference to one that others use too. C:
+/// `R` is the cache itself, or an `Arc` of or a reference to one that others use too. A cache is
+/// left behind if a pool of it was forgotten, as the reserve of that is. C:
 /// `mempool_init_slab_pool()` in `include/linux/mempool.h`.
-pub struct Slab<R>(R);
+///
+/// # Invariants
+///
+/// It is noted with the cache as an object that is taken.
+pub struct Slab<R: CacheRef>(R);
 
 impl<R: CacheRef> Slab<R> {
     /// Creates the source.
     ///
     /// Context: any.
-    pub const fn new(cache: R) -> Self {
+    pub fn new(cache: R) -> Self {
+        cache.cache().taken(1);
+        // INVARIANT: Just noted.
         Self(cache)
     }
 
@@ -42,6 +49,13 @@ impl<R: CacheRef> Slab<R> {
     /// Context: any.
     pub fn cache(&self) -> &crate::slab::Cache<R::Value> {
         self.0.cache()
+    }
+}
+
+impl<R: CacheRef> Drop for Slab<R> {
+    fn drop(&mut self) {
+        // What it was noted for, the reserve of its pool, is gone.
+        self.cache().returned(1);
     }
 }
 

@@ -52,7 +52,8 @@ fn unique() -> i64 {
 ///
 /// - `raw` was returned by `kmem_cache_create()` for the size and the alignment of `T`, without a
 ///   constructor, and was not destroyed.
-/// - The sum of `live` is how many objects were taken and not given back.
+/// - The sum of `live` is how many objects were taken and not given back, and how many pools may
+///   have others in reserve.
 pub struct Cache<T> {
     raw: NonNull<bindings::kmem_cache>,
     name: CString,
@@ -190,6 +191,11 @@ impl<T> Drop for Cache<T> {
 mod tests {
     use super::*;
 
+    use crate::mempool::{
+        Mempool,
+        Slab, //
+    };
+
     use core::mem;
 
     #[test]
@@ -249,6 +255,21 @@ mod tests {
         assert_eq!(live(&cache), 1);
 
         drop(kept);
+        assert_eq!(live(&cache), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_pool_is_noted_as_it_has_a_reserve() -> Result {
+        let cache = Cache::<u64>::new(c"kunit-pool")?;
+
+        let pool = KBox::pin_init(Mempool::new(2, Slab::new(&cache)), GFP_KERNEL)?;
+        assert_eq!(live(&cache), 1);
+        let memory = pool.alloc(Gfp::KERNEL)?;
+        assert_eq!(live(&cache), 2);
+
+        drop(memory);
+        drop(pool);
         assert_eq!(live(&cache), 0);
         Ok(())
     }
