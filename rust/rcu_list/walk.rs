@@ -3,7 +3,6 @@
 //! Walks.
 
 use kernel::{
-    prelude::*,
     sync::rcu,
     types::Opaque, //
 };
@@ -144,13 +143,14 @@ impl<T> Drop for Walk<'_, T> {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(kscale_rcu_list_walk)]
+#[kernel::prelude::kunit_tests(kscale_rcu_list_walk)]
 mod tests {
     use super::*;
 
     use super::super::new_list;
 
     use kernel::{
+        prelude::*,
         sync::{
             atomic::{
                 Acquire,

@@ -43,9 +43,9 @@ use super::{
 ///
 /// # Invariants
 ///
-/// - `node` is from [`Item::into_raw()`]. It is not where readers of `domain` find it, so nobody
+/// - `node` is that of an [`Item`]. It is not where readers of `domain` find it, so nobody
 ///   uses it after the next grace period.
-/// - `pending` is that of a [`Node::<T>::free()`].
+/// - `pending` is that of a `Node::<T>::free()`.
 /// - If `state` is `Some`, the cookie was made by `domain` after `node` was taken away.
 #[must_use = "dropping it waits for a grace period"]
 pub struct Retired<T, F: Flavor> {
