@@ -10,6 +10,11 @@
 //! Not supported: interruptible locking, downgrading, and locking by one task and unlocking by
 //! another.
 //!
+//! Not prevented by types, as for all sleeping locks of the kernel, also those of [`kernel::sync`]: a
+//! task that leaked a [`WriteGuard`] ([`core::mem::forget`]) must not end while others may take the
+//! semaphore. Whoever waits looks whether the owner runs, see `owner_on_cpu()` in
+//! `include/linux/sched.h`, and the owner's `task_struct` would be gone.
+//!
 //! C header: [`include/linux/rwsem.h`](srctree/include/linux/rwsem.h)
 //!
 //! # Examples
