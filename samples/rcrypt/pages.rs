@@ -157,14 +157,7 @@ impl Allocator for LimitedPages {
 mod tests {
     use super::*;
 
-    use kernel::{
-        cpu,
-        sync::{
-            Arc,
-            Completion, //
-        },
-        workqueue, //
-    };
+    use kernel::cpu;
 
     use crate::limit::BATCH;
 
@@ -237,36 +230,6 @@ mod tests {
             assert!(slots.iter().all(Option::is_none));
             assert_eq!(pages.allocated.pages(), 0);
         }
-        Ok(())
-    }
-
-    /// What tasks on all CPUs get together, one page at a time.
-    #[test]
-    fn credits_admit_exactly_the_limit() -> Result {
-        const TASKS: usize = 4;
-        let pages = Arc::new(LimitedPages::new(Mode::Credit)?, GFP_KERNEL)?;
-        let total = Arc::new(Atomic::new(0_usize), GFP_KERNEL)?;
-        let limit = pages.share.limit_pages();
-
-        let mut done = KVec::new();
-        for _ in 0..TASKS {
-            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-            done.push(finished.clone(), GFP_KERNEL)?;
-            let (pages, total) = (pages.clone(), total.clone());
-            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-                // Counted only: memory for all of them is not needed to see how many they are.
-                while pages.try_charge(1) {
-                    total.add(1, Relaxed);
-                }
-                finished.complete_all();
-            })?;
-        }
-        done.iter()
-            .for_each(|finished| finished.wait_for_completion());
-
-        assert_eq!(total.load(Relaxed), limit);
-        pages.allocated.uncharge(limit);
-        assert_eq!(pages.allocated.pages(), 0);
         Ok(())
     }
 
