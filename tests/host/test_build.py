@@ -91,7 +91,10 @@ class Build(unittest.TestCase):
         config = (KDIR / ".config").read_text()
         self.assertIn("CONFIG_RUST_INLINE_HELPERS=y\n", config, "not the kernel for this test")
         crates = users(self.checkout, self.out) | {"rust/kscale.o"}
+        # Which has every hot call of the library.
         self.assertIn("bench/wrappers/wrappers.o", crates)
+        self.assertIn("samples/percpu_hist.o", crates)
+        self.assertIn("samples/srcu_registry/srcu_registry.o", crates)
         for name in crates:
             left = {s for s in undefined(self.out / name) if "_helper_" in s}
             self.assertEqual(left, set(), name)
@@ -105,7 +108,7 @@ class Build(unittest.TestCase):
             self.assertRegex(symvers, rf"\t{helper}\tkscale\t")
 
     def test_modpost_records_that_samples_need_the_library(self) -> None:
-        for name in ("dm_offset.ko", "rcrypt.ko"):
+        for name in ("dm_offset.ko", "percpu_hist.ko", "rcrypt.ko", "srcu_registry.ko"):
             argv = ["modinfo", "--field=depends", str(self.out / name)]
             path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
             run = subprocess.run(
