@@ -7,10 +7,10 @@ use kscale::{
     dm,
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     }, //
 };
 
-fn bounces<T: dm::Target>(bio: dm::Bio<T>, set: &BioSet, pool: &Mempool<PageAllocator>) {
+fn bounces<T: dm::Target>(bio: dm::Bio<T>, set: &BioSet, pool: &Mempool<Pages<0>>) {
     drop(bio.bounce(|_| (set, pool)));
 }

@@ -9,11 +9,11 @@ use kscale::{
     dm,
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     }, //
 };
 
-type Select<T> = fn(Pin<&T>) -> (&BioSet, &Mempool<PageAllocator>);
+type Select<T> = fn(Pin<&T>) -> (&BioSet, &Mempool<Pages<0>>);
 
 fn ends<T: dm::Target>(bio: dm::Bio<T>, select: Select<T>) {
     let clone = bio.bounce(select);

@@ -17,7 +17,7 @@ use kscale::{
     dm,
     mempool::{
         Mempool,
-        PageAllocator, //
+        Pages, //
     },
     percpu_counter::{
         PerCpuCounter, //
@@ -40,7 +40,7 @@ struct Everything {
     #[pin]
     set: BioSet,
     #[pin]
-    pool: Mempool<PageAllocator>,
+    pool: Mempool<Pages<0>>,
     #[pin]
     mapped: PerCpuCounter,
 }
@@ -73,7 +73,7 @@ impl dm::Target for Everything {
             device,
             queue,
             set <- BioSet::new(reserve_bios),
-            pool <- Mempool::new(256, PageAllocator),
+            pool <- Mempool::new(256, Pages),
             mapped <- PerCpuCounter::new(0),
         }))
     }
