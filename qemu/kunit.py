@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
     out.mkdir(parents=True, exist_ok=True)
     for name in ("console.log", "ktap.log", "junit.xml"):
         (out / name).unlink(missing_ok=True)
-    planned = args.suite or suites.names("kunit")
+    planned = args.suite or suites.uml_names()
 
     with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
         trouble = boot(args, pack(args, planned, out, Path(scratch)), out)

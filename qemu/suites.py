@@ -46,3 +46,9 @@ def planned() -> list[Planned]:
 def names(kind: str) -> list[str]:
     """Returns the names of all suites of a kind."""
     return [suite.name for suite in planned() if suite.kind == kind]
+
+
+def uml_names() -> list[str]:
+    """Returns the names of the KUnit suites that User-Mode Linux can run, too."""
+    table = [suite for suite in planned() if suite.kind == "kunit"]
+    return [suite.name for suite in table if suite.kernels == KERNELS]

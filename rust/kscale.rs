@@ -9,6 +9,8 @@ pub mod bio;
 pub mod boxed;
 pub mod cpuhp;
 pub mod dm;
+#[cfg(kscale_faults)]
+pub mod fault;
 pub mod gfp;
 pub mod key;
 pub mod mempool;

@@ -25,6 +25,15 @@ load_modules() {
 	done
 }
 
+# load_test_module <module>: it is where the KUnit suites are, apart from the normal modules.
+load_test_module() {
+	[ ! -d "/sys/module/$1" ] || return 0
+	modules=/lib/modules/$(uname -r)
+	mount --bind /mnt/kunit "$modules"
+	modprobe "$1"
+	umount -l "$modules"
+}
+
 # make_ram <KiB>: makes empty /dev/ram0 and /dev/ram1 of that size.
 make_ram() {
 	ram_sectors=0

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# fail-nth: the n-th allocation of a task from now on fails. Source it after block.sh.
+#
+# qemu/init/main has prepared the kernel for it.
+
+fail_attributes='failslab fail_page_alloc fail_mempool_alloc fail_mempool_alloc_bulk'
+fail_percpu_alloc=/sys/module/fail_nth/parameters
+
+# load_fail_nth: the module that adds per-CPU allocations.
+load_fail_nth() {
+	[ -e /sys/kernel/debug/failslab/require-start ] ||
+		fail 'this kernel cannot let allocations fail'
+	load_test_module fail_nth
+}
+
+# fail_once <n> <command...>: runs it with its n-th allocation failing, if it has that many. Sets
+# failed to how many did fail.
+fail_once() {
+	for file in $(fail_times); do
+		echo 1 >"$file"
+	done
+	failed=0
+	status=0
+	# shellcheck disable=SC2016
+	sh -c 'echo "$1" >/proc/self/fail-nth && shift && exec "$@"' sh "$@" || status=$?
+	for file in $(fail_times); do
+		read -r left <"$file"
+		failed=$((failed + 1 - left))
+	done
+	return $status
+}
+
+# fail_times: prints the files with numbers that are counted down by failures.
+fail_times() {
+	for attribute in $fail_attributes; do
+		echo "/sys/kernel/debug/$attribute/times"
+	done
+	echo $fail_percpu_alloc/times
+}
+
+# fail_between <start> <end>: only allocations by code at these addresses, or by what it calls.
+fail_between() {
+	for attribute in $fail_attributes; do
+		echo "$1" >"/sys/kernel/debug/$attribute/require-start"
+		echo "$2" >"/sys/kernel/debug/$attribute/require-end"
+	done
+	echo "$1" >$fail_percpu_alloc/require_start
+	echo "$2" >$fail_percpu_alloc/require_end
+}
+
+# fail_below_module <name>: only allocations by its code, or by what it calls.
+fail_below_module() {
+	start=$(cat "/sys/module/$1/sections/.text")
+	size=$(awk -v name="$1" '$1 == name { print $2 }' /proc/modules)
+	# Modules are in the last 2 GiB. What of other modules is in between is not below this one.
+	end=$(printf '0xffffffff%x' $((0x${start#0xffffffff} + size)))
+	fail_between "$start" "$end"
+}
+
+# fail_below_all: all allocations.
+fail_below_all() {
+	[ ! -d /sys/module/fail_nth ] || fail_between 0 0xffffffffffffffff
+}
+
+# expect_constructor_fails_well <each|some> <module> <table line>: with each of its allocations failing,
+# or fewer and fewer of them, the target fails for that reason only, and leaves nothing.
+expect_constructor_fails_well() {
+	fail_below_module "$2"
+	nth=1
+	refused=0
+	failed=1
+	while [ $failed != 0 ]; do
+		if fail_once $nth dmsetup create faulty --table "$3" 2>/tmp/errors; then
+			dmsetup remove faulty
+		else
+			[ $failed != 0 ] || fail "failed without a reason: $(cat /tmp/errors)"
+			grep -q 'Cannot allocate memory' /tmp/errors || fail "$nth: $(cat /tmp/errors)"
+			refused=$((refused + 1))
+		fi
+		nth=$((nth + 1))
+		[ "$1" = each ] || nth=$((nth + nth / 4))
+	done
+	[ $refused -gt 0 ] || fail 'nothing failed'
+	expect_equal 0 "$(cat "/sys/module/$2/refcnt")" 'references to the module'
+	dmsetup create faulty --table "$3"
+	dd if=/dev/mapper/faulty of=/dev/null bs=4k count=1 iflag=direct status=none
+}

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Every constructor of the library with each of its allocations failing, one at a time.
+//!
+//! Only for kernels that can inject faults. That nothing leaks is for kmemleak to say.
+
+#![forbid(unsafe_code)]
+
+use kernel::prelude::*;
+
+module! {
+    type: FaultsModule,
+    name: "faults",
+    authors: ["The kscale authors"],
+    description: "Tests of the library while memory is short",
+    license: "GPL",
+}
+
+struct FaultsModule;
+
+impl kernel::Module for FaultsModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+#[kunit_tests(kscale_faults)]
+mod tests {
+    use super::*;
+
+    use core::{
+        mem::MaybeUninit,
+        num::NonZeroU16, //
+    };
+
+    use kernel::{
+        cpu::CpuId,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc, //
+        }, //
+    };
+
+    use kscale::{
+        bio::BioSet,
+        cpuhp,
+        dm,
+        fault::{
+            each_failure,
+            each_failure_once,
+            Failures, //
+        },
+        gfp::Gfp,
+        key::Key,
+        mempool::{
+            Allocator,
+            Counted,
+            Kmalloc,
+            Mempool,
+            Pages,
+            Slab, //
+        },
+        page::{
+            self,
+            Page, //
+        },
+        percpu::{
+            possible_cpus,
+            PerCpu,
+            PerCpuInts, //
+        },
+        percpu_counter::{
+            LocalPerCpuCounter,
+            PerCpuCounter,
+            PerCpuCounterArray, //
+        },
+        percpu_limiter::{
+            CreditCounter,
+            CreditLimiter, //
+        },
+        rcu_list,
+        rwsem::new_rwsem,
+        skcipher::Skcipher,
+        slab::Cache,
+        srcu,
+        workqueue::{
+            Flags,
+            Workqueue, //
+        }, //
+    };
+
+    /// The smallest reserve with an element that is not the first.
+    const MIN_NR: usize = 2;
+
+    #[test]
+    fn faults_are_counted() -> Result {
+        let none = each_failure(|| Ok(()))?;
+        assert_eq!(none.refused, 0);
+        assert_eq!(none.tolerated, 0);
+
+        // The kernel's own checks may allocate, too.
+        let one = each_failure(|| Ok(KBox::new(0_u64, GFP_KERNEL)?))?;
+        assert!(one.refused >= 1);
+
+        let two = each_failure(|| {
+            let first = KBox::new(0_u64, GFP_KERNEL)?;
+            Ok((first, KBox::new(0_u64, GFP_KERNEL)?))
+        })?;
+        assert!(two.refused >= 2);
+
+        let optional = each_failure(|| Ok(KBox::new(0_u64, GFP_KERNEL).ok()))?;
+        assert_eq!(optional.refused, 0);
+        assert!(optional.tolerated >= 1);
+        Ok(())
+    }
+
+    #[test]
+    fn other_errors_are_not_taken_for_failed_allocations() {
+        let wrong = each_failure(|| KBox::new(0_u64, GFP_KERNEL).map_err(|_| EINVAL));
+        assert_eq!(wrong.err(), Some(EINVAL));
+
+        let always = each_failure(|| Err::<(), Error>(ENOMEM));
+        assert_eq!(always.err(), Some(ENOMEM));
+    }
+
+    #[test]
+    fn percpu() -> Result {
+        assert!(each_failure(PerCpu::<u64>::zeroed)?.refused >= 1);
+        assert!(each_failure(PerCpuInts::<u64, 2>::new)?.refused >= 1);
+
+        // The slots, and a box for each of them: those that there are by then are dropped.
+        let boxes = each_failure(|| PerCpu::new(|cpu| Ok(KBox::new(cpu.as_u32(), GFP_KERNEL)?)))?;
+        assert!(boxes.refused as usize > possible_cpus().count());
+        Ok(())
+    }
+
+    #[test]
+    fn percpu_counter() -> Result {
+        let batched = each_failure(|| KBox::try_pin_init(PerCpuCounter::new(1), GFP_KERNEL))?;
+        let local = each_failure(|| KBox::try_pin_init(LocalPerCpuCounter::new(1), GFP_KERNEL))?;
+        let array = each_failure(|| -> Result<Pin<KBox<PerCpuCounterArray<8>>>> {
+            KBox::try_pin_init(PerCpuCounterArray::new(1), GFP_KERNEL)
+        })?;
+
+        // The box and the slots, which are one allocation for all of an array.
+        assert!(batched.refused >= 2);
+        assert!(local.refused >= 2);
+        assert!(array.refused >= 2);
+        Ok(())
+    }
+
+    #[test]
+    fn percpu_limiter() -> Result {
+        assert!(each_failure(|| CreditLimiter::new(100))?.refused >= 1);
+        assert!(each_failure(|| CreditCounter::new(100))?.refused >= 1);
+
+        // Credits take no memory.
+        let limiter = CreditLimiter::new(100)?;
+        let credits = each_failure(|| {
+            let mut all = limiter.acquire(100).ok_or(EINVAL)?;
+            drop(all.split(50));
+            limiter.set_limit(100)
+        })?;
+        assert_eq!(credits.refused + credits.tolerated, 0);
+        assert_eq!(limiter.in_use(), 0);
+        Ok(())
+    }
+
+    /// Counts the CPUs that are online.
+    struct Online(Atomic<i32>);
+
+    #[vtable]
+    impl cpuhp::Callbacks for Online {
+        fn online(&self, _: CpuId) -> Result {
+            self.0.add(1, Relaxed);
+            Ok(())
+        }
+
+        fn offline(&self, _: CpuId) {
+            self.0.add(-1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn cpuhp() -> Result {
+        let online = Arc::new(Online(Atomic::new(0)), GFP_KERNEL)?;
+
+        let failures = each_failure(|| cpuhp::Registration::new(online.clone()))?;
+        assert!(failures.refused >= 1);
+        // What a registration began before it failed, it has undone.
+        assert_eq!(online.0.load(Relaxed), 0);
+
+        let again = cpuhp::Registration::new(online.clone())?;
+        assert!(online.0.load(Relaxed) > 0);
+        drop(again);
+        assert_eq!(online.0.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn page() -> Result {
+        assert!(each_failure(|| Page::<0>::alloc(Gfp::KERNEL))?.refused >= 1);
+        assert!(each_failure(|| Page::<3>::alloc(Gfp::KERNEL))?.refused >= 1);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_in_bulk() -> Result {
+        let failures = each_failure(|| {
+            let mut slots = [const { None }; 8];
+            match page::alloc_bulk(Gfp::KERNEL, &mut slots) {
+                8 => Ok(()),
+                _ => Err(ENOMEM),
+            }
+        })?;
+        // The call goes on after a failure, unless nothing came of it.
+        assert!(failures.refused + failures.tolerated >= 1);
+        Ok(())
+    }
+
+    /// A source of the caller's own, which takes a page for each element.
+    struct Own;
+
+    impl Allocator for Own {
+        type Memory = Page;
+
+        fn alloc(&self, gfp: Gfp) -> Option<Page> {
+            Page::alloc(gfp).ok()
+        }
+
+        fn free(&self, page: Page) {
+            drop(page);
+        }
+    }
+
+    #[test]
+    fn mempool() -> Result {
+        // The box, the list of elements, and each of them, at least.
+        const LEAST: u32 = 2 + MIN_NR as u32;
+        let cache = Cache::<[u64; 9]>::new(c"kscale_faults")?;
+
+        let pages = each_failure(|| KBox::pin_init(Mempool::new(MIN_NR, Pages::<0>), GFP_KERNEL))?;
+        let kmalloc = each_failure(|| {
+            KBox::pin_init(Mempool::new(MIN_NR, Kmalloc::<[u64; 9]>::new()), GFP_KERNEL)
+        })?;
+        let slab =
+            each_failure(|| KBox::pin_init(Mempool::new(MIN_NR, Slab::new(&cache)), GFP_KERNEL))?;
+        let own = each_failure(|| KBox::pin_init(Mempool::new(MIN_NR, Own), GFP_KERNEL))?;
+        let counted =
+            each_failure(|| KBox::pin_init(Mempool::new(MIN_NR, Counted::new(Own)), GFP_KERNEL))?;
+
+        assert!(pages.refused >= LEAST);
+        assert!(kmalloc.refused >= LEAST);
+        // What is in a slab already needs no memory.
+        assert!(slab.refused >= LEAST);
+        assert!(own.refused >= LEAST);
+        assert!(counted.refused > LEAST);
+        Ok(())
+    }
+
+    #[test]
+    fn mempool_resize() -> Result {
+        let mut pool = KBox::pin_init(Mempool::new(MIN_NR, Pages::<0>), GFP_KERNEL)?;
+
+        let failures = each_failure(|| {
+            let result = pool.as_mut().resize(MIN_NR + 2);
+            let min_nr = pool.min_nr();
+            if result.is_ok() != (min_nr == MIN_NR + 2) {
+                return Err(EINVAL);
+            }
+            pool.as_mut().resize(MIN_NR)?;
+            result
+        })?;
+
+        // The list of elements.
+        assert!(failures.refused >= 1);
+        // Elements, which may come later.
+        assert!(failures.tolerated >= 2);
+        assert_eq!(pool.min_nr(), MIN_NR);
+        Ok(())
+    }
+
+    #[test]
+    fn mempool_alloc() -> Result {
+        let pool = Arc::pin_init(Mempool::new(MIN_NR, Kmalloc::<[u64; 9]>::new()), GFP_KERNEL)?;
+
+        let single = each_failure(|| pool.alloc(Gfp::KERNEL).map(drop))?;
+        let counting = each_failure(|| pool.alloc_arc(Gfp::KERNEL).map(drop))?;
+        let bulk = each_failure(|| {
+            let mut slots = [const { MaybeUninit::uninit() }; MIN_NR];
+            pool.alloc_bulk(&mut slots).map(drop)
+        })?;
+        // That is what a pool is for.
+        assert_eq!(single.refused + counting.refused + bulk.refused, 0);
+        assert!(single.tolerated >= 1);
+        assert!(counting.tolerated >= 1);
+        assert!(bulk.tolerated >= 1);
+        Ok(())
+    }
+
+    /// A value that needs memory of its own fails without losing its element.
+    #[test]
+    fn mempool_value() -> Result {
+        let pool = KBox::pin_init(Mempool::new(MIN_NR, Kmalloc::<Boxed>::new()), GFP_KERNEL)?;
+
+        let failures = each_failure(|| {
+            let value = pool.alloc(Gfp::KERNEL)?.write_init(Boxed::new())?;
+            drop(value);
+            Ok(())
+        })?;
+        assert!(failures.refused >= 1);
+
+        for _ in 0..4 * MIN_NR {
+            drop(pool.alloc_preallocated().ok_or(ENOMEM)?);
+        }
+        Ok(())
+    }
+
+    struct Boxed {
+        _number: KBox<u64>,
+    }
+
+    impl Boxed {
+        fn new() -> impl Init<Self, Error> {
+            try_init!(Self {
+                _number: KBox::new(1, GFP_KERNEL)?,
+            })
+        }
+    }
+
+    #[test]
+    fn slab() -> Result {
+        // The name, the counts and the cache with its name.
+        let new = each_failure_once(|| Cache::<[u64; 9]>::new(c"kscale_faults"))?;
+        assert!(new.refused >= 3);
+
+        let cache = Arc::new(Cache::<[u64; 9]>::new(c"kscale_faults")?, GFP_KERNEL)?;
+        assert!(each_failure(|| cache.alloc(Gfp::KERNEL).map(drop))?.refused >= 1);
+        assert!(each_failure(|| cache.alloc_arc(Gfp::KERNEL).map(drop))?.refused >= 1);
+        Ok(())
+    }
+
+    #[test]
+    fn srcu_domain() -> Result {
+        fn domain<F: srcu::Flavor>() -> Result<srcu::Domain<F>> {
+            srcu::new_domain!("kscale_faults")
+        }
+        // The handle's count, per-CPU data, and what is there once.
+        assert!(each_failure(domain::<srcu::Normal>)?.refused >= 3);
+        assert!(each_failure(domain::<srcu::Fast>)?.refused >= 3);
+        assert!(each_failure(domain::<srcu::FastUpDown>)?.refused >= 3);
+        Ok(())
+    }
+
+    #[test]
+    fn srcu_item() -> Result {
+        assert!(each_failure(|| Ok(srcu::Item::new(1_u8, GFP_KERNEL)?))?.refused >= 1);
+
+        // The value is not lost.
+        let value = each_failure(|| match srcu::Item::new(1_u8, GFP_KERNEL) {
+            Ok(item) => Ok(item.into_inner()),
+            Err(error) => Ok(error.value),
+        })?;
+        assert_eq!(value.refused, 0);
+        Ok(())
+    }
+
+    /// A value whose destructor is the code of no other.
+    struct Value<const N: i32>;
+
+    static DROPPED: Atomic<i32> = Atomic::new(0);
+
+    impl<const N: i32> Drop for Value<N> {
+        fn drop(&mut self) {
+            DROPPED.add(N, Relaxed);
+        }
+    }
+
+    type Domain = srcu::Domain<srcu::Normal>;
+
+    fn make_pointer<const N: i32>(domain: &Domain) -> Result {
+        let item = srcu::Item::new(Value::<N>, GFP_KERNEL)?;
+        KBox::try_pin_init(srcu::new_pointer!(domain.clone(), item), GFP_KERNEL)?;
+        Ok(())
+    }
+
+    fn make_list<const N: i32>(domain: &Domain) -> Result {
+        let list = KBox::try_pin_init(srcu::new_list!(domain.clone()), GFP_KERNEL)?;
+        let item = srcu::Item::new(Value::<N>, GFP_KERNEL)?;
+        drop(list.lock().push_back(item));
+        Ok(())
+    }
+
+    /// Calls each function once.
+    ///
+    /// The library allocates when it sees a destructor for the first time, so only the first call
+    /// for a type makes all the allocations there are.
+    fn each_failure_of(makes: &[fn(&Domain) -> Result]) -> Result<Failures> {
+        let domain = srcu::new_domain!("kscale_faults")?;
+        let mut makes = makes.iter();
+
+        each_failure(|| makes.next().ok_or(E2BIG)?(&domain))
+    }
+
+    macro_rules! of_many_types {
+        ($make:ident: $($n:literal)*) => {
+            [$($make::<$n> as fn(&Domain) -> Result),*]
+        };
+    }
+
+    #[test]
+    fn srcu_pointer() -> Result {
+        let failures = each_failure_of(&of_many_types!(
+            make_pointer: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28
+                29 30 31 32 33 34 35 36 37 38 39 40
+        ))?;
+        // The item, the box, and what counts values on their way to be freed.
+        assert!(failures.refused >= 3);
+        Ok(())
+    }
+
+    #[test]
+    fn srcu_list() -> Result {
+        let failures = each_failure_of(&of_many_types!(
+            make_list: 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120
+                121 122 123 124 125 126 127 128 129 130 131 132 133 134 135 136 137 138 139 140
+        ))?;
+        assert!(failures.refused >= 3);
+        Ok(())
+    }
+
+    /// What is left to be freed needs no memory for that.
+    #[test]
+    fn srcu_free_later() -> Result {
+        let domain: Domain = srcu::new_domain!("kscale_faults")?;
+        let item = srcu::Item::new(Value::<1>, GFP_KERNEL)?;
+        let pointer = KBox::try_pin_init(srcu::new_pointer!(domain.clone(), item), GFP_KERNEL)?;
+
+        let later = each_failure(|| {
+            let item = srcu::Item::new(Value::<1>, GFP_KERNEL)?;
+            pointer.lock().replace(item).free_later();
+            let item = srcu::Item::new(Value::<1>, GFP_KERNEL)?;
+            pointer.lock().replace(item).free_in_workqueue();
+            Ok(())
+        })?;
+        assert!(later.refused >= 2);
+        domain.barrier();
+        Ok(())
+    }
+
+    #[test]
+    fn rcu_list() -> Result {
+        let failures = each_failure(|| {
+            let list = KBox::pin_init(rcu_list::new_list!(), GFP_KERNEL)?;
+            list.push_front(1_u8, GFP_KERNEL).map(drop)?;
+            Ok(list)
+        })?;
+        // The box and the node.
+        assert!(failures.refused >= 2);
+        Ok(())
+    }
+
+    #[test]
+    fn rwsem() -> Result {
+        let failures = each_failure(|| KBox::pin_init(new_rwsem!(1_u8), GFP_KERNEL))?;
+        assert!(failures.refused >= 1);
+        Ok(())
+    }
+
+    #[test]
+    fn workqueue() -> Result {
+        for flags in [Flags::PERCPU, Flags::UNBOUND | Flags::HIGHPRI] {
+            let failures = each_failure(|| Workqueue::new(c"kscale_faults", flags, 1))?;
+            // The queue and its per-CPU part, at least.
+            assert!(failures.refused >= 2);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bio_set() -> Result {
+        let failures =
+            each_failure(|| KBox::try_pin_init(BioSet::new(NonZeroU16::MIN), GFP_KERNEL))?;
+        assert!(failures.refused >= 2);
+        Ok(())
+    }
+
+    #[test]
+    fn skcipher() -> Result {
+        // What the crypto API makes once, it makes in another task.
+        let _instance = Skcipher::new(c"xts(aes)")?;
+
+        let failures = each_failure(|| {
+            let mut cipher = Skcipher::new(c"xts(aes)")?;
+            cipher.set_key(&[7; 32])?;
+            Ok(cipher)
+        })?;
+        assert!(failures.refused >= 1);
+        Ok(())
+    }
+
+    #[test]
+    fn key() -> Result {
+        assert_eq!(each_failure(|| Key::new(&[1; 32]))?.refused, 1);
+        assert!(each_failure(|| Key::from_hex(b"0123456789abcdef"))?.refused >= 1);
+        Ok(())
+    }
+
+    /// A target that ends every bio with an error.
+    struct Refuse;
+
+    #[vtable]
+    impl dm::Target for Refuse {
+        const NAME: &'static CStr = c"kscale_faults";
+        const VERSION: [u32; 3] = [1, 0, 0];
+        type PerBio = ();
+
+        fn ctr(
+            _: &mut dm::Table<'_>,
+            _: dm::Args<'_>,
+        ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+            Ok(Ok::<Self, Error>(Self))
+        }
+
+        fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+            bio.kill()
+        }
+    }
+
+    #[test]
+    fn dm_registration() -> Result {
+        let failures = each_failure(dm::Registration::<Refuse>::new)?;
+        assert!(failures.refused >= 1);
+
+        // A registration that failed does not take the name.
+        drop(dm::Registration::<Refuse>::new()?);
+        Ok(())
+    }
+}
