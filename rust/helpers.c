@@ -14,6 +14,7 @@
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
 #include <linux/irqflags.h>
+#include <linux/kmemleak.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
@@ -149,6 +150,13 @@ __kscale_helper unsigned long kscale_helper_alloc_pages_bulk(gfp_t gfp, unsigned
 							     struct page **page_array)
 {
 	return alloc_pages_bulk(gfp, nr_pages, page_array);
+}
+
+/* linux/kmemleak.h */
+
+__kscale_helper void kscale_helper_kmemleak_not_leak(const void *ptr)
+{
+	kmemleak_not_leak(ptr);
 }
 
 /* linux/mm.h */

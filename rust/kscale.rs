@@ -13,6 +13,8 @@ pub mod dm;
 pub mod fault;
 pub mod gfp;
 pub mod key;
+#[cfg(kscale_kunit)]
+pub mod leak;
 pub mod mempool;
 mod module;
 pub mod page;
