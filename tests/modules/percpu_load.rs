@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tasks that add to every kind of per-CPU number, for as long as the module is loaded, for tests
+//! in which CPUs come and go.
+//!
+//! ```text
+//! # cat /sys/kernel/debug/percpu_load/running
+//! adds 123456
+//! # cat /sys/kernel/debug/percpu_load/result
+//! wanted 32896 counter 32896 local 32896 ints 32896 atomics 32896 torn 0 excess 0 left 1000
+//! ```
+//!
+//! Reading `result` ends the tasks.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    cpu,
+    debugfs,
+    fmt,
+    impl_has_work,
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Completion, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+
+use core::cell::Cell;
+
+use kscale::{
+    percpu::{
+        local_interrupt_disable,
+        PerCpu,
+        PerCpuInts, //
+    },
+    percpu_counter::{
+        LocalPerCpuCounter,
+        PerCpuCounter, //
+    },
+    percpu_limiter::CreditLimiter,
+    workqueue::{
+        Flags,
+        Workqueue, //
+    }, //
+};
+
+module! {
+    type: LoadModule,
+    name: "percpu_load",
+    authors: ["The kscale authors"],
+    description: "Updates per-CPU data on all CPUs, for tests",
+    license: "GPL",
+}
+
+/// Additions between two looks at whether it is over.
+const ROUNDS: i64 = 256;
+
+/// Credits of the limiter.
+const CREDITS: u64 = 1000;
+
+/// What the tasks add to.
+#[pin_data]
+struct Numbers {
+    is_over: Atomic<bool>,
+    /// What was added to each of the others, as each task counted for itself.
+    wanted: Atomic<i64>,
+    #[pin]
+    counter: PerCpuCounter,
+    #[pin]
+    local: LocalPerCpuCounter,
+    ints: PerCpuInts<i64, 1>,
+    atomics: PerCpu<Atomic<i64>>,
+    /// Two numbers each, which differ only while a task is about to change both.
+    pairs: PerCpu<(Cell<i64>, Cell<i64>)>,
+    /// How many pairs were seen that differed.
+    torn: Atomic<i64>,
+    /// So few credits that tasks are refused some.
+    limiter: CreditLimiter,
+    /// Credits in use, as the tasks count them: never more than there are.
+    in_use: Atomic<i64>,
+    /// How often there were more in use.
+    excess: Atomic<i64>,
+}
+
+impl Numbers {
+    fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            is_over: Atomic::new(false),
+            wanted: Atomic::new(0),
+            counter <- PerCpuCounter::new(0),
+            local <- LocalPerCpuCounter::new(0),
+            ints: PerCpuInts::new()?,
+            atomics: PerCpu::new(|_| Ok(Atomic::new(0)))?,
+            pairs: PerCpu::new(|_| Ok((Cell::new(0), Cell::new(0))))?,
+            torn: Atomic::new(0),
+            limiter: CreditLimiter::new(CREDITS)?,
+            in_use: Atomic::new(0),
+            excess: Atomic::new(0),
+        })
+    }
+
+    /// Adds to each number until it is over.
+    fn load(&self) {
+        while !self.is_over.load(Relaxed) {
+            for amount in 1..=ROUNDS {
+                self.counter.add(amount);
+                self.local.add(amount);
+                self.ints.at::<0>().add(amount);
+                self.atomics.get_cpu().add(amount, Relaxed);
+
+                self.take_credits(amount);
+
+                let interrupts_off = local_interrupt_disable();
+                let (first, second) = self.pairs.this_cpu(&interrupts_off);
+                let number = first.get();
+                first.set(number + amount);
+                if second.replace(number + amount) != number {
+                    self.torn.add(1, Relaxed);
+                }
+            }
+            self.wanted.add(ROUNDS * (ROUNDS + 1) / 2, Relaxed);
+        }
+    }
+}
+
+impl Numbers {
+    /// Takes credits, and gives them back.
+    fn take_credits(&self, amount: i64) {
+        let wanted = amount.unsigned_abs() % (CREDITS / 4);
+        let Some(credits) = self.limiter.acquire(wanted) else {
+            return;
+        };
+        let count = i64::try_from(credits.count()).unwrap_or_default();
+        if self.in_use.fetch_add(count, Relaxed) + count > CREDITS as i64 {
+            self.excess.add(1, Relaxed);
+        }
+        self.in_use.add(-count, Relaxed);
+        drop(credits);
+    }
+}
+
+/// A task.
+#[pin_data]
+struct Task {
+    numbers: Arc<Numbers>,
+    #[pin]
+    ended: Completion,
+    #[pin]
+    work: Work<Task>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Task { self.work }
+}
+
+impl WorkItem for Task {
+    type Pointer = Arc<Task>;
+
+    fn run(this: Arc<Task>) {
+        this.numbers.load();
+        this.ended.complete_all();
+    }
+}
+
+/// All tasks, and what they add to.
+struct Load {
+    numbers: Arc<Numbers>,
+    tasks: KVec<Arc<Task>>,
+}
+
+impl Load {
+    /// Starts twice as many tasks as there are CPUs.
+    fn start(queue: &Workqueue) -> Result<Self> {
+        let mut load = Self {
+            numbers: Arc::pin_init(Numbers::new(), GFP_KERNEL)?,
+            tasks: KVec::new(),
+        };
+        for _ in 0..2 * cpu::nr_cpu_ids() {
+            let numbers = load.numbers.clone();
+            let task = Arc::pin_init(
+                pin_init!(Task {
+                    numbers,
+                    ended <- Completion::new(),
+                    work <- new_work!("percpu_load::Task"),
+                }),
+                GFP_KERNEL,
+            )?;
+            load.tasks.push(task.clone(), GFP_KERNEL)?;
+            // It is new, so it is not queued yet.
+            let _ = queue.enqueue(task);
+        }
+        Ok(load)
+    }
+
+    /// Ends the tasks, and waits for them.
+    fn end(&self) {
+        self.numbers.is_over.store(true, Relaxed);
+        for task in &self.tasks {
+            task.ended.wait_for_completion();
+        }
+    }
+
+    fn write_running(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "adds {}", self.numbers.wanted.load(Relaxed))
+    }
+
+    fn write_result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.end();
+        let numbers = &self.numbers;
+        let atomics: i64 = numbers.atomics.iter().map(|(_, n)| n.load(Relaxed)).sum();
+        // All credits are back, and each of them can be had.
+        let all = numbers.limiter.acquire(CREDITS);
+        let left = all.map_or(0, |credits| credits.count());
+        writeln!(
+            f,
+            "wanted {} counter {} local {} ints {} atomics {atomics} torn {} excess {} left {left}",
+            numbers.wanted.load(Relaxed),
+            numbers.counter.sum(),
+            numbers.local.sum(),
+            numbers.ints.at::<0>().sum(),
+            numbers.torn.load(Relaxed),
+            numbers.excess.load(Relaxed),
+        )
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[pin_data]
+struct LoadModule {
+    #[pin]
+    _running: debugfs::File<Arc<Load>>,
+    #[pin]
+    _result: debugfs::File<Arc<Load>>,
+    _dir: debugfs::Dir,
+    /// The last to go: waits until no task runs this module's code.
+    _queue: Workqueue,
+}
+
+impl kernel::InPlaceModule for LoadModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        let dir = debugfs::Dir::new(c"percpu_load");
+
+        try_pin_init!(Self {
+            _queue: Workqueue::new(c"percpu_load", Flags::UNBOUND, 2 * cpu::nr_cpu_ids())?,
+            _result <- {
+                let load = Arc::new(Load::start(_queue)?, GFP_KERNEL)?;
+                dir.read_callback_file(c"result", load, &|load, f| load.write_result(f))
+            },
+            _running <- dir.read_callback_file(
+                c"running",
+                (**_result).clone(),
+                &|load, f| load.write_running(f),
+            ),
+            _dir: dir,
+        })
+    }
+}
