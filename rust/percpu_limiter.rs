@@ -4,8 +4,9 @@
 //!
 //! A [`CreditLimiter`] has a number of credits, which callers take before they use something and
 //! give back afterwards. No more than the limit are ever in use, and every one of them can be: a
-//! request is refused only if too few are left. Far from the limit a CPU takes them from a stock of
-//! its own; next to the limit, from a count that all CPUs share. There is no lock.
+//! request is refused only if too few are left, but for what other calls move at that moment. Far
+//! from the limit a CPU takes them from a stock of its own; next to the limit, from a count that all
+//! CPUs share. There is no lock.
 //!
 //! | | [`percpu_counter`](crate::percpu_counter), `compare` | `read` | [`CreditLimiter`] |
 //! | --- | --- | --- | --- |
@@ -25,11 +26,13 @@
 //! - *At most the limit*: the credits that were admitted and not given back are never more than the
 //!   limit. After [`set_limit()`](CreditLimiter::set_limit) has lowered it below what is in use,
 //!   nothing is admitted until enough came back.
-//! - *Not less*: a call is refused only at a moment when less than it asks for is left, after what
-//!   CPUs kept for themselves, those offline too, has been collected. What other calls have in their
-//!   hands at that moment does not count: those that are just about to keep it, to collect it or to
-//!   give it back. So as many requests for one credit as the limit says succeed, on however many
-//!   CPUs, if none is given back.
+//! - *Not less*: a call that runs alone is refused only if less than it asks for is left, after what
+//!   CPUs kept for themselves, those offline too, has been collected. One that runs beside others may
+//!   miss what these have in their hands, as they are about to keep it, to collect it or to give it
+//!   back, and what they kept for a CPU after it had looked there: so a request for next to
+//!   everything may fail although others have few. But tasks that ask for one credit after the other
+//!   until they are refused get as many as the limit in all, on however many CPUs, if none is given
+//!   back.
 //! - *Nothing is lost* when a CPU goes offline, whenever it does.
 //!
 //! # Cost
@@ -39,7 +42,8 @@
 //! share of what is left is less than the request, it takes one operation on the shared count. A
 //! call that finds too little looks at the slot of every possible CPU, unless it is known that all
 //! of them are empty; it leaves them empty, and the CPUs do not fill them again before plenty is
-//! left, so that happens once in about as many requests as there are CPUs.
+//! left, so that happens once in about as many requests as there are CPUs. It happens more often
+//! where requests for more than is left alternate with small ones, as plenty is left for these.
 //!
 //! The algorithm is in `rust/percpu_limiter/pool.rs`, which `tests/host/loom` explores.
 //!

@@ -44,7 +44,7 @@ impl CreditCounter {
 
     /// Takes `count` credits if there are as many, and returns whether.
     ///
-    /// 0 credits there always are.
+    /// 0 credits there always are. See the [module](super) for what calls may miss that run at once.
     ///
     /// Context: any. Never sleeps, nor turns interrupts off. See the [module](super) for the cost.
     #[inline]

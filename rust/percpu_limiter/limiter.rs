@@ -49,7 +49,7 @@ impl CreditLimiter {
 
     /// Takes `count` credits, or none if fewer are left.
     ///
-    /// 0 credits there always are.
+    /// 0 credits there always are. See the [module](super) for what calls may miss that run at once.
     ///
     /// Context: any. Never sleeps, nor turns interrupts off. See the [module](super) for the cost.
     #[inline]

@@ -22,11 +22,13 @@
 //! free credits, in one word: a slot is counted before it opens, and until the credits that were in
 //! it when it was closed are free. Hence whoever sees too few free credits and no open slot knows
 //! that there are none elsewhere but in hands. Whoever sees open slots closes them all, and decides
-//! after that.
+//! after that; once only, as others could go on to open them, so what is parked in a slot after its
+//! turn is missed. A task that parked it there finds it, however, when it asks the next time.
 //!
 //! A CPU parks credits while plenty are free only, so next to the limit the slots are closed, and a
 //! request costs one atomic operation on the state. To open a slot takes about as many free credits
-//! as there are slots, so those who have to look at every slot do so once in as many requests.
+//! as there are slots, so those who have to look at every slot do so once in as many requests, if
+//! these are alike.
 
 use super::atomic::{
     Acquire,

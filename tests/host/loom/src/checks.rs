@@ -399,6 +399,63 @@ fn charged_credits_count() {
     });
 }
 
+/// Three tasks, two of them on one CPU: those who collect may meet while a third refills.
+fn three_tasks_get_exactly_the_limit() {
+    for (limit, before) in [
+        (2, (|_| ()) as fn(&Checked)),
+        (16, |pool| {
+            pool.park_on(1);
+            assert!(pool.acquire(13));
+        }),
+    ] {
+        explore(move || {
+            let pool = Checked::new(limit);
+            before(&pool);
+            let others = [0, 1].map(|cpu| {
+                let pool = pool.clone();
+                thread::spawn(move || {
+                    be_on(cpu);
+                    saturate(&pool);
+                })
+            });
+            be_on(0);
+            saturate(&pool);
+            for other in others {
+                other.join().unwrap();
+            }
+            assert_eq!(pool.used.load(Relaxed), limit);
+            pool.check_at_rest();
+        });
+    }
+}
+
+/// Somebody takes and gives back, somebody collects, and somebody changes the limit.
+fn nothing_is_lost_among_three_kinds_of_calls() {
+    for limit in [1, 20] {
+        explore(move || {
+            let pool = Checked::new(16);
+            pool.bound.store(limit.max(16), Relaxed);
+            pool.park_on(1);
+            let threads: [fn(&Checked, i64); 2] = [
+                |pool, _| {
+                    be_on(1);
+                    use_some(pool, 1);
+                },
+                |pool, limit| assert!(pool.pool.set_limit(limit)),
+            ];
+            let threads = threads.map(|thread| {
+                let pool = pool.clone();
+                thread::spawn(move || thread(&pool, limit))
+            });
+            use_some(&pool, 15);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            pool.check_at_rest();
+        });
+    }
+}
+
 /// Every check and its name.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     (
@@ -428,4 +485,12 @@ pub(crate) const CHECKS: &[(&str, fn())] = &[
         limits_set_at_once_do_not_add_up,
     ),
     ("charged_credits_count", charged_credits_count),
+    (
+        "three_tasks_get_exactly_the_limit",
+        three_tasks_get_exactly_the_limit,
+    ),
+    (
+        "nothing_is_lost_among_three_kinds_of_calls",
+        nothing_is_lost_among_three_kinds_of_calls,
+    ),
 ];
