@@ -14,6 +14,9 @@
 //!
 //! [`PerCpuCounterArray`] has several counters of one kind that share one allocation.
 //!
+//! Keep counters off the stack, where `stack_pin_init!` would put them: kernels with
+//! `CONFIG_DEBUG_OBJECTS_PERCPU_COUNTER` warn of that, as they do of C's.
+//!
 //! Use [`Refcount`] for anything that decides when to free, and
 //! [`percpu_limiter`](crate::percpu_limiter) for limits that are hard or that a load stays close to.
 //! `percpu_counter_limited_add()` is not exported to modules.

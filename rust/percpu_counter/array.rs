@@ -51,8 +51,7 @@ pub struct PerCpuCounterArray<const N: usize, C: Kind = PerCpuCounter> {
 impl<const N: usize, C: Kind> PerCpuCounterArray<N, C> {
     /// Creates counters that start at `initial`, all of them.
     ///
-    /// Takes four
-    /// bytes for each counter and possible CPU.
+    /// Takes four bytes for each counter and possible CPU.
     ///
     /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
     ///

@@ -37,8 +37,7 @@ unsafe impl Kind for PerCpuCounter {}
 impl PerCpuCounter {
     /// Creates a counter that starts at `initial`.
     ///
-    /// Takes four bytes for every
-    /// possible CPU.
+    /// Takes four bytes for every possible CPU.
     ///
     /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
     ///
@@ -80,8 +79,8 @@ impl PerCpuCounter {
 
     /// Adds `amount`, which may be negative.
     ///
-    /// An amount within a batch of [`i64::MIN`] may get lost: C takes the absolute value of its sum
-    /// with this CPU's delta, and that of [`i64::MIN`] is no `i64`.
+    /// An amount within a batch of [`i64::MIN`] or [`i64::MAX`] may get lost: C takes the absolute
+    /// value of its sum with this CPU's delta, which wraps, and that of [`i64::MIN`] is no `i64`.
     ///
     /// Takes the counter's lock once this CPU's delta reaches
     /// [`default_batch()`](Self::default_batch), so on every call if `amount` does.
@@ -106,7 +105,7 @@ impl PerCpuCounter {
     /// Adds `amount`, and folds this CPU's delta into the count once it reaches `batch`.
     ///
     /// A larger batch makes updates cheaper and approximate reads worse: see
-    /// [`error_bound()`](Self::error_bound).
+    /// [`error_bound()`](Self::error_bound). Amounts that may get lost: as of [`add`](Self::add).
     ///
     /// Context: any but NMI. Never sleeps.
     #[inline]

@@ -34,8 +34,7 @@ unsafe impl Kind for LocalPerCpuCounter {}
 impl LocalPerCpuCounter {
     /// Creates a counter that starts at `initial`.
     ///
-    /// Takes four bytes for
-    /// every possible CPU.
+    /// Takes four bytes for every possible CPU.
     ///
     /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
     ///
@@ -49,8 +48,8 @@ impl LocalPerCpuCounter {
 
     /// Adds `amount`, which may be negative.
     ///
-    /// An amount within 2^31 of [`i64::MIN`] may get lost: C takes the absolute value of its sum
-    /// with this CPU's delta, and that of [`i64::MIN`] is no `i64`.
+    /// An amount within 2^31 of [`i64::MIN`] or [`i64::MAX`] may get lost: C takes the absolute value
+    /// of its sum with this CPU's delta, which wraps, and that of [`i64::MIN`] is no `i64`.
     ///
     /// Context: any but NMI. Never sleeps. Takes the counter's lock if this CPU's delta reaches
     /// 2^31 - 1 either way. C: `percpu_counter_add_local()`.

@@ -57,8 +57,8 @@ impl<const N: usize> Counters<N> {
                 //   `try_ffi_init()`. `N` is not 0, so there is the first one that C writes to if
                 //   it fails.
                 // - `slot` stays put until `PinnedDrop`, as `inner` is structurally pinned.
-                // - The lock class is there as long as the counters, which `begin()` notes; the
-                //   module that has it is loaded, as this code is its.
+                // - The lock class is there as long as the counters, which `begin()` notes; until
+                //   then kscale, which has it, is loaded, as `begin()` is its code.
                 //
                 // CAST: `N` is 8192 at most.
                 to_result(unsafe {
