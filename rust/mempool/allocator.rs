@@ -95,7 +95,7 @@ unsafe impl<A: Allocator> Source for A {
         this.cast_mut().cast()
     }
 
-    fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<A::Memory>]) -> usize {
+    unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<A::Memory>]) -> usize {
         let slots = empty_slots(slots);
         Allocator::alloc_bulk(self, gfp, slots);
 
@@ -113,7 +113,7 @@ unsafe impl<A: Allocator> Source for A {
     }
 
     #[inline]
-    fn taken(&self, count: usize) {
+    unsafe fn taken(&self, count: usize) {
         Allocator::taken(self, count);
     }
 }

@@ -65,7 +65,8 @@ impl<S: Source> Mempool<S> {
 
         // `mempool_alloc_bulk_noprof()` in `mm/mempool.c` always uses `GFP_KERNEL`.
         noio_scope(|| {
-            let populated = self.source.alloc_bulk(Self::FIRST_PASS, slots);
+            // SAFETY: They are noted below, with the rest.
+            let populated = unsafe { self.source.alloc_bulk(Self::FIRST_PASS, slots) };
             let rest = slots.get_mut(populated..).unwrap_or_default();
 
             if !rest.is_empty() {
@@ -88,7 +89,8 @@ impl<S: Source> Mempool<S> {
                 };
             }
         });
-        self.source.taken(slots.len());
+        // SAFETY: Each slot holds an element by now, and they are the caller's.
+        unsafe { self.source.taken(slots.len()) };
         Ok(())
     }
 
@@ -104,7 +106,9 @@ impl<S: Source> Mempool<S> {
         if slots.is_empty() {
             return;
         }
-        self.source.returned(slots.len());
+        // SAFETY: The caller owns them, and `fill()` has noted them, or pages like those, by the safety
+        // requirements. They are given back below.
+        unsafe { self.source.returned(slots.len()) };
 
         // SAFETY:
         // - `inner` is initialised by the type invariants.

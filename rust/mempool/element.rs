@@ -119,7 +119,7 @@ type MemoryOf<P> = <<P as PoolRef>::Source as Source>::Memory;
 ///
 /// # Invariants
 ///
-/// - `memory` is from the source of the pool, or a page like those.
+/// - `memory` is from the source of the pool, which noted it as taken, or a page like those.
 /// - `memory` is not used after drop.
 #[must_use = "the memory goes back to its pool at once"]
 pub struct Element<P: PoolRef> {
@@ -155,7 +155,8 @@ impl<P: PoolRef> Element<P> {
     unsafe fn from_raw(pool: P, memory: NonNull<c_void>) -> Self {
         // SAFETY: All elements of the pool are what `from_raw()` takes.
         let memory = unsafe { MemoryOf::<P>::from_raw(memory) };
-        pool.pool().source.taken(1);
+        // SAFETY: The memory is the caller's, who gives it away and has not noted it.
+        unsafe { pool.pool().source.taken(1) };
         // SAFETY: By the safety requirements; noted above.
         unsafe { Self::new(pool, memory) }
     }
@@ -246,7 +247,9 @@ impl<P: PoolRef> Drop for Element<P> {
         // SAFETY: `drop` runs once, and `memory` is not used after it by the type invariants.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         let pool = self.pool.pool();
-        pool.source.returned(1);
+        // SAFETY: It is noted, or a page like those that are, by the type invariants, and given back
+        // below.
+        unsafe { pool.source.returned(1) };
 
         // SAFETY: The pool is initialised by its type invariants, and stays until this returns.
         // INVARIANT: `memory` is an element by the type invariants, and is given to the reserve,

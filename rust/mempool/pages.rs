@@ -53,7 +53,7 @@ unsafe impl<const ORDER: u32> Source for Pages<ORDER> {
     }
 
     #[inline]
-    fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Page<ORDER>>]) -> usize {
+    unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Page<ORDER>>]) -> usize {
         // The kernel has larger blocks only one by one.
         if ORDER != 0 {
             return 0;

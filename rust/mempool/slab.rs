@@ -75,7 +75,7 @@ unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
     }
 
     #[inline]
-    fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
+    unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
         // SAFETY:
         // - The cache is there by its type invariants.
         // - `slots` is valid for writes of `slots.len()` pointers, by the contract of `Memory`.
@@ -112,12 +112,12 @@ unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
     }
 
     #[inline]
-    fn taken(&self, count: usize) {
+    unsafe fn taken(&self, count: usize) {
         self.cache().taken(count);
     }
 
     #[inline]
-    fn returned(&self, count: usize) {
+    unsafe fn returned(&self, count: usize) {
         self.cache().returned(count);
     }
 }

@@ -56,8 +56,12 @@ pub unsafe trait Source: Send + Sync + Sized {
     /// owns. The pool gets the rest one by one. The default leaves all of them to that.
     ///
     /// Context: process. Must not sleep unless `gfp` allows it.
+    ///
+    /// # Safety
+    ///
+    /// The caller must note what it owns then by [`taken`](Self::taken).
     #[inline]
-    fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
+    unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
         let _ = (gfp, slots);
         0
     }
@@ -74,16 +78,24 @@ pub unsafe trait Source: Send + Sync + Sized {
     /// Notes that the pool gave `count` elements to somebody.
     ///
     /// Context: that of the pool's caller. Must not sleep.
+    ///
+    /// # Safety
+    ///
+    /// The caller must own them, from this source, and this be the only note of that.
     #[inline]
-    fn taken(&self, count: usize) {
+    unsafe fn taken(&self, count: usize) {
         let _ = count;
     }
 
     /// Notes that somebody gives `count` elements back.
     ///
     /// Context: any but NMI. Must not sleep.
+    ///
+    /// # Safety
+    ///
+    /// The caller must own them, noted as [`taken`](Self::taken), and give them back next.
     #[inline]
-    fn returned(&self, count: usize) {
+    unsafe fn returned(&self, count: usize) {
         let _ = count;
     }
 }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a cache counts tells whether it may be destroyed, so only its pools may change that.
+
+use core::mem::MaybeUninit;
+
+use kscale::{
+    gfp::Gfp,
+    mempool::{
+        Mempool,
+        Slab,
+        Slot,
+        Source, //
+    },
+    slab::Cache, //
+};
+
+fn changes<'a>(pool: &Mempool<Slab<&'a Cache<u64>>>, slots: &mut [MaybeUninit<Slot<u64>>]) {
+    pool.source().taken(usize::MAX);
+    pool.source().returned(1);
+    pool.source().alloc_bulk(Gfp::NOWAIT, slots);
+}
