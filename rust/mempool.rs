@@ -35,8 +35,9 @@
 //!
 //! # Elements that are forgotten
 //!
-//! They are never used again and never freed. The pool lacks them from then on, and may be dropped
-//! without them; one that they count on stays for ever. A slab cache stays, see
+//! They are never used again and never freed. The pool lacks them from then on, so who waits for as
+//! many as it was made for may wait for ever. It may be dropped without them; one that they count
+//! on stays for ever. A slab cache stays, see
 //! [`slab`](crate::slab).
 //!
 //! # Examples

@@ -117,7 +117,8 @@ impl<S: Source> Mempool<S> {
     /// Changes the size of the reserve.
     ///
     /// Returns without an error if memory for a larger reserve is short: elements that come back
-    /// will fill it.
+    /// will fill it. Until they do, who asks [`alloc_bulk`](Self::alloc_bulk) for more than there
+    /// are waits for memory.
     ///
     /// Fails with [`EINVAL`] if `min_nr` is 0 or more than [`MAX_MIN_NR`](Self::MAX_MIN_NR), and
     /// with [`ENOMEM`] if there is no memory for the list of elements; the size is the old one
