@@ -105,7 +105,8 @@ impl<T: Callbacks> Registration<T> {
         // - It is the header of an `Instance<T>`, with functions for that.
         let added = unsafe { state::add(instance.cast()) };
         if let Err(error) = added {
-            // SAFETY: Just leaked, and C has no pointer to it.
+            // SAFETY: `instance` is from `KBox::leak()` above, and C has no pointer to it, as
+            // `state::add()` failed.
             drop(unsafe { KBox::from_raw(instance.as_ptr()) });
             return Err(error);
         }
