@@ -21,8 +21,14 @@ mod module;
 struct Count<'a>(&'a Atomic<u32>);
 
 #[vtable]
-impl Callbacks for Count<'_> {
+impl Callbacks for Count<'static> {
     fn offline(&self, _: CpuId) {
         self.0.add(1, Relaxed);
     }
+}
+
+fn takes(_: impl Callbacks) {}
+
+fn borrows(number: &Atomic<u32>) {
+    takes(Count(number));
 }

@@ -2,11 +2,8 @@
 
 //! Credits that were not taken from a limiter must not be given back to it.
 
-use kscale::percpu_limiter::{
-    CreditLimiter,
-    Credits, //
-};
+use kscale::percpu_limiter::Credits;
 
-fn makes_up(limiter: &CreditLimiter) -> Credits<'_> {
-    Credits { limiter, count: 7 }
+fn makes_up(credits: &mut Credits<'_>) {
+    credits.count = 7;
 }
