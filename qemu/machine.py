@@ -26,7 +26,10 @@ BOARD = "q35,hpet=off,smbus=off,sata=off,usb=off,vmport=off"
 # it has five, and KASAN takes an interrupt's accesses for wild ones.
 CPU = "max,la57=off"
 
-KERNEL_ARGS = "console=ttyS0 panic=-1 oops=panic unknown_nmi_panic printk.devkmsg=on"
+# Two nodes, so that counts of each node can be told apart.
+KERNEL_ARGS = (
+    "console=ttyS0 panic=-1 oops=panic unknown_nmi_panic printk.devkmsg=on numa=fake=2"
+)
 
 # Loading a module and removing a device wait for grace periods, each a few ticks long.
 SHORT_GRACE_PERIODS = (
