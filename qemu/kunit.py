@@ -25,6 +25,7 @@ import suites
 CHECKOUT = Path(__file__).resolve().parent.parent
 KERNEL_ARGS = (
     "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic mempool_debug"
+    " rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
 )
 
 
@@ -56,7 +57,7 @@ def pack(args: argparse.Namespace, planned: list[str], out: Path, scratch: Path)
         archive.file(name, (initramfs.INIT_DIR / script).read_bytes(), 0o755)
     env = {
         "OUT": str(out),
-        "OWN_MODULES": " ".join(modules.own_modules(args.modules)),
+        "KUNIT_MODULES": " ".join(modules.with_suites(args.modules)),
         "SUITES": " ".join(f"kunit:{name}" for name in planned),
     }
     archive.file("kscale/env", initramfs.environment(env))

@@ -11,9 +11,10 @@ def kernel_release(kdir: Path) -> str:
     return (kdir / "include/config/kernel.release").read_text().strip()
 
 
-def own_modules(built: Path) -> list[str]:
-    """Returns the names of the modules in a directory, as modprobe takes them."""
-    return sorted(path.stem.replace("-", "_") for path in built.glob("*.ko"))
+def with_suites(built: Path) -> list[str]:
+    """Returns the names of the modules in a directory that have KUnit suites, as modprobe takes them."""
+    found = [path for path in built.glob("*.ko") if b".kunit_test_suites\0" in path.read_bytes()]
+    return sorted(path.stem.replace("-", "_") for path in found)
 
 
 def install(kdir: Path, built: Path | None, target: Path) -> Path:

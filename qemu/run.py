@@ -131,7 +131,7 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
         machine.Share("tests", CHECKOUT / "tests", "/kscale/tests", fixed=not args.shell),
         machine.Share("out", out / "files", "/mnt/out", writable=True),
     ]
-    own = modules.own_modules(args.kunit_modules) if args.kunit_modules else []
+    own = modules.with_suites(args.kunit_modules) if args.kunit_modules else []
     if args.kunit_modules:
         kunit = modules.install(args.kdir, args.kunit_modules, scratch / "kunit")
         shares.append(machine.Share("kunit", kunit, "/mnt/kunit", fixed=True))
@@ -157,7 +157,7 @@ def make_guest(
         "SHARES": " ".join(
             f"{share.tag}:{mount_options(share)}:{share.mount_point}" for share in shares
         ),
-        "OWN_MODULES": " ".join(own),
+        "KUNIT_MODULES": " ".join(own),
         "SUITES": " ".join(args.suite or []),
         "SHELL_RUN": "yes" if args.shell else "",
         "TERM_NAME": os.environ.get("TERM", "linux"),
