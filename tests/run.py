@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs every test, prints a table of the suites, and how many cases passed and failed.
 
-Order: compile-fail tests, host-side tests of the harness, the suites of tests/suites.txt on the
-release and then on the debug kernel, and the mutants of tests/mutants.txt, which must be caught.
-Two of these go on at any time, as most of them keep little more than one core busy.
+Order: host-side tests of the harness, the suites of tests/suites.txt on the debug and on the release
+kernel, compile-fail tests, and the mutants of tests/mutants.txt, which must be caught. Three of these
+go on at any time, as none of them keeps much more than one core busy, and most wait now and then.
+
+With --long, what takes longer instead: the suites that are marked so.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= takes one kernel only.
 Exit status: 0 if all passed, 1 if something failed.
@@ -30,12 +32,17 @@ import suites
 OUT = CHECKOUT / "out/test"
 # Bounds for what hangs, not promises.
 TIMEOUT_S = {"release": 900, "debug": 1800}
-# A guest with 4 emulated CPUs keeps little more than one core busy.
-STEPS_AT_ONCE = 2
-GUESTS_PER_KERNEL = 2
+# A guest with 4 emulated CPUs keeps little more than one core busy, and less while it waits.
+STEPS_AT_ONCE = 3
+# What the suites of a kernel are shared out to. A debug guest takes half a minute to start and end.
+GUESTS = {"release": 2, "debug": 1}
+LONG_GUESTS = {"release": 2, "debug": 2}
 LONG_TIMEOUT_S = {"release": 3600, "debug": 7200}
 # Where there is no KASAN, mempool_debug checks that nobody writes to what a pool has in reserve.
-GUEST_ARGS = {"release": ["--append", "mempool_debug"], "debug": []}
+GUEST_ARGS = {
+    "release": ["--append", "mempool_debug"],
+    "debug": [],
+}
 GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT": "--timeout"}
 
 
@@ -119,11 +126,13 @@ def kernel_steps(
     kdir = script_result(["kernel.py", kernel])
     built = script_result(["kbuild.py", "modules"], KERNEL=kernel)
     kunit = script_result(["kbuild.py", "modules"], KERNEL=kernel, KUNIT="y")
-    limits = LONG_TIMEOUT_S if any(suite.is_long for suite in planned) else TIMEOUT_S
+    is_long = any(suite.is_long for suite in planned)
+    limits = LONG_TIMEOUT_S if is_long else TIMEOUT_S
+    guests = (LONG_GUESTS if is_long else GUESTS)[kernel]
 
-    for number in range(GUESTS_PER_KERNEL):
+    for number in range(guests):
         share = [suite for suite in planned if suite.kind == "kunit"] if number == 0 else []
-        share += [suite for suite in planned if suite.kind == "guest"][number::GUESTS_PER_KERNEL]
+        share += [suite for suite in planned if suite.kind == "guest"][number::guests]
 
         def run(number: int = number, share: list[suites.Planned] = share) -> list[Outcome]:
             note(f"{kernel} kernel, guest {number + 1}: {len(share)} suites")
@@ -190,7 +199,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--long", action="store_true", help="also what takes longer")
+    parser.add_argument("--long", action="store_true", help="what takes longer")
     args = parser.parse_args(argv)
     chosen = os.environ.get("KERNEL") or ""
     if chosen and chosen not in suites.KERNELS:
@@ -200,16 +209,19 @@ def main(argv: list[str]) -> int:
     kdir = script_result(["kernel.py", "release"])
     built = script_result(["kbuild.py", "modules"], KERNEL="release")
     ktap_parser = ktap.Parser(Path(kdir))
-    steps = [
-        host_step("ui", ktap_parser, [str(TESTS / "ui/run.py"), "--modules", built]),
-        host_step("harness", ktap_parser, [str(TESTS / "host/run.py"), "--kdir", kdir]),
-    ]
-    for kernel in suites.KERNELS:
+    steps: list[Step] = []
+    # What takes longest comes first, for several to go on until the end.
+    if not args.long:
+        argv = [str(TESTS / "host/run.py"), "--kdir", kdir]
+        steps.append(host_step("harness", ktap_parser, argv))
+    for kernel in reversed(suites.KERNELS):
         if chosen in ("", kernel):
-            table = [s for s in suites.planned() if kernel in s.kernels]
-            table = [s for s in table if args.long or not s.is_long]
+            table = [s for s in suites.planned() if kernel in s.kernels and s.is_long == args.long]
             steps += kernel_steps(ktap_parser, kernel, table)
-    steps += mutant_steps(ktap_parser, kdir)
+    if not args.long:
+        argv = [str(TESTS / "ui/run.py"), "--modules", built]
+        steps.append(host_step("ui", ktap_parser, argv))
+        steps += mutant_steps(ktap_parser, kdir)
     with ThreadPoolExecutor(STEPS_AT_ONCE) as pool:
         outcomes = [each for found in pool.map(lambda step: step(), steps) for each in found]
 

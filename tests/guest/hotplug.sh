@@ -3,13 +3,11 @@
 #
 # CPUs go offline and come back while every CPU uses per-CPU data, counters, limiters and targets.
 #
-# KSCALE_SOAK_S is for how many seconds, in each test; a few rounds otherwise.
+# KSCALE_SOAK_S is for how many seconds, in each test; one round otherwise.
 
 . "${0%/*}/ktap.sh"
 . "${0%/*}/block.sh"
 
-rounds=2
-! is_debug_kernel || rounds=1
 [ -z "$KSCALE_SOAK_S" ] || ktap_timeout_s=$((KSCALE_SOAK_S * 4 + 300))
 
 load=/sys/kernel/debug/percpu_load
@@ -42,7 +40,7 @@ switch_cpus() {
 	done
 }
 
-# switch_cpus_for_a_while: for KSCALE_SOAK_S seconds, or a few rounds.
+# switch_cpus_for_a_while: for KSCALE_SOAK_S seconds, or one round.
 switch_cpus_for_a_while() {
 	if [ -n "$KSCALE_SOAK_S" ]; then
 		end=$(($(date +%s) + KSCALE_SOAK_S))
@@ -50,9 +48,7 @@ switch_cpus_for_a_while() {
 			switch_cpus
 		done
 	else
-		for _ in $(seq $rounds); do
-			switch_cpus
-		done
+		switch_cpus
 	fi
 }
 

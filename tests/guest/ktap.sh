@@ -14,6 +14,7 @@
 # fails (but not at one behind `!` or before `&&`), when its teardown fails, or after
 # ktap_timeout_s seconds. What it printed is shown if it failed, with the end of the kernel log.
 # A test that calls skip is reported as skipped, which the host does not count as passed.
+# A script that is another one's with other variables names its suite in KTAP_NAME.
 
 ktap_timeout_s=120
 # Emulated KASAN and lockdep are slow.
@@ -106,7 +107,7 @@ ktap_main() {
 	[ -z "$KTAP_ONLY" ] || ktap_tests=$KTAP_ONLY
 	ktap_log=$(mktemp)
 	ktap_failed=0
-	ktap_name=${0##*/}
+	ktap_name=${KTAP_NAME:-${0##*/}}
 	ktap_number=0
 
 	echo 'KTAP version 1'

@@ -7,7 +7,7 @@
 . "${0%/*}/ktap.sh"
 . "${0%/*}/block.sh"
 
-rounds=3
+rounds=2
 ! is_debug_kernel || rounds=1
 len_sectors=2048
 key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f

@@ -1,0 +1,8 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# The hotplug suite for minutes: KSCALE_SOAK_S is for how many seconds, in each test.
+
+export KTAP_NAME=hotplug_storm
+export KSCALE_SOAK_S="${KSCALE_SOAK_S:-60}"
+exec "${0%/*}/hotplug.sh" "$@"
