@@ -6,7 +6,8 @@ Order: host-side tests of the harness, the suites of tests/suites.txt on the deb
 kernel, compile-fail tests, and the mutants of tests/mutants.txt, which must be caught. Three of these
 go on at any time, as none of them keeps much more than one core busy, and most wait now and then.
 
-With --long, what takes longer instead: the suites that are marked so.
+With --long, what takes longer instead: the suites that are marked so, and leaks, which must be
+reported.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= takes one kernel only.
 Exit status: 0 if all passed, 1 if something failed.
@@ -27,6 +28,7 @@ CHECKOUT = TESTS.parent
 sys.path.append(str(CHECKOUT / "qemu"))
 
 import ktap
+import machine
 import suites
 
 OUT = CHECKOUT / "out/test"
@@ -182,6 +184,37 @@ def mutant_steps(parser: ktap.Parser, kdir: str) -> Iterator[Step]:
         yield run
 
 
+def leak_steps() -> Iterator[Step]:
+    """Returns steps that leak something on purpose, which must fail the run of that guest."""
+    # Per-CPU lists of free objects refer to what was taken from them, until they are used again.
+    memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
+    leaks = (
+        ("memory", "debug", memory),
+        ("a preemption guard", "release", "modprobe leaky what=1"),
+        ("an interrupt guard", "release", "modprobe leaky what=2"),
+    )
+    for leak, kernel, command in leaks:
+        kdir = script_result(["kernel.py", kernel])
+        built = script_result(["kbuild.py", "modules"], KERNEL=kernel, KUNIT="y")
+
+        def run(
+            leak: str = leak,
+            kernel: str = kernel,
+            command: str = command,
+            kdir: str = kdir,
+            built: str = built,
+        ) -> list[Outcome]:
+            note(f"{leak} that is leaked, which the kernel must report")
+            directory = fresh(f"leak-{leak.replace(' ', '-')}")
+            status = boot(kdir, built, directory, TIMEOUT_S[kernel], ["--run", command])
+            found = status == machine.End.SPLAT
+            reason = [f"the guest ended with status {status}"]
+            row = ktap.Suite(f"{leak} that is leaked", int(found), int(not found), 0, reason)
+            return [Outcome("leak", [row])]
+
+        yield run
+
+
 def print_table(outcomes: list[Outcome]) -> None:
     """Prints the suites of all steps."""
     width = max(len(suite.name) for outcome in outcomes for suite in outcome.suites)
@@ -218,7 +251,9 @@ def main(argv: list[str]) -> int:
         if chosen in ("", kernel):
             table = [s for s in suites.planned() if kernel in s.kernels and s.is_long == args.long]
             steps += kernel_steps(ktap_parser, kernel, table)
-    if not args.long:
+    if args.long:
+        steps += leak_steps()
+    else:
         argv = [str(TESTS / "ui/run.py"), "--modules", built]
         steps.append(host_step("ui", ktap_parser, argv))
         steps += mutant_steps(ktap_parser, kdir)
