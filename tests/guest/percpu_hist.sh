@@ -146,6 +146,24 @@ test_bad_lines_are_refused() {
 	expect_in_kernel_log 'percpu_hist: too many arguments (-22)'
 }
 
+# With a bio on its way and the histogram open.
+test_used_modules_are_not_unloaded() {
+	dmsetup suspend shifted
+	start_background send 1 1
+	exec 9<"$directory/latency_ns"
+	for module in percpu_hist dm_offset kscale; do
+		! rmmod $module 2>/tmp/rmmod.log || fail "unloaded: $module"
+		grep -q "Module $module is in use" /tmp/rmmod.log
+	done
+	dmsetup resume shifted
+	wait $!
+	send 2 1
+	expect_equal 2 "$(total)" 'bios counted'
+	dmsetup remove timed
+	! cat <&9 >/dev/null 2>&1 || fail 'the file of a device that has gone can be read'
+	exec 9<&-
+}
+
 test_modules_can_be_unloaded() {
 	clean_block
 	unload percpu_hist dm_offset
