@@ -8,6 +8,8 @@
 
 use kernel::prelude::*;
 
+mod srcu;
+
 module! {
     type: FaultsModule,
     name: "faults",
@@ -50,8 +52,7 @@ mod tests {
         dm,
         fault::{
             each_failure,
-            each_failure_once,
-            Failures, //
+            each_failure_once, //
         },
         gfp::Gfp,
         key::Key,
@@ -85,7 +86,6 @@ mod tests {
         rwsem::new_rwsem,
         skcipher::Skcipher,
         slab::Cache,
-        srcu,
         workqueue::{
             Flags,
             Workqueue, //
@@ -340,114 +340,6 @@ mod tests {
         let cache = Arc::new(Cache::<[u64; 9]>::new(c"kscale_faults")?, GFP_KERNEL)?;
         assert!(each_failure(|| cache.alloc(Gfp::KERNEL).map(drop))?.refused >= 1);
         assert!(each_failure(|| cache.alloc_arc(Gfp::KERNEL).map(drop))?.refused >= 1);
-        Ok(())
-    }
-
-    #[test]
-    fn srcu_domain() -> Result {
-        fn domain<F: srcu::Flavor>() -> Result<srcu::Domain<F>> {
-            srcu::new_domain!("kscale_faults")
-        }
-        // The handle's count, per-CPU data, and what is there once.
-        assert!(each_failure(domain::<srcu::Normal>)?.refused >= 3);
-        assert!(each_failure(domain::<srcu::Fast>)?.refused >= 3);
-        assert!(each_failure(domain::<srcu::FastUpDown>)?.refused >= 3);
-        Ok(())
-    }
-
-    #[test]
-    fn srcu_item() -> Result {
-        assert!(each_failure(|| Ok(srcu::Item::new(1_u8, GFP_KERNEL)?))?.refused >= 1);
-
-        // The value is not lost.
-        let value = each_failure(|| match srcu::Item::new(1_u8, GFP_KERNEL) {
-            Ok(item) => Ok(item.into_inner()),
-            Err(error) => Ok(error.value),
-        })?;
-        assert_eq!(value.refused, 0);
-        Ok(())
-    }
-
-    /// A value whose destructor is the code of no other.
-    struct Value<const N: i32>;
-
-    static DROPPED: Atomic<i32> = Atomic::new(0);
-
-    impl<const N: i32> Drop for Value<N> {
-        fn drop(&mut self) {
-            DROPPED.add(N, Relaxed);
-        }
-    }
-
-    type Domain = srcu::Domain<srcu::Normal>;
-
-    fn make_pointer<const N: i32>(domain: &Domain) -> Result {
-        let item = srcu::Item::new(Value::<N>, GFP_KERNEL)?;
-        KBox::try_pin_init(srcu::new_pointer!(domain.clone(), item), GFP_KERNEL)?;
-        Ok(())
-    }
-
-    fn make_list<const N: i32>(domain: &Domain) -> Result {
-        let list = KBox::try_pin_init(srcu::new_list!(domain.clone()), GFP_KERNEL)?;
-        let item = srcu::Item::new(Value::<N>, GFP_KERNEL)?;
-        drop(list.lock().push_back(item));
-        Ok(())
-    }
-
-    /// Calls each function once.
-    ///
-    /// The library allocates when it sees a destructor for the first time, so only the first call
-    /// for a type makes all the allocations there are.
-    fn each_failure_of(makes: &[fn(&Domain) -> Result]) -> Result<Failures> {
-        let domain = srcu::new_domain!("kscale_faults")?;
-        let mut makes = makes.iter();
-
-        each_failure(|| makes.next().ok_or(E2BIG)?(&domain))
-    }
-
-    macro_rules! of_many_types {
-        ($make:ident: $($n:literal)*) => {
-            [$($make::<$n> as fn(&Domain) -> Result),*]
-        };
-    }
-
-    #[test]
-    fn srcu_pointer() -> Result {
-        let failures = each_failure_of(&of_many_types!(
-            make_pointer: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28
-                29 30 31 32 33 34 35 36 37 38 39 40
-        ))?;
-        // The item, the box, and what counts values on their way to be freed.
-        assert!(failures.refused >= 3);
-        Ok(())
-    }
-
-    #[test]
-    fn srcu_list() -> Result {
-        let failures = each_failure_of(&of_many_types!(
-            make_list: 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120
-                121 122 123 124 125 126 127 128 129 130 131 132 133 134 135 136 137 138 139 140
-        ))?;
-        assert!(failures.refused >= 3);
-        Ok(())
-    }
-
-    /// What is left to be freed needs no memory for that.
-    #[test]
-    fn srcu_free_later() -> Result {
-        let domain: Domain = srcu::new_domain!("kscale_faults")?;
-        let item = srcu::Item::new(Value::<1>, GFP_KERNEL)?;
-        let pointer = KBox::try_pin_init(srcu::new_pointer!(domain.clone(), item), GFP_KERNEL)?;
-
-        let later = each_failure(|| {
-            let item = srcu::Item::new(Value::<1>, GFP_KERNEL)?;
-            pointer.lock().replace(item).free_later();
-            let item = srcu::Item::new(Value::<1>, GFP_KERNEL)?;
-            pointer.lock().replace(item).free_in_workqueue();
-            Ok(())
-        })?;
-        assert!(later.refused >= 2);
-        domain.barrier();
         Ok(())
     }
 
