@@ -12,6 +12,7 @@
 #include <linux/gfp.h>
 #include <linux/hex.h>
 #include <linux/percpu.h>
+#include <linux/shrinker.h>
 
 const gfp_t KSCALE_CONST_GFP_NOFS = GFP_NOFS;
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;
@@ -28,3 +29,7 @@ const blk_status_t KSCALE_CONST_BLK_STS_PROTECTION = BLK_STS_PROTECTION;
 const blk_status_t KSCALE_CONST_BLK_STS_RESOURCE = BLK_STS_RESOURCE;
 
 const size_t KSCALE_CONST_PCPU_MIN_UNIT_SIZE = PCPU_MIN_UNIT_SIZE;
+
+const unsigned int KSCALE_CONST_SHRINKER_MEMCG_AWARE = SHRINKER_MEMCG_AWARE;
+const unsigned int KSCALE_CONST_SHRINKER_NONSLAB = SHRINKER_NONSLAB;
+const unsigned int KSCALE_CONST_SHRINKER_NUMA_AWARE = SHRINKER_NUMA_AWARE;

@@ -65,6 +65,9 @@ impl Gfp {
     /// Whether the allocation may start I/O (`__GFP_IO`).
     const IO: Self = Self(1 << bindings::___GFP_IO_BIT);
 
+    /// Whether the allocation may call into file systems (`__GFP_FS`).
+    const FS: Self = Self(1 << bindings::___GFP_FS_BIT);
+
     /// Takes the flags that C passed to a callback.
     #[inline]
     pub(crate) const fn from_raw(flags: gfp_t) -> Self {
@@ -113,6 +116,16 @@ impl Gfp {
     #[inline]
     pub const fn may_start_io(self) -> bool {
         self.contains(Self::IO)
+    }
+
+    /// Returns whether the allocation may call into file systems.
+    ///
+    /// Does not know of the scopes that the task is in.
+    ///
+    /// Context: any.
+    #[inline]
+    pub const fn may_enter_fs(self) -> bool {
+        self.contains(Self::FS)
     }
 }
 
@@ -167,20 +180,21 @@ mod tests {
 
     #[test]
     fn flags_allow_what_their_name_says() {
-        // Flags, may sleep, may start I/O.
-        const ROWS: [(Gfp, bool, bool); 7] = [
-            (Gfp::KERNEL, true, true),
-            (Gfp::NOFS, true, true),
-            (Gfp::NOIO, true, false),
-            (Gfp::NOWAIT, false, false),
-            (Gfp::ATOMIC, false, false),
-            (Gfp::NORETRY, false, false),
-            (Gfp::ZERO, false, false),
+        // Flags, may sleep, may start I/O, may call into file systems.
+        const ROWS: [(Gfp, bool, bool, bool); 7] = [
+            (Gfp::KERNEL, true, true, true),
+            (Gfp::NOFS, true, true, false),
+            (Gfp::NOIO, true, false, false),
+            (Gfp::NOWAIT, false, false, false),
+            (Gfp::ATOMIC, false, false, false),
+            (Gfp::NORETRY, false, false, false),
+            (Gfp::ZERO, false, false, false),
         ];
 
-        for (flags, may_direct_reclaim, may_start_io) in ROWS {
+        for (flags, may_direct_reclaim, may_start_io, may_enter_fs) in ROWS {
             assert_eq!(flags.may_direct_reclaim(), may_direct_reclaim);
             assert_eq!(flags.may_start_io(), may_start_io);
+            assert_eq!(flags.may_enter_fs(), may_enter_fs);
         }
     }
 

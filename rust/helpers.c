@@ -15,6 +15,7 @@
 #include <linux/gfp.h>
 #include <linux/irqflags.h>
 #include <linux/kmemleak.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
@@ -24,10 +25,12 @@
 #include <linux/refcount.h>
 #include <linux/rwsem.h>
 #include <linux/scatterlist.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
 #include <linux/string.h>
+#include <linux/topology.h>
 
 /* As the kernel's own rust/helpers/helpers.c: bypasses LLVM's inlining checks. */
 #ifdef __BINDGEN__
@@ -157,6 +160,13 @@ __kscale_helper unsigned long kscale_helper_alloc_pages_bulk(gfp_t gfp, unsigned
 __kscale_helper void kscale_helper_kmemleak_not_leak(const void *ptr)
 {
 	kmemleak_not_leak(ptr);
+}
+
+/* linux/memcontrol.h */
+
+__kscale_helper u64 kscale_helper_mem_cgroup_id(struct mem_cgroup *memcg)
+{
+	return mem_cgroup_id(memcg);
 }
 
 /* linux/mm.h */
@@ -323,6 +333,13 @@ __kscale_helper void kscale_helper_sg_set_page(struct scatterlist *sg, struct pa
 	sg_set_page(sg, page, len, offset);
 }
 
+/* linux/sched.h */
+
+__kscale_helper bool kscale_helper_current_is_memalloc(void)
+{
+	return current->flags & PF_MEMALLOC;
+}
+
 /* linux/sched/mm.h */
 
 __kscale_helper unsigned int kscale_helper_memalloc_noio_save(void)
@@ -333,6 +350,16 @@ __kscale_helper unsigned int kscale_helper_memalloc_noio_save(void)
 __kscale_helper void kscale_helper_memalloc_noio_restore(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
+}
+
+__kscale_helper unsigned int kscale_helper_memalloc_noreclaim_save(void)
+{
+	return memalloc_noreclaim_save();
+}
+
+__kscale_helper void kscale_helper_memalloc_noreclaim_restore(unsigned int flags)
+{
+	memalloc_noreclaim_restore(flags);
 }
 
 /* linux/slab.h */
@@ -416,4 +443,11 @@ __kscale_helper void kscale_helper_srcu_up_read_fast(struct srcu_struct *ssp, st
 __kscale_helper void kscale_helper_memzero_explicit(void *s, size_t count)
 {
 	memzero_explicit(s, count);
+}
+
+/* linux/topology.h */
+
+__kscale_helper int kscale_helper_numa_node(void)
+{
+	return numa_node_id();
 }

@@ -15,6 +15,7 @@ pub mod gfp;
 pub mod key;
 #[cfg(kscale_kunit)]
 pub mod leak;
+pub mod memcg;
 pub mod mempool;
 mod module;
 pub mod page;
@@ -23,6 +24,7 @@ pub mod percpu_counter;
 pub mod percpu_limiter;
 pub mod rcu_list;
 pub mod rwsem;
+pub mod shrinker;
 pub mod skcipher;
 pub mod slab;
 pub mod srcu;

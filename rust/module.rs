@@ -11,7 +11,6 @@
 //! it had registered by then. The kernel frees its memory all the same, so this waits for them.
 
 use kernel::{
-    bindings,
     error::to_result,
     ffi::{
         c_int,
@@ -30,7 +29,10 @@ use kernel::{
 
 use core::ptr::NonNull;
 
-use crate::srcu;
+use crate::{
+    bindings,
+    srcu, //
+};
 
 /// What is called with a pointer to what there is to undo.
 type Action = unsafe fn(NonNull<c_void>);
@@ -119,6 +121,21 @@ global_lock! {
 /// The number of what [`on_going()`] noted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Noted(u64);
+
+/// Tells whether functions at `addresses` are code of `module`.
+///
+/// Of generic functions there may be copies in several modules.
+///
+/// # Safety
+///
+/// `module` must be NULL, which built-in code has for a module, or one that is loaded.
+pub(crate) unsafe fn has_code(module: *mut bindings::module, addresses: &[usize]) -> bool {
+    !module.is_null()
+        && addresses.iter().all(|address| {
+            // SAFETY: By the safety requirements, and not NULL.
+            unsafe { bindings::within_module(*address, module) }
+        })
+}
 
 /// Calls `stop` with `data` when `module` goes, and `free` when the last reference to it is gone.
 ///

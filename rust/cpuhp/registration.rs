@@ -140,13 +140,8 @@ impl<T: Callbacks> Registration<T> {
             Self::stop as *const () as usize,
             Self::free as *const () as usize,
         ];
-        // Built-in code has no module.
-        !module.is_null()
-            && own.iter().all(|address| {
-                // SAFETY: `module` is the `THIS_MODULE` of a module whose types this uses, so it is
-                // loaded; it is not NULL, see above.
-                unsafe { bindings::within_module(*address, module) }
-            })
+        // SAFETY: It is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        unsafe { module::has_code(module, &own) }
     }
 
     /// Has C call the callbacks no more, after those that the end of a registration takes.

@@ -16,6 +16,7 @@ mod percpu_counter;
 mod percpu_limiter;
 mod rcu_list;
 mod rwsem;
+mod shrinker;
 mod slab;
 mod srcu;
 
@@ -72,6 +73,11 @@ mod tests {
     #[test]
     fn rwsem() -> Result {
         rwsem::example()
+    }
+
+    #[test]
+    fn shrinker() -> Result {
+        shrinker::example()
     }
 
     #[test]

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Keeps some pages for later, and gives them back when memory is short.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    }, //
+};
+
+use kscale::{
+    gfp::Gfp,
+    page::Page,
+    shrinker::{
+        Callbacks,
+        Count,
+        Flags,
+        Registration,
+        Scan,
+        ScanControl,
+        ShrinkControl,
+        Shrinker, //
+    }, //
+};
+
+const MAX_PAGES: usize = 64;
+
+#[pin_data]
+struct Pages {
+    /// Has room for all, so that nobody allocates while it is locked.
+    #[pin]
+    pages: SpinLock<KVec<Page>>,
+}
+
+#[vtable]
+impl Callbacks for Pages {
+    fn count_objects(&self, _control: &ShrinkControl) -> Count {
+        Count::new(self.pages.lock().len())
+    }
+
+    fn scan_objects(&self, control: &ScanControl) -> Scan {
+        let mut freed = 0;
+        while freed < control.nr_to_scan() {
+            // Freed without the lock.
+            let page = self.pages.lock().pop();
+            if page.is_none() {
+                break;
+            }
+            freed += 1;
+        }
+        Scan::freed(freed)
+    }
+}
+
+struct Cache {
+    _registration: Registration<Pages>,
+    pages: Arc<Pages>,
+}
+
+impl Cache {
+    fn new() -> Result<Self> {
+        let pages = KVec::with_capacity(MAX_PAGES, GFP_KERNEL)?;
+        let pages = Arc::pin_init(
+            pin_init!(Pages {
+                pages <- new_spinlock!(pages),
+            }),
+            GFP_KERNEL,
+        )?;
+        // Whoever needs memory may call back from here on.
+        let registration = Shrinker::new(c"example_pages", Flags::NONE)?.register(pages.clone())?;
+        Ok(Self {
+            _registration: registration,
+            pages,
+        })
+    }
+
+    fn get(&self) -> Result<Page> {
+        let page = self.pages.pages.lock().pop();
+        page.map_or_else(|| Page::alloc(Gfp::KERNEL), Ok)
+    }
+
+    fn put(&self, page: Page) {
+        // If there is no room, it is freed.
+        let _ = self.pages.pages.lock().push_within_capacity(page);
+    }
+}
+
+pub(crate) fn example() -> Result {
+    let cache = Cache::new()?;
+
+    let page = cache.get()?;
+    cache.put(page);
+    pr_info!("{} pages cached\n", cache.pages.pages.lock().len());
+    Ok(())
+}

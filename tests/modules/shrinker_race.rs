@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registers and unregisters shrinkers, and says whether one was called when it should not be.
+//!
+//! ```sh
+//! cd /sys/kernel/debug/shrinker_race
+//! echo 1000 >run                   # as many rounds, in this task; several may run
+//! cat result                       # rounds 1000 calls 1234 late 0 kept 0
+//! ```
+//!
+//! Someone else has to call them: `drop_caches`, or the files in `shrinker/` of debugfs.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    debugfs::{
+        Scope,
+        ScopedDir, //
+    },
+    fmt,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    uaccess::UserSliceReader, //
+};
+
+use core::{
+    mem::forget,
+    str, //
+};
+
+use kscale::shrinker::{
+    Callbacks,
+    Count,
+    Flags,
+    Scan,
+    ScanControl,
+    ShrinkControl,
+    Shrinker, //
+};
+
+module! {
+    type: RaceModule,
+    name: "shrinker_race",
+    authors: ["The kscale authors"],
+    description: "Shrinkers that come and go, for tests",
+    license: "GPL",
+    params: {
+        leak: bool {
+            default: false,
+            description: "Leak a registration when the module is loaded",
+        },
+    },
+}
+
+#[pin_data]
+struct RaceModule {
+    #[pin]
+    _totals: Scope<Totals>,
+}
+
+impl kernel::InPlaceModule for RaceModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        pin_init::pin_init_scope(|| {
+            if module_parameters::leak.value() {
+                forget(shrinker()?.register(Arc::new(Cache::new(), GFP_KERNEL)?)?);
+            }
+            Ok(try_pin_init!(Self {
+                _totals <- Scope::dir(Totals::new(), c"shrinker_race", populate),
+            }))
+        })
+    }
+}
+
+fn populate<'data>(totals: &'data Totals, dir: &ScopedDir<'data, '_>) {
+    dir.write_only_callback_file(c"run", totals, &run);
+    dir.read_callback_file(c"result", totals, &result);
+}
+
+/// What all rounds have found.
+struct Totals {
+    rounds: Atomic<usize>,
+    calls: Atomic<usize>,
+    /// Calls that ran, or began, when the registration had been dropped.
+    late: Atomic<usize>,
+    /// Caches that somebody had a reference to after that.
+    kept: Atomic<usize>,
+}
+
+impl Totals {
+    const fn new() -> Self {
+        Self {
+            rounds: Atomic::new(0),
+            calls: Atomic::new(0),
+            late: Atomic::new(0),
+            kept: Atomic::new(0),
+        }
+    }
+
+    /// Registers a shrinker for a moment.
+    fn round(&self, number: usize) -> Result {
+        let cache = Arc::new(Cache::new(), GFP_KERNEL)?;
+        let registration = shrinker()?.register(cache.clone())?;
+        // Some go at once, and some when they have been called.
+        fsleep(Delta::from_micros((number % 8 * 50) as i64));
+        drop(registration);
+
+        cache.is_gone.store(true, Relaxed);
+        self.rounds.add(1, Relaxed);
+        self.calls.add(cache.calls.load(Relaxed), Relaxed);
+        let late = cache.running.load(Relaxed) + cache.late.load(Relaxed);
+        self.late.add(late, Relaxed);
+        if Arc::into_unique_or_drop(cache).is_none() {
+            self.kept.add(1, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn shrinker() -> Result<Shrinker> {
+    Shrinker::new(c"kscale_race", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)
+}
+
+/// Says that there is always something to free.
+struct Cache {
+    calls: Atomic<usize>,
+    running: Atomic<usize>,
+    is_gone: Atomic<bool>,
+    late: Atomic<usize>,
+}
+
+impl Cache {
+    const fn new() -> Self {
+        Self {
+            calls: Atomic::new(0),
+            running: Atomic::new(0),
+            is_gone: Atomic::new(false),
+            late: Atomic::new(0),
+        }
+    }
+
+    fn call(&self) {
+        self.running.add(1, Relaxed);
+        // Some sleep.
+        if self.calls.fetch_add(1, Relaxed) % 4 == 1 {
+            fsleep(Delta::from_micros(100));
+        }
+        if self.is_gone.load(Relaxed) {
+            self.late.add(1, Relaxed);
+        }
+        self.running.fetch_sub(1, Relaxed);
+    }
+}
+
+#[vtable]
+impl Callbacks for Cache {
+    fn count_objects(&self, _: &ShrinkControl) -> Count {
+        self.call();
+        Count::new(2)
+    }
+
+    fn scan_objects(&self, control: &ScanControl) -> Scan {
+        self.call();
+        Scan::freed_of(1, control.nr_to_scan())
+    }
+}
+
+/// `<rounds>`
+fn run(totals: &Totals, reader: &mut UserSliceReader) -> Result {
+    let mut buffer = [0; 16];
+    let line = buffer.get_mut(..reader.len()).ok_or(EINVAL)?;
+    reader.read_slice(line)?;
+    let line = str::from_utf8(line).map_err(|_| EINVAL)?;
+    let rounds: usize = line.trim().parse().map_err(|_| EINVAL)?;
+
+    (0..rounds).try_for_each(|number| totals.round(number))
+}
+
+fn result(totals: &Totals, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(
+        f,
+        "rounds {} calls {} late {} kept {}",
+        totals.rounds.load(Relaxed),
+        totals.calls.load(Relaxed),
+        totals.late.load(Relaxed),
+        totals.kept.load(Relaxed)
+    )
+}
