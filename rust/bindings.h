@@ -13,6 +13,7 @@
 #include <linux/hex.h>
 #include <linux/percpu.h>
 #include <linux/shrinker.h>
+#include <linux/slab.h>
 
 const gfp_t KSCALE_CONST_GFP_NOFS = GFP_NOFS;
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;
@@ -33,3 +34,5 @@ const size_t KSCALE_CONST_PCPU_MIN_UNIT_SIZE = PCPU_MIN_UNIT_SIZE;
 const unsigned int KSCALE_CONST_SHRINKER_MEMCG_AWARE = SHRINKER_MEMCG_AWARE;
 const unsigned int KSCALE_CONST_SHRINKER_NONSLAB = SHRINKER_NONSLAB;
 const unsigned int KSCALE_CONST_SHRINKER_NUMA_AWARE = SHRINKER_NUMA_AWARE;
+
+const slab_flags_t KSCALE_CONST_SLAB_RECLAIM_ACCOUNT = SLAB_RECLAIM_ACCOUNT;

@@ -56,6 +56,12 @@ impl Gfp {
     /// Modifier: fills the memory with zeros (`__GFP_ZERO`).
     pub const ZERO: Self = Self(bindings::__GFP_ZERO);
 
+    /// Modifier: charges the memory cgroup of the task (`__GFP_ACCOUNT`).
+    pub(crate) const ACCOUNT: Self = Self(1 << bindings::___GFP_ACCOUNT_BIT);
+
+    /// No modifier.
+    pub(crate) const NONE: Self = Self(0);
+
     /// Modifier: makes several pages one compound page (`__GFP_COMP`).
     pub(crate) const COMP: Self = Self(1 << bindings::___GFP_COMP_BIT);
 

@@ -15,9 +15,11 @@
 #include <linux/gfp.h>
 #include <linux/irqflags.h>
 #include <linux/kmemleak.h>
+#include <linux/list_lru.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/nodemask.h>
 #include <linux/percpu.h>
 #include <linux/percpu_counter.h>
 #include <linux/preempt.h>
@@ -162,6 +164,32 @@ __kscale_helper void kscale_helper_kmemleak_not_leak(const void *ptr)
 	kmemleak_not_leak(ptr);
 }
 
+/* linux/list_lru.h */
+
+__kscale_helper unsigned long kscale_helper_list_lru_count(struct list_lru *lru)
+{
+	return list_lru_count(lru);
+}
+
+__kscale_helper unsigned long kscale_helper_list_lru_shrink_count(struct list_lru *lru,
+								  struct shrink_control *sc)
+{
+	return list_lru_shrink_count(lru, sc);
+}
+
+/* As list_lru_walk(), which does not tell how many items are left to walk. */
+__kscale_helper void kscale_helper_list_lru_walk(struct list_lru *lru, list_lru_walk_cb isolate,
+						 void *cb_arg, unsigned long *nr_to_walk)
+{
+	int nid;
+
+	for_each_node_state(nid, N_NORMAL_MEMORY) {
+		list_lru_walk_node(lru, nid, isolate, cb_arg, nr_to_walk);
+		if (!*nr_to_walk)
+			break;
+	}
+}
+
 /* linux/memcontrol.h */
 
 __kscale_helper u64 kscale_helper_mem_cgroup_id(struct mem_cgroup *memcg)
@@ -186,6 +214,14 @@ __kscale_helper unsigned long kscale_helper_totalram_pages(void)
 __kscale_helper bool kscale_helper_within_module(unsigned long addr, const struct module *mod)
 {
 	return within_module(addr, mod);
+}
+
+/* linux/nodemask.h */
+
+/* A variable or a constant. */
+__kscale_helper int kscale_helper_nr_nodes(void)
+{
+	return nr_node_ids;
 }
 
 /* linux/percpu.h */
@@ -366,9 +402,10 @@ __kscale_helper void kscale_helper_memalloc_noreclaim_restore(unsigned int flags
 
 __kscale_helper struct kmem_cache *kscale_helper_kmem_cache_create(const char *name,
 								   unsigned int size,
-								   unsigned int align)
+								   unsigned int align,
+								   slab_flags_t flags)
 {
-	return kmem_cache_create(name, size, align, 0, NULL);
+	return kmem_cache_create(name, size, align, flags, NULL);
 }
 
 /* linux/srcu.h */

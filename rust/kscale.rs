@@ -15,6 +15,7 @@ pub mod gfp;
 pub mod key;
 #[cfg(kscale_kunit)]
 pub mod leak;
+pub mod list_lru;
 pub mod memcg;
 pub mod mempool;
 mod module;

@@ -4,7 +4,9 @@
 //!
 //! A [`Shrinker`] is allocated, set up, and then registered with [`Callbacks`] that tell how many
 //! objects there are to free, and free some. They are called until the [`Registration`] is dropped.
-//! Use one for what can be made again, at a cost that is worth remembering it.
+//! Use one for what can be made again, at a cost that is worth remembering it. For objects that are
+//! freed in the order of their last use, of each memory cgroup and NUMA node apart, put them on a
+//! [`ListLru`](crate::list_lru::ListLru).
 //!
 //! # How much is asked for
 //!

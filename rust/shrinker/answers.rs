@@ -20,7 +20,7 @@ impl Count {
     /// There are none (`SHRINK_EMPTY`).
     ///
     /// Of a shrinker that knows memory cgroups, the kernel does not ask for this cgroup and node
-    /// again, until a `struct list_lru` of the shrinker gets an object of theirs.
+    /// again, until a [list](crate::list_lru) of the shrinker gets an object of theirs.
     // CAST: It is -2, as in C.
     // INVARIANT: As it says.
     pub const EMPTY: Self = Self(bindings::SHRINK_EMPTY as c_ulong);

@@ -38,7 +38,7 @@ impl Flags {
 
     /// Memory cgroups: it is called for each that may have objects (`SHRINKER_MEMCG_AWARE`).
     ///
-    /// The kernel knows which those are from a `struct list_lru` of the shrinker only.
+    /// The kernel knows which those are from a [list](crate::list_lru) of the shrinker only.
     pub const MEMCG_AWARE: Self = Self(bindings::SHRINKER_MEMCG_AWARE);
 
     /// As [`Self::MEMCG_AWARE`], of objects that are not in slab memory, and so are called for

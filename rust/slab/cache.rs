@@ -100,6 +100,17 @@ impl<T> Cache<T> {
     ///
     /// Context: process. Sleeps.
     pub fn new(name: &CStr) -> Result<Self> {
+        Self::with_flags(name, 0)
+    }
+
+    /// Creates a cache whose memory counts as reclaimable, as a shrinker frees its objects.
+    ///
+    /// As [`new()`](Self::new) otherwise.
+    pub(crate) fn reclaimable(name: &CStr) -> Result<Self> {
+        Self::with_flags(name, bindings::SLAB_RECLAIM_ACCOUNT)
+    }
+
+    fn with_flags(name: &CStr, flags: bindings::slab_flags_t) -> Result<Self> {
         let name = core::str::from_utf8(name.to_bytes()).map_err(|_| EINVAL)?;
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if !(1..=32).contains(&name.len()) || !name.bytes().all(fits) {
@@ -111,8 +122,10 @@ impl<T> Cache<T> {
         // SAFETY:
         // - `name` is a string, which `kstrdup_const()` copies, as it is not the kernel's own.
         // - The size and the alignment, a power of two, were checked.
-        let raw =
-            unsafe { bindings::kmem_cache_create(name.as_char_ptr(), Self::SIZE, Self::ALIGN) };
+        // - The flags do not change what objects are.
+        let raw = unsafe {
+            bindings::kmem_cache_create(name.as_char_ptr(), Self::SIZE, Self::ALIGN, flags)
+        };
         // INVARIANT: Just created; nothing is taken.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
@@ -145,6 +158,38 @@ impl<T> Cache<T> {
     /// Context: any.
     pub fn name(&self) -> &CStr {
         &self.name
+    }
+
+    /// Returns memory for a value that may be added to lists.
+    ///
+    /// Fails with [`ENOMEM`].
+    ///
+    /// # Safety
+    ///
+    /// `lru` must be initialised.
+    pub(crate) unsafe fn alloc_lru(
+        &self,
+        lru: *mut bindings::list_lru,
+        gfp: Gfp,
+    ) -> Result<NonNull<T>> {
+        // SAFETY: The cache is there by the type invariants, and the lists are by the safety
+        // requirements.
+        let object =
+            unsafe { bindings::kmem_cache_alloc_lru_noprof(self.as_raw(), lru, gfp.as_raw()) };
+        let object = NonNull::new(object.cast()).ok_or(ENOMEM)?;
+        self.taken(1);
+        Ok(object)
+    }
+
+    /// Frees memory from [`alloc_lru()`](Self::alloc_lru).
+    ///
+    /// # Safety
+    ///
+    /// It must be from this cache, and not be used again.
+    pub(crate) unsafe fn free(&self, object: NonNull<T>) {
+        self.returned(1);
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::kmem_cache_free(self.as_raw(), object.as_ptr().cast()) };
     }
 
     /// Returns the cache as C takes it.

@@ -10,6 +10,7 @@
 use kernel::prelude::*;
 
 mod cpuhp;
+mod list_lru;
 mod mempool;
 mod percpu;
 mod percpu_counter;
@@ -43,6 +44,11 @@ mod tests {
     #[test]
     fn cpuhp() -> Result {
         cpuhp::example()
+    }
+
+    #[test]
+    fn list_lru() -> Result {
+        list_lru::example()
     }
 
     #[test]

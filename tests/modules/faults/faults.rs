@@ -8,6 +8,7 @@
 
 use kernel::prelude::*;
 
+mod shrinker;
 mod srcu;
 
 module! {

@@ -10,6 +10,8 @@
 
 use kernel::prelude::*;
 
+mod shrinker;
+
 module! {
     type: ForgetModule,
     name: "forget",

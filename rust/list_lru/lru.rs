@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The lists.
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        barrier::smp_mb,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    types::Opaque, //
+};
+
+use core::ptr::{
+    self,
+    NonNull, //
+};
+
+use super::{
+    item::{
+        Item,
+        NewItemError,
+        Node, //
+    },
+    walk::{
+        Isolated,
+        Status,
+        Walk, //
+    }, //
+};
+
+use crate::{
+    bindings,
+    gfp::Gfp,
+    shrinker::{
+        ScanControl,
+        ShrinkControl,
+        Shrinker, //
+    },
+    slab::Cache, //
+};
+
+/// Items are taken off at most that many at a time, when the lists go.
+const BATCH: usize = 1024;
+
+/// What items share with their lists, for as long as there is any of them.
+///
+/// # Invariants
+///
+/// - `raw` is initialised, and pinned until [`PinnedDrop`] runs.
+/// - What is in its lists are [`Node`]s from `cache`, which the list has a reference to each.
+#[pin_data(PinnedDrop)]
+pub(super) struct Inner<T> {
+    #[pin]
+    raw: Opaque<bindings::list_lru>,
+    cache: Cache<Node<T>>,
+    gfp: Gfp,
+    /// Nothing is added any more. Set before the last walk.
+    is_closed: Atomic<bool>,
+}
+
+// SAFETY: Any task may destroy the lists, and drop the values in them.
+unsafe impl<T: Send> Send for Inner<T> {}
+
+// SAFETY: C locks the lists. Any task may take values from them, and those in walks are shared.
+unsafe impl<T: Send + Sync> Sync for Inner<T> {}
+
+impl<T> Inner<T> {
+    /// Returns the lists as C takes them.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::list_lru {
+        self.raw.get()
+    }
+
+    /// Tells whether nothing is to be added any more.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
+    }
+
+    /// Allocates memory for a node, and what the lists need for the cgroup that it is charged to.
+    pub(super) fn alloc(&self, gfp: Gfp) -> Result<NonNull<Node<T>>> {
+        // SAFETY: The lists are initialised by the type invariants.
+        unsafe { self.cache.alloc_lru(self.as_raw(), gfp | self.gfp) }
+    }
+
+    /// Frees memory of a node.
+    ///
+    /// # Safety
+    ///
+    /// `node` must be from [`alloc()`](Self::alloc), and not be used again.
+    pub(super) unsafe fn free(&self, node: NonNull<Node<T>>) {
+        // SAFETY: By the safety requirements.
+        unsafe { self.cache.free(node) };
+    }
+}
+
+#[pinned_drop]
+impl<T> PinnedDrop for Inner<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: The lists are initialised by the type invariants. There is nothing in them, as
+        // that has a reference to them.
+        unsafe { bindings::list_lru_destroy(self.as_raw()) };
+    }
+}
+
+/// A list for each NUMA node and memory cgroup.
+///
+/// Dropped, it takes all items off, which drops those that nobody else has a reference to, and
+/// then waits for others that walk it. Those that are left cannot be added again.
+pub struct ListLru<T: Send + Sync + 'static> {
+    inner: Arc<Inner<T>>,
+}
+
+impl<T: Send + Sync + 'static> ListLru<T> {
+    /// Creates the lists for a shrinker.
+    ///
+    /// There are some for memory cgroups if the shrinker
+    /// [knows of these](Shrinker::is_memcg_aware); items are charged to that of the task which
+    /// allocates them, then. `name` is for `/proc/slabinfo`, see [`Cache::new()`].
+    ///
+    /// Fails with [`EINVAL`] if the shrinker is not
+    /// [`NUMA_AWARE`](crate::shrinker::Flags::NUMA_AWARE), or if the name is not fit, and with
+    /// [`ENOMEM`].
+    ///
+    /// Context: process. Sleeps. C: `list_lru_init_memcg()` in `include/linux/list_lru.h`.
+    pub fn new(name: &CStr, shrinker: &Shrinker) -> Result<Self> {
+        if !shrinker.is_numa_aware() {
+            return Err(EINVAL);
+        }
+        let is_memcg_aware = shrinker.is_memcg_aware();
+        let gfp = if is_memcg_aware {
+            Gfp::ACCOUNT
+        } else {
+            Gfp::NONE
+        };
+        let cache = Cache::reclaimable(name)?;
+        let inner = Arc::pin_init(
+            try_pin_init!(Inner {
+                cache,
+                gfp,
+                is_closed: Atomic::new(false),
+                // Nothing that may fail comes after it: C would keep pointers to what is freed.
+                raw <- Opaque::try_ffi_init(|slot: *mut bindings::list_lru| {
+                    // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. C
+                    // reads a field of it that only lockdep has.
+                    unsafe { slot.write(bindings::list_lru::default()) };
+                    // SAFETY: As above, and it stays put until `PinnedDrop`. C copies what it
+                    // needs of the shrinker.
+                    to_result(unsafe {
+                        bindings::__list_lru_init(slot, is_memcg_aware, shrinker.as_raw())
+                    })
+                }),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self { inner })
+    }
+
+    /// Allocates an item, which is on no list yet.
+    ///
+    /// Counts a reference to the lists, which all CPUs share.
+    ///
+    /// Fails if there is no memory, or none left for the cgroup of the task, and gives the value
+    /// back.
+    ///
+    /// Context: any but interrupts. Sleeps if `gfp` allows it. C: `kmem_cache_alloc_lru()` in
+    /// `include/linux/slab.h`.
+    pub fn alloc(&self, value: T, gfp: Gfp) -> Result<Item<T>, NewItemError<T>> {
+        Item::new(&self.inner, value, gfp)
+    }
+
+    /// Returns how many items are on the list of the node and the cgroup in question.
+    ///
+    /// Context: any but interrupts. Never sleeps. C: `list_lru_shrink_count()` in
+    /// `include/linux/list_lru.h`.
+    #[inline]
+    pub fn shrink_count(&self, control: &ShrinkControl) -> usize {
+        let control = control.as_raw();
+        // SAFETY: The lists are initialised by the type invariants of `Inner`, and `control` is as
+        // C passed it.
+        unsafe { bindings::list_lru_shrink_count(self.inner.as_raw(), control) }
+    }
+
+    /// Walks as many items as should be scanned, of the node and the cgroup in question.
+    ///
+    /// `decide` is called for each, with the list locked: it must not sleep, nor walk this `ListLru`,
+    /// nor [add](Item::add) or [delete](Item::del) an item of it, which would wait for itself. An
+    /// item that it rotates comes again if more should be scanned than there are.
+    ///
+    /// Context: any but interrupts. Never sleeps. C: `list_lru_shrink_walk()` in
+    /// `include/linux/list_lru.h`.
+    #[inline]
+    pub fn shrink_walk(
+        &self,
+        control: &ScanControl,
+        decide: impl FnMut(&T) -> Status,
+    ) -> Isolated<T> {
+        Walk::run(decide, |isolate, arg| {
+            let mut left = control.nr_to_scan();
+            let (nid, memcg) = control.target();
+            // SAFETY:
+            // - The lists are initialised by the type invariants of `Inner`.
+            // - The node is one that there is, and the cgroup has a reference, as C passed them.
+            // - `isolate` is fit to be called with `arg` and nodes of `T`, which is what is in
+            //   these lists by the type invariants of `Inner`.
+            unsafe {
+                bindings::list_lru_walk_one(
+                    self.inner.as_raw(),
+                    nid,
+                    memcg,
+                    isolate,
+                    arg,
+                    ptr::from_mut(&mut left),
+                )
+            };
+            // OVERFLOW: C counts down from there.
+            control.nr_to_scan().wrapping_sub(left)
+        })
+    }
+
+    /// Returns how many items are on all lists.
+    ///
+    /// Context: any. Never sleeps. C: `list_lru_count()` in `include/linux/list_lru.h`.
+    pub fn count(&self) -> usize {
+        // SAFETY: The lists are initialised by the type invariants of `Inner`.
+        unsafe { bindings::list_lru_count(self.inner.as_raw()) }
+    }
+
+    /// Walks up to `nr_to_walk` items, of one list after the other.
+    ///
+    /// They are not more than there [are](Self::count), so it ends even if `decide` rotates each of
+    /// them. As [`shrink_walk()`](Self::shrink_walk) otherwise.
+    ///
+    /// Context: process. C: `list_lru_walk()` in `include/linux/list_lru.h`.
+    pub fn walk(&self, nr_to_walk: usize, decide: impl FnMut(&T) -> Status) -> Isolated<T> {
+        Walk::run(decide, |isolate, arg| {
+            // C goes round a list whose items are rotated, with the list locked.
+            let nr_to_walk = nr_to_walk.min(self.count());
+            let mut left = nr_to_walk;
+            // SAFETY: As in `shrink_walk()`.
+            unsafe {
+                bindings::list_lru_walk(self.inner.as_raw(), isolate, arg, ptr::from_mut(&mut left))
+            };
+            // OVERFLOW: C counts down from there.
+            nr_to_walk.wrapping_sub(left)
+        })
+    }
+}
+
+/// Sleeps.
+impl<T: Send + Sync + 'static> Drop for ListLru<T> {
+    fn drop(&mut self) {
+        self.inner.is_closed.store(true, Relaxed);
+        // Pairs with that in `Item::add()`.
+        smp_mb(Full);
+        while self.count() != 0 {
+            if self.walk(BATCH, |_| Status::Isolate).scanned() == 0 {
+                // Some are on the list of a cgroup that is going. They will be on its parent's.
+                fsleep(Delta::from_millis(1));
+            }
+        }
+    }
+}
+
+/// What tests of this folder share.
+#[cfg(kscale_kunit)]
+pub(super) mod testing {
+    use super::*;
+
+    use crate::shrinker::Flags;
+
+    /// A value that counts when it is dropped.
+    pub(crate) struct Value {
+        pub(crate) number: usize,
+        drops: Arc<Atomic<usize>>,
+    }
+
+    impl Value {
+        pub(crate) fn drops() -> Result<Arc<Atomic<usize>>> {
+            Ok(Arc::new(Atomic::new(0), GFP_KERNEL)?)
+        }
+
+        pub(crate) fn new(number: usize, drops: &Arc<Atomic<usize>>) -> Self {
+            Self {
+                number,
+                drops: drops.clone(),
+            }
+        }
+    }
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            self.drops.add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn lists() -> Result<ListLru<Value>> {
+        let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
+        ListLru::new(c"kunit-lru", &shrinker)
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_list_lru)]
+mod tests {
+    use super::{
+        testing::Value,
+        *, //
+    };
+
+    use crate::shrinker::Flags;
+
+    #[test]
+    fn lists_are_of_each_node() -> Result {
+        let shrinker = Shrinker::new(c"kunit", Flags::MEMCG_AWARE)?;
+        let error = ListLru::<Value>::new(c"kunit-lru", &shrinker).err();
+        assert_eq!(error, Some(EINVAL));
+
+        let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE)?;
+        let lru = ListLru::new(c"kunit-lru", &shrinker)?;
+        assert!(lru.inner.gfp == Gfp::NONE);
+        let drops = Value::drops()?;
+        assert!(lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?.add());
+        drop(lru);
+        assert_eq!(drops.load(Relaxed), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn names_are_those_of_caches() -> Result {
+        let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE)?;
+        let error = ListLru::<Value>::new(c"no such", &shrinker).err();
+        assert_eq!(error, Some(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn many_items_go_with_their_lists() -> Result {
+        let (lru, drops) = (testing::lists()?, Value::drops()?);
+        for number in 0..BATCH + 1 {
+            lru.alloc(Value::new(number, &drops), Gfp::KERNEL)?.add();
+        }
+
+        drop(lru);
+
+        assert_eq!(drops.load(Relaxed), BATCH + 1);
+        Ok(())
+    }
+
+    #[test]
+    fn lists_may_be_leaked() -> Result {
+        let (lru, drops) = (testing::lists()?, Value::drops()?);
+        lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?.add();
+
+        crate::leak::forget(lru)?;
+
+        assert_eq!(drops.load(Relaxed), 0);
+        Ok(())
+    }
+}

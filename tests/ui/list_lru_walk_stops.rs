@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A walk rotates, skips and isolates, with the list locked all the time.
+
+use kscale::list_lru::Status::Stop;
+use kscale::list_lru::Status::LRU_STOP;
