@@ -93,6 +93,7 @@ class Build(unittest.TestCase):
         crates = users(self.checkout, self.out) | {"rust/kscale.o"}
         # Which has every hot call of the library.
         self.assertIn("bench/wrappers/wrappers.o", crates)
+        self.assertIn("samples/lru_cache/lru_cache.o", crates)
         self.assertIn("samples/percpu_hist.o", crates)
         self.assertIn("samples/srcu_registry/srcu_registry.o", crates)
         for name in crates:

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the files in debugfs do.
+
+use kernel::{
+    fmt,
+    prelude::*,
+    sync::Arc,
+    uaccess::UserSliceReader, //
+};
+
+use core::str;
+
+use super::{
+    cache::Cache,
+    stats::Event, //
+};
+
+/// Longest line that is taken, in bytes.
+const LINE_BYTES: usize = 64;
+
+/// The most keys that one line may have.
+const MAX_KEYS: u64 = 1 << 20;
+
+/// `<key> [<last key>]`
+pub(crate) fn get(cache: &Arc<Cache>, reader: &mut UserSliceReader) -> Result {
+    let mut buffer = [0; LINE_BYTES];
+    let line = buffer.get_mut(..reader.len()).ok_or(EINVAL)?;
+    reader.read_slice(line)?;
+    let line = str::from_utf8(line).map_err(|_| EINVAL)?;
+
+    let mut words = line.split_ascii_whitespace();
+    let first = parse(words.next().ok_or(EINVAL)?)?;
+    let last = words.next().map_or(Ok(first), parse)?;
+    if words.next().is_some() || last < first || last - first >= MAX_KEYS {
+        return Err(EINVAL);
+    }
+    for key in first..=last {
+        if !cache.get(key)?.is_intact() {
+            return Err(EIO);
+        }
+    }
+    Ok(())
+}
+
+fn parse(word: &str) -> Result<u64> {
+    word.parse().map_err(|_| EINVAL)
+}
+
+/// Prints the counts.
+pub(crate) fn stats(cache: &Arc<Cache>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (hits, misses) = (cache.events.of(Event::Hit), cache.events.of(Event::Miss));
+    let percent = hits.saturating_mul(100).checked_div(hits + misses);
+
+    writeln!(f, "objects {}", cache.lru.count())?;
+    writeln!(f, "hits {hits}")?;
+    writeln!(f, "misses {misses}")?;
+    writeln!(f, "hit_rate_percent {}", percent.unwrap_or(0))?;
+    writeln!(f, "evicted {}", cache.events.of(Event::Evicted))?;
+    writeln!(f, "rotated {}", cache.events.of(Event::Rotated))
+}
+
+/// Prints the keys that were evicted last.
+pub(crate) fn evicted(cache: &Arc<Cache>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for key in cache.evicted.lock().iter() {
+        writeln!(f, "{key}")?;
+    }
+    Ok(())
+}

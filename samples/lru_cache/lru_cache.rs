@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shrinker sample: a cache of keyed objects that gives memory back, those used longest ago first.
+//!
+//! Objects are charged to the memory cgroup of the task that first asks for them, and are on a list
+//! for that cgroup and their NUMA node. When memory is short there, the kernel has the list scanned.
+//!
+//! ```sh
+//! cd /sys/kernel/debug/lru_cache
+//! echo '1 100' >get                # as if a task had asked for each of these keys
+//! cat stats                        # objects, hits, misses, evicted, rotated
+//! cat evicted                      # the last keys that were, in their order
+//! cat ../shrinker/lru_cache-*/count
+//! ```
+//!
+//! `docs/lru_cache.md` has a tour.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    debugfs::{
+        Scope,
+        ScopedDir, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+
+use kscale::{
+    list_lru::ListLru,
+    shrinker::{
+        Flags,
+        Registration,
+        Shrinker, //
+    }, //
+};
+
+mod cache;
+mod files;
+mod stats;
+
+use cache::Cache;
+
+module! {
+    type: LruCacheModule,
+    name: "lru_cache",
+    authors: ["The kscale authors"],
+    description: "Shrinker sample: a cache that gives memory back in LRU order",
+    license: "GPL",
+}
+
+#[pin_data]
+struct LruCacheModule {
+    /// Goes first, so that nobody fills the cache any more.
+    #[pin]
+    _files: Scope<Arc<Cache>>,
+    _registration: Registration<Cache>,
+}
+
+impl kernel::InPlaceModule for LruCacheModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        pin_init::pin_init_scope(|| {
+            let shrinker = Shrinker::new(c"lru_cache", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
+            let cache = Cache::new(ListLru::new(c"lru_cache", &shrinker)?)?;
+            // From here on, whoever needs memory may call back.
+            let registration = shrinker.register(cache.clone())?;
+
+            Ok(try_pin_init!(Self {
+                _files <- Scope::dir(cache, c"lru_cache", populate),
+                _registration: registration,
+            }))
+        })
+    }
+}
+
+/// Makes the files of the cache.
+fn populate<'data>(cache: &'data Arc<Cache>, dir: &ScopedDir<'data, '_>) {
+    dir.write_only_callback_file(c"get", cache, &files::get);
+    dir.read_callback_file(c"stats", cache, &files::stats);
+    dir.read_callback_file(c"evicted", cache, &files::evicted);
+}
