@@ -126,6 +126,11 @@ __kscale_helper void kscale_helper_cpuhp_remove_multi_state(enum cpuhp_state sta
 
 /* linux/cpumask.h */
 
+__kscale_helper bool kscale_helper_cpu_online(unsigned int cpu)
+{
+	return cpu_online(cpu);
+}
+
 __kscale_helper bool kscale_helper_cpu_possible(unsigned int cpu)
 {
 	return cpu_possible(cpu);
@@ -155,6 +160,12 @@ __kscale_helper unsigned long kscale_helper_alloc_pages_bulk(gfp_t gfp, unsigned
 							     struct page **page_array)
 {
 	return alloc_pages_bulk(gfp, nr_pages, page_array);
+}
+
+/* As cpu_to_node() in most of C: the node that memory for the CPU comes from. */
+__kscale_helper struct page *kscale_helper_alloc_page_near(gfp_t gfp, unsigned int cpu)
+{
+	return alloc_pages_node(cpu_to_mem(cpu), gfp, 0);
 }
 
 /* linux/kmemleak.h */
@@ -305,6 +316,11 @@ __kscale_helper bool kscale_helper_in_task_irqs_on(void)
 __kscale_helper bool kscale_helper_in_hardirq(void)
 {
 	return in_hardirq();
+}
+
+__kscale_helper bool kscale_helper_in_nmi(void)
+{
+	return in_nmi();
 }
 
 __kscale_helper void kscale_helper_preempt_disable(void)

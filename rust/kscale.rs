@@ -20,6 +20,7 @@ pub mod memcg;
 pub mod mempool;
 mod module;
 pub mod page;
+pub mod page_cache;
 pub mod percpu;
 pub mod percpu_counter;
 pub mod percpu_limiter;
@@ -48,6 +49,8 @@ struct Kscale {
     _reaper: srcu::Reaper,
     /// Goes after `_notifier`, too, which ends registrations that were leaked.
     _hotplug: cpuhp::State,
+    /// As `_hotplug`: caches that were leaked end with their shrinkers.
+    _filler: page_cache::Filler,
     /// Goes last, as all of the above may have counters.
     _counters: percpu_counter::LockClass,
 }
@@ -61,6 +64,7 @@ impl kernel::InPlaceModule for Kscale {
             _reaper: srcu::Reaper::new()?,
             _notifier <- module::Notifier::new(),
             _hotplug: cpuhp::State::new()?,
+            _filler: page_cache::Filler::new()?,
         })
     }
 }

@@ -6,11 +6,12 @@
 //! layer. It adds orders, bulk allocation and access to the bytes to what `kernel::page` has. Use
 //! `KBox` or `KVec` for memory that only the CPU looks at.
 //!
-//! High memory and a choice of the NUMA node are not supported.
+//! High memory is not supported.
 //!
 //! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
 
 use kernel::{
+    cpu::CpuId,
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -154,6 +155,29 @@ impl<const ORDER: u32> Page<ORDER> {
     pub(crate) unsafe fn from_raw(page: NonNull<bindings::page>) -> Self {
         // INVARIANT: By the safety requirements.
         Self { page }
+    }
+}
+
+impl Page {
+    /// Allocates a page of the node that `cpu` is on, or of one nearby.
+    ///
+    /// Otherwise as [`alloc()`](Self::alloc).
+    ///
+    /// Context: as [`alloc()`](Self::alloc).
+    #[inline]
+    pub fn alloc_near(gfp: Gfp, cpu: CpuId) -> Result<Self> {
+        // SAFETY: The number is less than `nr_cpu_ids`, by the invariants of `CpuId`.
+        if !unsafe { bindings::cpu_possible(cpu.as_u32()) } {
+            return Self::alloc(gfp);
+        }
+        // SAFETY: `alloc_pages_node()` takes any flags that `Gfp` can hold, and every node that
+        // `cpu_to_mem()` knows of a possible CPU.
+        let page = unsafe { bindings::alloc_page_near(gfp.as_raw(), cpu.as_u32()) };
+
+        // INVARIANT: As in `alloc()`.
+        Ok(Self {
+            page: NonNull::new(page).ok_or(ENOMEM)?,
+        })
     }
 }
 

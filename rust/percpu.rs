@@ -43,7 +43,7 @@ mod guard;
 mod ints;
 mod slots;
 #[cfg(kscale_kunit)]
-mod testing;
+pub(crate) mod testing;
 mod unfinished;
 
 pub use cpus::{

@@ -54,6 +54,8 @@ pub use control::{
     ScanControl,
     ShrinkControl, //
 };
+#[cfg(kscale_kunit)]
+pub(crate) use registration::as_in_reclaim;
 pub use registration::{
     Callbacks,
     Registration, //

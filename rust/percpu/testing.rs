@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of per-CPU data share.
+//! What the tests of per-CPU data, and of what is built on it, share.
 
 use kernel::{
     prelude::*,
@@ -12,7 +12,7 @@ use kernel::{
 };
 
 /// Runs `work` in more tasks than there are CPUs, and returns how many those were.
-pub(super) fn on_all_cpus<T: Send + Sync + 'static>(data: &Arc<T>, work: fn(&T)) -> Result<u64> {
+pub(crate) fn on_all_cpus<T: Send + Sync + 'static>(data: &Arc<T>, work: fn(&T)) -> Result<u64> {
     const TASKS: u64 = 8;
     let mut done = KVec::new();
 

@@ -12,6 +12,7 @@ use kernel::prelude::*;
 mod cpuhp;
 mod list_lru;
 mod mempool;
+mod page_cache;
 mod percpu;
 mod percpu_counter;
 mod percpu_limiter;
@@ -54,6 +55,11 @@ mod tests {
     #[test]
     fn mempool() -> Result {
         mempool::example()
+    }
+
+    #[test]
+    fn page_cache() -> Result {
+        page_cache::example()
     }
 
     #[test]

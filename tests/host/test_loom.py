@@ -18,8 +18,8 @@ BUILD_TIMEOUT_S = 1200
 RUN_TIMEOUT_S = 300
 
 
-class CreditLimiters(unittest.TestCase):
-    """rust/percpu_limiter/pool.rs, the very file that the kernel runs."""
+class Interleavings(unittest.TestCase):
+    """The very files that the kernel runs, of rust/percpu_limiter and rust/page_cache."""
 
     def build(self) -> Path:
         """Builds the checker in the cache and returns its path."""

@@ -9,204 +9,17 @@ use std::{
     path::Path, //
 };
 
-const SOURCE: &str = "../../../rust/percpu_limiter/pool.rs";
+#[path = "mutants/limiter.rs"]
+mod limiter;
+#[path = "mutants/page_cache.rs"]
+mod page_cache;
 
-/// Expressions of the source, and for each of them mutants: the name, the check that must fail, and
+/// Expressions of a source, or statements, and for each of them mutants: the name, the check that must fail, and
 /// what is there instead.
-const MUTANTS: &[(&str, &[(&str, &str, &str)])] = &[
-    (
-        "self.state().free() >= 0",
-        &[(
-            "parked_credits_are_taken_above_the_limit",
-            "lower_limit_holds_at_once",
-            "true",
-        )],
-    ),
-    (
-        "slot.cmpxchg(parked, parked - count, Acquire).is_ok()",
-        &[
-            (
-                "take_is_not_atomic",
-                "saturated_is_exactly_the_limit",
-                "{ slot.store(parked - count, Relaxed); true }",
-            ),
-            (
-                "parked_credits_are_taken_unordered",
-                "credits_carry_what_was_done_with_them",
-                "slot.cmpxchg(parked, parked - count, Relaxed).is_ok()",
-            ),
-        ],
-    ),
-    (
-        "slot.cmpxchg(seen, seen + count, Release)",
-        &[(
-            "credits_are_parked_unordered",
-            "credits_carry_what_was_done_with_them",
-            "slot.cmpxchg(seen, seen + count, Relaxed)",
-        )],
-    ),
-    (
-        "slot.cmpxchg(seen, seen + opened + credits, Release)",
-        &[
-            (
-                "refill_is_parked_unordered",
-                "credits_carry_what_was_done_with_them",
-                "slot.cmpxchg(seen, seen + opened + credits, Relaxed)",
-            ),
-            (
-                "refill_is_parked_twice",
-                "saturated_is_exactly_the_limit",
-                "{ self.put(credits, 0); slot.cmpxchg(seen, seen + opened + credits, Release) }",
-            ),
-        ],
-    ),
-    (
-        "slot.xchg(0, Acquire)",
-        &[
-            (
-                "slots_are_closed_unordered",
-                "credits_carry_what_was_done_with_them",
-                "slot.xchg(0, Relaxed)",
-            ),
-            (
-                "closed_slots_keep_their_credits",
-                "saturated_is_exactly_the_limit",
-                "slot.load(Acquire)",
-            ),
-            (
-                "closing_is_not_atomic",
-                "saturated_is_exactly_the_limit",
-                "{ let seen = slot.load(Acquire); slot.store(0, Relaxed); seen }",
-            ),
-        ],
-    ),
-    (
-        "self.state.fetch_add(State::new(credits, -closed).0, Release)",
-        &[(
-            "credits_are_put_unordered",
-            "credits_carry_what_was_done_with_them",
-            "self.state.fetch_add(State::new(credits, -closed).0, Relaxed)",
-        )],
-    ),
-    (
-        "self.state.cmpxchg(old.0, new.0, Full)",
-        &[
-            (
-                "state_is_replaced_unordered",
-                "credits_carry_what_was_done_with_them",
-                "self.state.cmpxchg(old.0, new.0, Relaxed)",
-            ),
-            (
-                "state_is_not_replaced_at_once",
-                "saturated_is_exactly_the_limit",
-                "{ self.state.store(new.0, Release); Ok::<i64, i64>(0) }",
-            ),
-        ],
-    ),
-    (
-        "open + opens",
-        &[(
-            "opened_slots_are_not_counted",
-            "credits_are_neither_lost_nor_made",
-            "open",
-        )],
-    ),
-    (
-        "state.open() - hand.slots",
-        &[(
-            "closed_slots_stay_counted",
-            "saturated_is_exactly_the_limit",
-            "state.open()",
-        )],
-    ),
-    (
-        "open != 0 && may_close",
-        &[(
-            "refused_without_a_look_at_the_slots",
-            "saturated_is_exactly_the_limit",
-            "false",
-        )],
-    ),
-    (
-        "hand.slots == 0 || self.replace(state, State::new(free, open))",
-        &[(
-            "refusal_keeps_what_it_collected",
-            "saturated_is_exactly_the_limit",
-            "true",
-        )],
-    ),
-    (
-        "self.put(credits, opened)",
-        &[
-            (
-                "credits_that_cannot_be_parked_are_lost",
-                "credits_are_neither_lost_nor_made",
-                "self.put(0, opened)",
-            ),
-            (
-                "slot_that_was_not_opened_stays_counted",
-                "credits_are_neither_lost_nor_made",
-                "self.put(credits, 0)",
-            ),
-        ],
-    ),
-    (
-        "seen > 0 && seen - 1 <= room - count",
-        &[(
-            "credits_are_parked_in_a_closed_slot",
-            "credits_are_neither_lost_nor_made",
-            "seen - 1 <= room - count",
-        )],
-    ),
-    (
-        "slot.cmpxchg(seen, left, Acquire).is_ok()",
-        &[(
-            "spilled_credits_are_put_twice",
-            "credits_are_neither_lost_nor_made",
-            "true",
-        )],
-    ),
-    (
-        "fall > 0 && !self.charge(fall)",
-        &[(
-            "limit_falls_without_its_credits",
-            "lower_limit_holds_at_once",
-            "false",
-        )],
-    ),
-    (
-        "self.limit.cmpxchg(old, limit, Full)",
-        &[
-            (
-                "credits_come_before_the_limit",
-                "limits_set_at_once_do_not_add_up",
-                "{
-                    self.put((limit - old).max(0), 0);
-                    let done = self.limit.cmpxchg(old, limit, Full);
-                    self.put(-(limit - old).max(0), 0);
-                    done
-                }",
-            ),
-            (
-                "limit_is_not_replaced_at_once",
-                "limits_set_at_once_do_not_add_up",
-                "{ self.limit.store(limit, Release); Ok::<i64, i64>(0) }",
-            ),
-        ],
-    ),
-    (
-        "self.put(fall, 0)",
-        &[(
-            "credits_of_a_fall_are_lost",
-            "limits_set_at_once_do_not_add_up",
-            "()",
-        )],
-    ),
-    (
-        "self.replace(state, State::new(free, state.open()))",
-        &[("charge_is_not_counted", "charged_credits_count", "true")],
-    ),
-];
+type Mutants = &'static [(
+    &'static str,
+    &'static [(&'static str, &'static str, &'static str)],
+)];
 
 /// Returns where `expression` is in `text`, which must have it once; white space does not matter.
 fn find(text: &str, expression: &str) -> Range<usize> {
@@ -227,12 +40,14 @@ fn find(text: &str, expression: &str) -> Range<usize> {
     }
 }
 
-fn main() {
-    let source = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join(SOURCE);
-    let mut text = fs::read_to_string(&source).unwrap();
+/// Makes the copy `<module>.rs`, and `<module>_mutants.rs`, which has the names of the mutants and
+/// the checks.
+fn mutate(module: &str, source: &str, mutants: Mutants) {
+    let path = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join(source);
+    let mut text = fs::read_to_string(&path).unwrap();
     let mut names = Vec::new();
 
-    for (right, mutants) in MUTANTS {
+    for (right, mutants) in mutants {
         let mut arms = String::new();
         for (name, check, wrong) in *mutants {
             arms += &format!("{name:?} => {wrong},\n");
@@ -241,22 +56,32 @@ fn main() {
         let place = find(&text, right);
         text.replace_range(
             place,
-            &format!("(match crate::mutant() {{ {arms} _ => {right} }})"),
+            &format!("(match crate::mutant() {{ {arms} _ => {{ {right} }} }})"),
         );
     }
     let out = env::var("OUT_DIR").unwrap();
     let out = Path::new(&out);
-    let pool = out.join("pool.rs");
-    fs::write(&pool, text).unwrap();
+    let copy = out.join(format!("{module}.rs"));
+    fs::write(&copy, text).unwrap();
     fs::write(
-        out.join("module.rs"),
-        format!("#[path = {pool:?}] mod pool;"),
+        out.join(format!("{module}_module.rs")),
+        format!("#[path = {copy:?}] mod {module};"),
     )
     .unwrap();
-    fs::write(out.join("mutants.rs"), format!("&{names:?}")).unwrap();
+    fs::write(
+        out.join(format!("{module}_mutants.rs")),
+        format!("&{names:?}"),
+    )
+    .unwrap();
+    println!("cargo:rerun-if-changed={source}");
+}
 
-    println!("cargo:rerun-if-changed={SOURCE}");
+fn main() {
+    mutate("pool", limiter::SOURCE, limiter::MUTANTS);
+    mutate("slots", page_cache::SOURCE, page_cache::MUTANTS);
+
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=mutants");
     // What is there for tests only.
     println!("cargo:rustc-check-cfg=cfg(kscale_kunit)");
     println!("cargo:rustc-cfg=kscale_kunit");

@@ -8,6 +8,7 @@
 
 use kernel::prelude::*;
 
+mod page_cache;
 mod shrinker;
 mod srcu;
 

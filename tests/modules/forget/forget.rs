@@ -10,6 +10,7 @@
 
 use kernel::prelude::*;
 
+mod page_cache;
 mod shrinker;
 
 module! {

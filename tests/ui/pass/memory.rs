@@ -19,6 +19,10 @@ use kscale::{
         Pages, //
     },
     page::Page,
+    page_cache::{
+        Options,
+        PageCache, //
+    },
     percpu_counter::{
         LocalPerCpuCounter,
         PerCpuCounter,
@@ -45,6 +49,16 @@ pub fn mempool() -> Result {
 pub fn page() -> Result {
     Page::<10>::alloc(Gfp::KERNEL)?.as_mut_slice().fill(0);
     Ok(())
+}
+
+/// Takes a page that was in stock, writes to it, and leaves it.
+pub fn page_cache() -> Result {
+    let cache = PageCache::new(c"pass", Options::default())?;
+
+    cache.fill()?;
+    let mut page = cache.get().ok_or(ENOMEM)?;
+    page.as_mut_slice().fill(0);
+    cache.put(page).map_err(|_| EBUSY)
 }
 
 /// Sets a counter that nobody else has yet.

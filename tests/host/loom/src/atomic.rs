@@ -4,10 +4,9 @@
 
 use loom::sync::atomic::{
     AtomicI64,
+    AtomicPtr,
     Ordering, //
 };
-
-use std::marker::PhantomData;
 
 pub(crate) trait AnyOrder {
     const ORDER: Ordering;
@@ -26,33 +25,86 @@ macro_rules! orders {
 // `Full` is more than this: what is right here is right there.
 orders!(Relaxed => Relaxed, Acquire => Acquire, Release => Release, Full => AcqRel);
 
-pub(crate) struct Atomic<T>(AtomicI64, PhantomData<T>);
+/// A type that there are atomics of, and loom's atomic.
+pub(crate) trait AtomicType: Sized {
+    type Atomic;
 
-impl Atomic<i64> {
-    pub(crate) fn new(value: i64) -> Self {
-        Self(AtomicI64::new(value), PhantomData)
+    fn new(value: Self) -> Self::Atomic;
+    fn load(atomic: &Self::Atomic, order: Ordering) -> Self;
+    fn store(atomic: &Self::Atomic, value: Self, order: Ordering);
+    fn swap(atomic: &Self::Atomic, value: Self, order: Ordering) -> Self;
+    fn compare_exchange(
+        atomic: &Self::Atomic,
+        old: Self,
+        new: Self,
+        order: Ordering,
+    ) -> Result<Self, Self>;
+}
+
+macro_rules! atomic_type {
+    ([$($param:ident)?] $type:ty: $atomic:ty) => {
+        impl $(<$param>)? AtomicType for $type {
+            type Atomic = $atomic;
+
+            fn new(value: Self) -> $atomic {
+                <$atomic>::new(value)
+            }
+
+            fn load(atomic: &$atomic, order: Ordering) -> Self {
+                atomic.load(order)
+            }
+
+            fn store(atomic: &$atomic, value: Self, order: Ordering) {
+                atomic.store(value, order);
+            }
+
+            fn swap(atomic: &$atomic, value: Self, order: Ordering) -> Self {
+                atomic.swap(value, order)
+            }
+
+            fn compare_exchange(
+                atomic: &$atomic,
+                old: Self,
+                new: Self,
+                order: Ordering,
+            ) -> Result<Self, Self> {
+                // A failed one orders nothing in the kernel.
+                atomic.compare_exchange(old, new, order, Ordering::Relaxed)
+            }
+        }
+    };
+}
+
+atomic_type!([] i64: AtomicI64);
+atomic_type!([T] *mut T: AtomicPtr<T>);
+
+pub(crate) struct Atomic<T: AtomicType>(T::Atomic);
+
+impl<T: AtomicType> Atomic<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(T::new(value))
     }
 
-    pub(crate) fn load<O: AnyOrder>(&self, _: O) -> i64 {
-        self.0.load(O::ORDER)
+    pub(crate) fn load<O: AnyOrder>(&self, _: O) -> T {
+        T::load(&self.0, O::ORDER)
     }
 
     /// For mutants.
     #[allow(dead_code)]
-    pub(crate) fn store<O: AnyOrder>(&self, value: i64, _: O) {
-        self.0.store(value, O::ORDER);
+    pub(crate) fn store<O: AnyOrder>(&self, value: T, _: O) {
+        T::store(&self.0, value, O::ORDER);
     }
 
-    pub(crate) fn xchg<O: AnyOrder>(&self, value: i64, _: O) -> i64 {
-        self.0.swap(value, O::ORDER)
+    pub(crate) fn xchg<O: AnyOrder>(&self, value: T, _: O) -> T {
+        T::swap(&self.0, value, O::ORDER)
     }
 
-    pub(crate) fn cmpxchg<O: AnyOrder>(&self, old: i64, new: i64, _: O) -> Result<i64, i64> {
-        // A failed one orders nothing in the kernel.
-        self.0
-            .compare_exchange(old, new, O::ORDER, Ordering::Relaxed)
+    pub(crate) fn cmpxchg<O: AnyOrder>(&self, old: T, new: T, _: O) -> Result<T, T> {
+        T::compare_exchange(&self.0, old, new, O::ORDER)
     }
+}
 
+impl Atomic<i64> {
     pub(crate) fn fetch_add<O: AnyOrder>(&self, value: i64, _: O) -> i64 {
         self.0.fetch_add(value, O::ORDER)
     }

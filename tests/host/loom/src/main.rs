@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Explores the interleavings of the credit limiters, whose algorithm is in
-//! `rust/percpu_limiter/pool.rs`, and what other memory orders than those of the machine at hand
-//! allow.
+//! Explores the interleavings of what the kernel runs without locks, and what other memory orders
+//! than those of the machine at hand allow: the credit limiters, and the slots of the page cache.
 //!
 //! Prints a line of KTAP for each check, and for each mutant: code that is wrong on purpose, for
-//! which one of the checks must fail.
+//! which one of the checks must fail. A list of pages that the kernel does not have must fail with
+//! what is known to be wrong with it.
 //!
 //! Usage: kscale-loom [<mutant>], to see what happens to that one.
 
@@ -17,12 +17,31 @@ use std::{
 };
 
 mod atomic;
-mod right;
-#[allow(unused_parens)]
-mod wrong;
+mod limiter;
+mod page_cache;
 
-/// Names, and the checks that must fail.
-const MUTANTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/mutants.rs"));
+/// Names of checks, and what they do.
+type Checks = &'static [(&'static str, fn())];
+
+/// What is explored.
+struct Subject {
+    right: Checks,
+    wrong: Checks,
+    mutants: &'static [(&'static str, &'static str)],
+}
+
+const SUBJECTS: [Subject; 2] = [
+    Subject {
+        right: limiter::right::checks::CHECKS,
+        wrong: limiter::wrong::checks::CHECKS,
+        mutants: limiter::MUTANTS,
+    },
+    Subject {
+        right: page_cache::right::checks::CHECKS,
+        wrong: page_cache::wrong::checks::CHECKS,
+        mutants: page_cache::MUTANTS,
+    },
+];
 
 static MUTANT: Mutex<&str> = Mutex::new("");
 
@@ -31,20 +50,33 @@ fn mutant() -> &'static str {
     *MUTANT.lock().unwrap()
 }
 
-/// Returns whether a check fails for a mutant.
-fn is_caught(mutant: &'static str, check: &str) -> bool {
+/// Runs a check, and returns why it failed if it did.
+fn failure(checks: Checks, check: &str) -> Option<String> {
+    let (_, run) = checks.iter().find(|(name, _)| *name == check).unwrap();
+    let reason = panic::catch_unwind(run).err()?;
+    let text = reason.downcast_ref::<String>().cloned();
+
+    text.or_else(|| reason.downcast_ref::<&str>().map(|text| text.to_string()))
+        .or_else(|| Some(String::new()))
+}
+
+/// Returns why a check failed for a mutant if it did.
+fn failure_of_mutant(subject: &Subject, mutant: &'static str, check: &str) -> Option<String> {
     *MUTANT.lock().unwrap() = mutant;
-    wrong::checks::CHECKS
-        .iter()
-        .filter(|(name, _)| *name == check)
-        .any(|(_, run)| panic::catch_unwind(run).is_err())
+    failure(subject.wrong, check)
+}
+
+fn show(only: &str) {
+    for subject in &SUBJECTS {
+        for (mutant, check) in subject.mutants.iter().filter(|(mutant, _)| *mutant == only) {
+            println!("{check}: {:?}", failure_of_mutant(subject, mutant, check));
+        }
+    }
 }
 
 fn main() -> ExitCode {
     if let Some(only) = env::args().nth(1) {
-        for (mutant, check) in MUTANTS.iter().filter(|(mutant, _)| *mutant == only) {
-            println!("{check}: {}", is_caught(mutant, check));
-        }
+        show(&only);
         return ExitCode::SUCCESS;
     }
     let mut number = 0;
@@ -55,17 +87,32 @@ fn main() -> ExitCode {
         println!("{} {number} {name}", if ok { "ok" } else { "not ok" });
     };
 
-    println!("1..{}", right::checks::CHECKS.len() + MUTANTS.len());
-    for (name, check) in right::checks::CHECKS {
+    let of_subjects = SUBJECTS.iter().map(|it| it.right.len() + it.mutants.len());
+    let of_patch = page_cache::HOLDS.len() + page_cache::DEFECTS.len();
+    println!("1..{}", of_subjects.sum::<usize>() + of_patch);
+    for (name, check) in SUBJECTS.iter().flat_map(|subject| subject.right) {
         report(panic::catch_unwind(check).is_ok(), name);
+    }
+    for check in page_cache::HOLDS {
+        let reason = failure(page_cache::patch::checks::CHECKS, check);
+        report(reason.is_none(), &format!("{check} holds for the patch"));
     }
     // They fail as they should, and need not say how.
     panic::set_hook(Box::new(|_| ()));
-    for (mutant, check) in MUTANTS {
+    for (defect, check, message) in page_cache::DEFECTS {
+        let reason = failure(page_cache::patch::checks::CHECKS, check).unwrap_or_default();
         report(
-            is_caught(mutant, check),
-            &format!("{mutant} is caught by {check}"),
+            reason.contains(message),
+            &format!("{defect} of the patch is found by {check}"),
         );
+    }
+    for subject in &SUBJECTS {
+        for (mutant, check) in subject.mutants {
+            report(
+                failure_of_mutant(subject, mutant, check).is_some(),
+                &format!("{mutant} is caught by {check}"),
+            );
+        }
     }
     ExitCode::from(u8::from(failed))
 }

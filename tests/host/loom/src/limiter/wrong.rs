@@ -6,4 +6,4 @@ use crate::atomic;
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-include!(concat!(env!("OUT_DIR"), "/module.rs"));
+include!(concat!(env!("OUT_DIR"), "/pool_module.rs"));

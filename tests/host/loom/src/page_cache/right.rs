@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The code that the kernel runs.
+
+use super::page;
+use crate::atomic;
+
+#[path = "checks.rs"]
+pub(crate) mod checks;
+#[path = "../../../../../rust/page_cache/slots.rs"]
+mod slots;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Page caches, and pages of them.
+
+use kernel::prelude::*;
+
+#[kunit_tests(kscale_forget_page_cache)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        drop_in_order,
+        orders, //
+    };
+
+    use kernel::cpu::CpuId;
+
+    use kscale::{
+        gfp::Gfp,
+        leak::forget,
+        page::Page,
+        page_cache::{
+            Options,
+            PageCache, //
+        }, //
+    };
+
+    fn cache() -> Result<PageCache> {
+        let options = Options {
+            pages_per_cpu: 2,
+            backoff_ms: 0,
+            ..Options::default()
+        };
+        let cache = PageCache::new(c"kscale_forget", options)?;
+        cache.fill()?;
+        Ok(cache)
+    }
+
+    /// Its shrinker and its work item are the library's, and go on.
+    #[test]
+    fn a_forgotten_cache_may_be_filled_and_shrunk() -> Result {
+        let cache = cache()?;
+        cache.drain();
+        // A work item is to fill it.
+        drop(cache.get());
+        forget(cache)
+    }
+
+    #[test]
+    fn forgotten_pages_are_missing_only() -> Result {
+        let cpu = CpuId::from_u32(0).ok_or(ENODEV)?;
+        let cache = cache()?;
+        let cached = cache.cached();
+
+        forget(cache.get_on(cpu))?;
+
+        assert_eq!(cache.cached(), cached - 1);
+        assert_eq!(cache.drain(), cached - 1);
+        Ok(())
+    }
+
+    /// What has to do with one cache.
+    #[expect(dead_code, reason = "they are only dropped")]
+    enum Part {
+        Cache(PageCache),
+        Cached(Option<Page>),
+        Own(Page),
+    }
+
+    /// Pages are no part of the cache that they were in.
+    #[test]
+    fn pages_may_outlive_their_cache() -> Result {
+        for number in 0..orders(3) {
+            let cache = cache()?;
+            let mut parts = KVec::with_capacity(3, GFP_KERNEL)?;
+            parts.push(Part::Cached(cache.get()), GFP_KERNEL)?;
+            parts.push(Part::Own(Page::alloc(Gfp::KERNEL)?), GFP_KERNEL)?;
+            parts.push(Part::Cache(cache), GFP_KERNEL)?;
+            drop_in_order(parts, number);
+        }
+        Ok(())
+    }
+}

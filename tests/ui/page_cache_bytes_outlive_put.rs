@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bytes of a page go with it, so they must not be borrowed when it is left to a cache.
+
+use kscale::{
+    page::Page,
+    page_cache::PageCache, //
+};
+
+fn uses(cache: &PageCache, page: Page, uses: fn(&[u8])) {
+    let bytes = page.as_slice();
+    let _ = cache.put(page);
+    uses(bytes);
+}

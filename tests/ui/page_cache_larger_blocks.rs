@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A cache has single pages, which is how it frees them, so larger blocks must not get there.
+
+use kscale::{
+    page::Page,
+    page_cache::PageCache, //
+};
+
+fn puts(cache: &PageCache, pages: Page<1>) {
+    let _ = cache.put(pages);
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A page that was left to a cache may be anybody's, so it must not be used any longer.
+
+use kscale::{
+    page::Page,
+    page_cache::PageCache, //
+};
+
+fn uses(cache: &PageCache, mut page: Page) {
+    let _ = cache.put(page);
+    page.as_mut_slice().fill(0);
+}

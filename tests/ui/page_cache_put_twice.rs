@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A page is in one slot at most, so it must not be left to two CPUs.
+
+use kscale::{
+    page::Page,
+    page_cache::PageCache, //
+};
+
+fn puts(cache: &PageCache, page: Page) {
+    let _ = cache.put(page);
+    let _ = cache.put(page);
+}
