@@ -7,6 +7,9 @@
 //! use 2 % of memory, though at least 16 MiB each. Above its limit, and without memory, a target
 //! lives on the reserve of its pool. How pages are counted is up to [`Limit`].
 //!
+//! A target may have a [`PageCache`], where pages stay when they are done with, for the next write on
+//! the same CPU: they come and go without a lock then. Those that are there do not count.
+//!
 //! # Why the pool cannot deadlock
 //!
 //! - A write takes all its pages at once, and waits for the reserve without holding any of it, see
@@ -33,6 +36,10 @@ use kscale::{
     page::{
         self,
         Page, //
+    },
+    page_cache::{
+        Options,
+        PageCache, //
     }, //
 };
 
@@ -88,14 +95,41 @@ pub(crate) struct LimitedPages {
     share: Share,
     /// Pages that the target has, in its reserve too.
     allocated: Limit,
+    cache: Option<PageCache>,
 }
 
 impl LimitedPages {
-    pub(crate) fn new(mode: Mode) -> Result<Self> {
+    /// Creates an allocator, with a cache of so many pages for each CPU.
+    pub(crate) fn new(mode: Mode, cached_pages: u8) -> Result<Self> {
+        let options = Options {
+            pages_per_cpu: cached_pages.into(),
+            ..Options::default()
+        };
+        let cache = (cached_pages != 0).then(|| PageCache::new(c"rcrypt", options));
+
         Ok(Self {
             share: Share::new(),
             allocated: Limit::new(mode)?,
+            cache: cache.transpose()?,
         })
+    }
+
+    /// Returns a page of the cache.
+    fn cached_page(&self) -> Option<Page> {
+        let page = self.cache.as_ref()?.get()?;
+        stats::count_cached_pages(1);
+        Some(page)
+    }
+
+    /// Fills `slots` with pages of the cache, and then of the page allocator.
+    fn fill(&self, gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
+        let cached = self.cache.as_ref().map_or(0, |cache| cache.get_bulk(slots));
+        stats::count_cached_pages(cached);
+
+        let rest = slots.get_mut(cached..).unwrap_or_default();
+        let bulk = page::alloc_bulk(gfp, rest);
+        stats::count_bulk_pages(bulk);
+        cached.saturating_add(bulk)
     }
 
     /// Notes that there are to be `count` pages more, unless the target has its share.
@@ -120,6 +154,8 @@ impl Allocator for LimitedPages {
             self.allocated.charge(1);
         } else if !self.try_charge(1) {
             return None;
+        } else if let Some(page) = self.cached_page() {
+            return Some(page);
         }
         let Ok(page) = Page::alloc(gfp) else {
             self.allocated.uncharge(1);
@@ -132,7 +168,11 @@ impl Allocator for LimitedPages {
     }
 
     fn free(&self, page: Page) {
-        drop(page);
+        // Freed if there is no room.
+        let _ = match &self.cache {
+            Some(cache) => cache.put(page),
+            None => Err(page),
+        };
         self.allocated.uncharge(1);
     }
 
@@ -140,14 +180,17 @@ impl Allocator for LimitedPages {
         if !self.try_charge(slots.len()) {
             return;
         }
-        let count = page::alloc_bulk(gfp, slots);
+        let count = self.fill(gfp, slots);
         self.allocated.uncharge(slots.len().saturating_sub(count));
-        stats::count_bulk_pages(count);
     }
 
     fn free_bulk(&self, slots: &mut [Option<Page>]) {
-        let count = slots.iter_mut().filter_map(Option::take).map(drop).count();
+        let count = slots.iter().flatten().count();
 
+        if let Some(cache) = &self.cache {
+            cache.put_bulk(slots);
+        }
+        slots.fill_with(|| None);
         self.allocated.uncharge(count);
     }
 }
@@ -191,7 +234,7 @@ mod tests {
     #[test]
     fn limit_is_for_pages_that_the_pool_can_do_without() -> Result {
         for mode in MODES {
-            let pages = LimitedPages::new(mode)?;
+            let pages = LimitedPages::new(mode, 0)?;
             let limit = pages.share.limit_pages();
             let error = error_pages(mode);
 
@@ -218,7 +261,7 @@ mod tests {
     #[test]
     fn bulk_pages_are_counted_both_ways() -> Result {
         for mode in MODES {
-            let pages = LimitedPages::new(mode)?;
+            let pages = LimitedPages::new(mode, 0)?;
             let mut slots = [const { None }; 32];
 
             pages.alloc_bulk(OPTIONAL, &mut slots);
@@ -234,8 +277,31 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_are_done_with_are_used_again() -> Result {
+        let pages = LimitedPages::new(Mode::Credit, 32)?;
+        let cache = pages.cache.as_ref().ok_or(EINVAL)?;
+        let mut slots = [const { None }; 32];
+
+        // The task may move, so not all of them need be had of the cache the second time.
+        for _ in 0..4 {
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            assert_eq!(slots.iter().flatten().count(), 32);
+            assert_eq!(pages.allocated.pages(), 32);
+            pages.free_bulk(&mut slots);
+            assert!(slots.iter().all(Option::is_none));
+            assert_eq!(pages.allocated.pages(), 0);
+            assert!(cache.cached() >= 32);
+        }
+        let page = pages.alloc(OPTIONAL).ok_or(ENOMEM)?;
+        assert_eq!(pages.allocated.pages(), 1);
+        pages.free(page);
+        assert_eq!(pages.allocated.pages(), 0);
+        Ok(())
+    }
+
+    #[test]
     fn limit_follows_the_number_of_targets() -> Result {
-        let pages = LimitedPages::new(Mode::Credit)?;
+        let pages = LimitedPages::new(Mode::Credit, 0)?;
         let limit = pages.share.limit_pages();
         assert!(pages.try_charge(limit));
         pages.allocated.uncharge(limit);

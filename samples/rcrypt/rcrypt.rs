@@ -14,7 +14,8 @@
 //! What dm-crypt has and this target has not: keys in a keyring, authenticated encryption,
 //! asynchronous ciphers, zoned devices, messages, and the options that choose who does the work.
 //!
-//! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`.
+//! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`, and
+//! `cached_pages` how many of them stay with each CPU, see `pages.rs`.
 //!
 //! `/sys/kernel/debug/rcrypt/stats` tells which CPUs did it, and where the pages came from.
 
@@ -38,6 +39,7 @@ use kscale::{
     },
     key::Key,
     mempool::Mempool,
+    page_cache::PageCache,
     workqueue::{
         Flags,
         Workqueue, //
@@ -78,6 +80,10 @@ module! {
             default: 2,
             description: "How pages are limited: 0 exact, 1 approx, 2 credit",
         },
+        cached_pages: u8 {
+            default: 0,
+            description: "Pages that each target keeps in stock for each CPU, at most 32",
+        },
     },
 }
 
@@ -94,7 +100,9 @@ impl kernel::InPlaceModule for RcryptModule {
         let dir = debugfs::Dir::new(c"rcrypt");
 
         try_pin_init!(Self {
-            _registration: limit_mode().and_then(|_| register())?,
+            _registration: limit_mode()
+                .and(cached_pages())
+                .and_then(|_| register())?,
             _stats <- dir.read_callback_file(c"stats", (), &|(), f| stats::write(f)),
             _dir: dir,
         })
@@ -109,6 +117,20 @@ fn limit_mode() -> Result<Mode> {
         pr_err!("limit_mode={value}: it is 0 (exact), 1 (approx) or 2 (credit)\n");
         EINVAL
     })
+}
+
+/// Returns how many pages a target keeps in stock for each CPU.
+fn cached_pages() -> Result<u8> {
+    let value = module_parameters::cached_pages.value();
+
+    if usize::from(value) > PageCache::MAX_PAGES_PER_CPU {
+        pr_err!(
+            "cached_pages={value}: it is at most {}\n",
+            PageCache::MAX_PAGES_PER_CPU
+        );
+        return Err(EINVAL);
+    }
+    Ok(value)
 }
 
 /// Registers the target under the name that the parameter asks for.
@@ -202,7 +224,7 @@ impl dm::Target for Crypt {
         let queue = Workqueue::new(c"rcrypt", Flags::UNBOUND, cpu::nr_cpu_ids())
             .map_err(|error| CtrError::new(c"Couldn't create kcryptd queue", error))?;
         let cipher = CString::try_from_fmt(fmt!("{}", cipher.to_str().unwrap_or_default()))?;
-        let pages = LimitedPages::new(limit_mode()?)?;
+        let pages = LimitedPages::new(limit_mode()?, cached_pages()?)?;
 
         table.send_flush_bios();
         if options.allow_discards {

@@ -6,7 +6,7 @@
 //! # cat /sys/kernel/debug/rcrypt/stats
 //! cpu 0 reads 12 writes 34
 //! cpu 1 reads 10 writes 31
-//! pages bulk 1040 single 0 reserve 0
+//! pages bulk 1040 single 0 reserve 0 cached 0
 //! requests refused at the limit 0
 //! ```
 
@@ -34,6 +34,8 @@ struct Slot {
     bulk_pages: Atomic<u64>,
     /// Those of them that it gave one by one.
     single_pages: Atomic<u64>,
+    /// Those of them that were in a cache.
+    cached_pages: Atomic<u64>,
     /// Requests for pages that the target's limit was too low for.
     refusals: Atomic<u64>,
 }
@@ -45,6 +47,7 @@ static SLOTS: [Slot; N_SLOTS] = [const {
         pages: Atomic::new(0),
         bulk_pages: Atomic::new(0),
         single_pages: Atomic::new(0),
+        cached_pages: Atomic::new(0),
         refusals: Atomic::new(0),
     }
 }; N_SLOTS];
@@ -89,6 +92,13 @@ pub(crate) fn count_single_page() {
     add(1, |slot| &slot.single_pages);
 }
 
+/// Counts pages that were in a cache.
+#[inline]
+pub(crate) fn count_cached_pages(count: usize) {
+    // CAST: From 64 to 64 bits.
+    add(count as u64, |slot| &slot.cached_pages);
+}
+
 /// Counts a request for pages that the target's limit was too low for.
 #[inline]
 pub(crate) fn count_refusal() {
@@ -97,7 +107,8 @@ pub(crate) fn count_refusal() {
 
 /// Writes the counters. They are read one by one, so bios that pass meanwhile may be half counted.
 pub(crate) fn write(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (mut pages, mut bulk, mut single, mut refusals) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut pages, mut bulk, mut single) = (0_u64, 0_u64, 0_u64);
+    let (mut cached, mut refusals) = (0_u64, 0_u64);
 
     for (cpu, slot) in SLOTS.iter().enumerate() {
         let (reads, writes) = (slot.reads.load(Relaxed), slot.writes.load(Relaxed));
@@ -105,12 +116,17 @@ pub(crate) fn write(f: &mut fmt::Formatter<'_>) -> fmt::Result {
         pages = pages.wrapping_add(slot.pages.load(Relaxed));
         bulk = bulk.wrapping_add(slot.bulk_pages.load(Relaxed));
         single = single.wrapping_add(slot.single_pages.load(Relaxed));
+        cached = cached.wrapping_add(slot.cached_pages.load(Relaxed));
         refusals = refusals.wrapping_add(slot.refusals.load(Relaxed));
         if reads != 0 || writes != 0 {
             writeln!(f, "cpu {cpu} reads {reads} writes {writes}")?;
         }
     }
-    let reserve = pages.saturating_sub(bulk).saturating_sub(single);
-    writeln!(f, "pages bulk {bulk} single {single} reserve {reserve}")?;
+    let others = bulk.wrapping_add(single).wrapping_add(cached);
+    let reserve = pages.saturating_sub(others);
+    writeln!(
+        f,
+        "pages bulk {bulk} single {single} reserve {reserve} cached {cached}"
+    )?;
     writeln!(f, "requests refused at the limit {refusals}")
 }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Page cache sample: pages in stock for each CPU, and who may have them.
+//!
+//! Anybody gets and puts pages, on any CPU and for any other, and the kernel takes them back when
+//! memory is short. Whatever happens, each page that was allocated is cached, held by somebody, or
+//! freed. In debugfs one can be that somebody:
+//!
+//! ```sh
+//! cd /sys/kernel/debug/page_cache
+//! cat state                        # pages cached 0 held 0 allocated 0 freed 0
+//! echo >fill                       # the slots of all CPUs
+//! echo '3 0' >get                  # three pages of CPU 0, to be held
+//! echo '2 1' >put                  # two of them, for CPU 1
+//! echo >drain
+//! echo 'tasks=4 calls=100000 cpu=0' >run      # a load; returns when it is done
+//! cat load
+//! ```
+//!
+//! `docs/page_cache.md` has a tour. `rcrypt` has such a cache with the parameter `cached_pages`.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    debugfs::{
+        Scope,
+        ScopedDir, //
+    },
+    prelude::*, //
+};
+
+use kscale::page_cache::{
+    Options,
+    PageCache, //
+};
+
+mod files;
+mod load;
+mod service;
+mod tasks;
+
+use service::Service;
+
+module! {
+    type: PageCacheModule,
+    name: "page_cache",
+    authors: ["The kscale authors"],
+    description: "Page cache sample: pages in stock for each CPU",
+    license: "GPL",
+    params: {
+        pages_per_cpu: u8 {
+            default: 8,
+            description: "Pages of each CPU, 1 to 32",
+        },
+        floor_per_cpu: u8 {
+            default: 2,
+            description: "Pages of each CPU that stay when memory is short",
+        },
+        backoff_ms: u32 {
+            default: 1000,
+            description: "How long nothing is filled after memory was short",
+        },
+    },
+}
+
+#[pin_data]
+struct PageCacheModule {
+    #[pin]
+    _service: Scope<Service>,
+}
+
+impl kernel::InPlaceModule for PageCacheModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        let options = Options {
+            pages_per_cpu: module_parameters::pages_per_cpu.value().into(),
+            floor_per_cpu: module_parameters::floor_per_cpu.value().into(),
+            backoff_ms: module_parameters::backoff_ms.value(),
+        };
+
+        pin_init::pin_init_scope(move || {
+            let cache = PageCache::new(c"page_cache", options).inspect_err(|error| {
+                pr_err!("no cache of {options:?}: {error:?}\n");
+            })?;
+
+            Ok(try_pin_init!(Self {
+                _service <- Scope::dir(Service::new(cache), c"page_cache", populate),
+            }))
+        })
+    }
+}
+
+/// Makes the files of the service.
+fn populate<'data>(service: &'data Service, dir: &ScopedDir<'data, '_>) {
+    dir.read_callback_file(c"state", service, &files::state);
+    dir.read_callback_file(c"cpus", service, &files::cpus);
+    dir.read_callback_file(c"load", service, &files::load);
+    dir.write_only_callback_file(c"fill", service, &files::fill);
+    dir.write_only_callback_file(c"drain", service, &files::drain);
+    dir.write_only_callback_file(c"get", service, &files::get);
+    dir.write_only_callback_file(c"put", service, &files::put);
+    dir.write_only_callback_file(c"run", service, &files::run);
+}
