@@ -11,6 +11,7 @@
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
 #include <linux/hex.h>
+#include <linux/iova.h>
 #include <linux/percpu.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>

@@ -12,6 +12,8 @@ pub mod dm;
 #[cfg(kscale_faults)]
 pub mod fault;
 pub mod gfp;
+#[cfg(CONFIG_IOMMU_IOVA)]
+pub mod iova;
 pub mod key;
 #[cfg(kscale_kunit)]
 pub mod leak;
@@ -58,6 +60,10 @@ struct Kscale {
 impl kernel::InPlaceModule for Kscale {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            _: {
+                #[cfg(CONFIG_IOMMU_IOVA)]
+                iova::take_caches()?;
+            },
             // Before anything that may have counters.
             _counters: percpu_counter::LockClass::new()?,
             // Before `_notifier`, which hears of modules at once.

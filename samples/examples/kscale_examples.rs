@@ -10,6 +10,8 @@
 use kernel::prelude::*;
 
 mod cpuhp;
+#[cfg(CONFIG_IOMMU_IOVA)]
+mod iova;
 mod list_lru;
 mod mempool;
 mod page_cache;
@@ -100,5 +102,17 @@ mod tests {
     #[test]
     fn srcu() -> Result {
         srcu::example()
+    }
+}
+
+/// On their own, as a test that is left out counts as skipped.
+#[cfg(CONFIG_IOMMU_IOVA)]
+#[kunit_tests(kscale_examples_iova)]
+mod iova_tests {
+    use super::*;
+
+    #[test]
+    fn iova() -> Result {
+        iova::example()
     }
 }

@@ -8,6 +8,8 @@
 
 use kernel::prelude::*;
 
+#[cfg(CONFIG_IOMMU_IOVA)]
+mod iova;
 mod page_cache;
 mod shrinker;
 mod srcu;

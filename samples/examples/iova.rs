@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Has addresses for the buffers of a device, that must keep off a window for its interrupts.
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+use core::ops::RangeInclusive;
+
+use kscale::iova::{
+    Builder,
+    CachedDomain,
+    Range,
+    WhenFull, //
+};
+
+const INTERRUPTS_PFNS: RangeInclusive<usize> = 0xfee00..=0xfeeff;
+
+/// The last page frame below 4 GiB.
+const LAST_32BIT_PFN: usize = (1 << 32) / PAGE_SIZE - 1;
+
+struct Buffer<'a> {
+    /// Goes back when the buffer does, with its size.
+    iova: Range<&'a CachedDomain>,
+    len_bytes: usize,
+}
+
+impl<'a> Buffer<'a> {
+    fn new(domain: &'a CachedDomain, len_bytes: usize) -> Result<Self> {
+        let size_pfns = len_bytes.div_ceil(PAGE_SIZE);
+        // Where short addresses do first, and not at any cost.
+        let iova = domain
+            .alloc_fast(size_pfns, LAST_32BIT_PFN, WhenFull::Fail)
+            .or_else(|_| domain.alloc_fast(size_pfns, domain.last_pfn(), WhenFull::FlushRcaches))?;
+
+        Ok(Self { iova, len_bytes })
+    }
+}
+
+pub(crate) fn example() -> Result {
+    let mut builder = Builder::new(PAGE_SIZE, 1)?;
+    builder.reserve(INTERRUPTS_PFNS)?;
+    // From here on nothing can be reserved any more.
+    let domain = builder.build().init_rcaches()?;
+
+    let buffer = Buffer::new(&domain, 10_000)?;
+    pr_info!("{} bytes at {:#x}\n", buffer.len_bytes, buffer.iova.addr());
+    Ok(())
+}

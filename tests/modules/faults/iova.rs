@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Domains, and ranges of them.
+
+use kernel::prelude::*;
+
+#[kunit_tests(kscale_faults_iova)]
+mod tests {
+    use super::*;
+
+    use kernel::page::PAGE_SIZE;
+
+    use kscale::{
+        fault::each_failure,
+        iova::{
+            Alignment,
+            Builder,
+            CachedDomain,
+            WhenFull, //
+        }, //
+    };
+
+    const LIMIT_PFN: usize = 1023;
+
+    fn domain() -> Result<CachedDomain> {
+        Ok(Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?)
+    }
+
+    #[test]
+    fn builder() -> Result {
+        let failures = each_failure(|| {
+            let mut builder = Builder::new(PAGE_SIZE, 1)?;
+            builder.reserve(1..=2)?;
+            builder.reserve(5..=6)?;
+            Ok(builder)
+        })?;
+        // The box, and two nodes.
+        assert!(failures.refused >= 3);
+        Ok(())
+    }
+
+    #[test]
+    fn init_rcaches() -> Result {
+        let failures = each_failure(|| {
+            let domain = Builder::new(PAGE_SIZE, 1)?.build();
+            domain.init_rcaches().or_else(|error| {
+                // The domain is as it was.
+                drop(error.domain.alloc(1, LIMIT_PFN, Alignment::Any)?);
+                Err(error.into())
+            })
+        })?;
+        // The box, and what there is of six sizes.
+        assert!(failures.refused >= 8);
+        Ok(())
+    }
+
+    #[test]
+    fn alloc() -> Result {
+        let domain = domain()?;
+
+        let node = each_failure(|| domain.alloc(1, LIMIT_PFN, Alignment::Any).map(drop))?;
+        assert!(node.refused >= 1);
+        // The range is not left behind.
+        let all = domain.alloc(LIMIT_PFN, LIMIT_PFN, Alignment::Any)?;
+        drop(all);
+
+        // What is larger than what is cached.
+        let fast =
+            |when_full| each_failure(|| domain.alloc_fast(40, LIMIT_PFN, when_full).map(drop));
+        assert!(fast(WhenFull::Fail)?.refused >= 1);
+        // It tries again when it has flushed the caches.
+        assert_eq!(fast(WhenFull::FlushRcaches)?.refused, 0);
+        Ok(())
+    }
+
+    /// A range goes back to the tree if there is no memory for a magazine.
+    #[test]
+    fn free() -> Result {
+        let failures = each_failure(|| {
+            let domain = domain()?;
+            drop(domain.alloc_fast(1, LIMIT_PFN, WhenFull::Fail)?);
+            Ok(())
+        })?;
+        assert!(failures.refused >= 9);
+        assert!(failures.tolerated >= 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Domains, and ranges of them.
+
+use kernel::prelude::*;
+
+#[kunit_tests(kscale_forget_iova)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        drop_in_order,
+        orders, //
+    };
+
+    use kernel::{
+        page::PAGE_SIZE,
+        sync::Arc, //
+    };
+
+    use kscale::{
+        iova::{
+            Alignment,
+            Builder,
+            CachedDomain,
+            Domain,
+            Range,
+            WhenFull, //
+        },
+        leak::forget, //
+    };
+
+    const LIMIT_PFN: usize = 1023;
+
+    fn domain() -> Result<Arc<CachedDomain>> {
+        let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
+        Ok(Arc::new(domain, GFP_KERNEL)?)
+    }
+
+    fn take(domain: &CachedDomain) -> Result<Range<&CachedDomain>> {
+        domain.alloc_fast(1, LIMIT_PFN, WhenFull::Fail)
+    }
+
+    /// They are on a list of the kernel's, which it walks when a CPU goes offline.
+    #[test]
+    fn forgotten_domains_stay() -> Result {
+        let mut builder = Builder::new(PAGE_SIZE, 1)?;
+        builder.reserve(1..=9)?;
+        forget(builder)?;
+        forget(Builder::new(PAGE_SIZE, 1)?.build())?;
+
+        let domain = domain()?;
+        drop(take(&domain)?);
+        let range = take(&domain)?;
+        core::mem::forget(range);
+        forget(domain)
+    }
+
+    /// Of each kind, the domain goes, and the range with it.
+    #[test]
+    fn forgotten_ranges_are_never_handed_out_again() -> Result {
+        let domain = domain()?;
+        core::mem::forget(domain.alloc(LIMIT_PFN - 1, LIMIT_PFN, Alignment::Any)?);
+
+        let last = take(&domain)?;
+        assert_eq!(last.pfn(), 1);
+        core::mem::forget(last);
+        assert!(take(&domain).is_err());
+        drop(domain);
+        Ok(())
+    }
+
+    /// One that counts on its domain keeps it.
+    #[test]
+    fn forgotten_ranges_keep_what_they_count_on() -> Result {
+        let domain = domain()?;
+        forget(domain.alloc_fast_arc(1, LIMIT_PFN, WhenFull::Fail)?)
+    }
+
+    /// What has to do with one domain.
+    #[expect(dead_code, reason = "they are only dropped")]
+    enum Part {
+        Domain(Arc<CachedDomain>),
+        Range(Range<Arc<CachedDomain>>),
+    }
+
+    #[test]
+    fn handles_may_be_dropped_in_any_order() -> Result {
+        for number in 0..orders(3) {
+            let domain = domain()?;
+
+            let mut parts = KVec::with_capacity(3, GFP_KERNEL)?;
+            for size_pfns in [1, 40] {
+                let range = domain.alloc_fast_arc(size_pfns, LIMIT_PFN, WhenFull::Fail)?;
+                parts.push(Part::Range(range), GFP_KERNEL)?;
+            }
+            parts.push(Part::Domain(domain), GFP_KERNEL)?;
+            drop_in_order(parts, number);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn ranges_may_be_dropped_in_any_order() -> Result {
+        let domain = Builder::new(PAGE_SIZE, 1)?.build();
+
+        for number in 0..orders(4) {
+            let mut ranges: KVec<Range<&Domain>> = KVec::with_capacity(4, GFP_KERNEL)?;
+            for size_pfns in [1, 2, 3, 1017] {
+                let range = domain.alloc(size_pfns, LIMIT_PFN, Alignment::Any)?;
+                ranges.push(range, GFP_KERNEL)?;
+            }
+            assert!(domain.alloc(1, LIMIT_PFN, Alignment::Any).is_err());
+            drop_in_order(ranges, number);
+        }
+        Ok(())
+    }
+}
