@@ -33,6 +33,7 @@
 #include <linux/srcu.h>
 #include <linux/string.h>
 #include <linux/topology.h>
+#include <linux/timer.h>
 
 /* As the kernel's own rust/helpers/helpers.c: bypasses LLVM's inlining checks. */
 #ifdef __BINDGEN__
@@ -496,6 +497,19 @@ __kscale_helper void kscale_helper_srcu_up_read_fast(struct srcu_struct *ssp, st
 __kscale_helper void kscale_helper_memzero_explicit(void *s, size_t count)
 {
 	memzero_explicit(s, count);
+}
+
+/* linux/timer.h */
+
+__kscale_helper void kscale_helper_mod_timer_msecs(struct timer_list *timer, unsigned int msecs)
+{
+	mod_timer(timer, jiffies + msecs_to_jiffies(msecs));
+}
+
+__kscale_helper void kscale_helper_timer_setup(struct timer_list *timer,
+					       void (*function)(struct timer_list *timer))
+{
+	timer_setup(timer, function, 0);
 }
 
 /* linux/topology.h */

@@ -14,6 +14,8 @@
 //! kernel's caches of freed ranges, and [`CachedDomain::alloc_fast()`] looks there first: that is the
 //! way for ranges that come and go with I/O.
 //!
+//! A [`FlushQueue`](flush_queue::FlushQueue) keeps ranges until devices cannot use them any more.
+//!
 //! Page tables and devices are not supported: addresses are numbers here, with nothing behind them.
 //!
 //! # Units
@@ -45,6 +47,7 @@
 mod builder;
 mod cached;
 mod domain;
+pub mod flush_queue;
 mod kmem;
 mod range;
 mod space;

@@ -2,7 +2,11 @@
 
 //! A range of addresses, which frees itself.
 
-use core::num::NonZeroUsize;
+use core::{
+    mem::ManuallyDrop,
+    num::NonZeroUsize,
+    ptr, //
+};
 
 use super::space::{
     Free,
@@ -63,6 +67,15 @@ impl<R: SpaceRef> Range<R> {
     pub fn addr(&self) -> u64 {
         // CAST: To 64 bits. No page frame has an address beyond those.
         (self.pfn.get() as u64) << self.space.space().domain().shift()
+    }
+
+    /// Gives up the range, without freeing it.
+    #[inline]
+    pub(super) fn into_parts(self) -> (R, NonZeroUsize, usize) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: It is not used again, as `this` is not dropped.
+        let space = unsafe { ptr::read(&this.space) };
+        (space, this.pfn, this.size_pfns)
     }
 
     /// Returns what the range is from.

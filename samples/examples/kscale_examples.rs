@@ -11,6 +11,8 @@ use kernel::prelude::*;
 
 mod cpuhp;
 #[cfg(CONFIG_IOMMU_IOVA)]
+mod flush_queue;
+#[cfg(CONFIG_IOMMU_IOVA)]
 mod iova;
 mod list_lru;
 mod mempool;
@@ -110,6 +112,11 @@ mod tests {
 #[kunit_tests(kscale_examples_iova)]
 mod iova_tests {
     use super::*;
+
+    #[test]
+    fn flush_queue() -> Result {
+        flush_queue::example()
+    }
 
     #[test]
     fn iova() -> Result {

@@ -19,7 +19,7 @@ RUN_TIMEOUT_S = 300
 
 
 class Interleavings(unittest.TestCase):
-    """The very files that the kernel runs, of rust/percpu_limiter and rust/page_cache."""
+    """The very files that the kernel runs, of rust/percpu_limiter, rust/iova and rust/page_cache."""
 
     def build(self) -> Path:
         """Builds the checker in the cache and returns its path."""

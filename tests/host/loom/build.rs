@@ -9,6 +9,8 @@ use std::{
     path::Path, //
 };
 
+#[path = "mutants/flush_queue.rs"]
+mod flush_queue;
 #[path = "mutants/limiter.rs"]
 mod limiter;
 #[path = "mutants/page_cache.rs"]
@@ -78,6 +80,7 @@ fn mutate(module: &str, source: &str, mutants: Mutants) {
 
 fn main() {
     mutate("pool", limiter::SOURCE, limiter::MUTANTS);
+    mutate("counters", flush_queue::SOURCE, flush_queue::MUTANTS);
     mutate("slots", page_cache::SOURCE, page_cache::MUTANTS);
 
     println!("cargo:rerun-if-changed=build.rs");

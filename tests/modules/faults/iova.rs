@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Domains, and ranges of them.
+//! Domains, ranges of them, and queues for those.
 
 use kernel::prelude::*;
 
@@ -8,11 +8,18 @@ use kernel::prelude::*;
 mod tests {
     use super::*;
 
-    use kernel::page::PAGE_SIZE;
+    use kernel::{
+        page::PAGE_SIZE,
+        sync::Arc, //
+    };
 
     use kscale::{
         fault::each_failure,
         iova::{
+            flush_queue::{
+                FlushQueue,
+                Iotlb, //
+            },
             Alignment,
             Builder,
             CachedDomain,
@@ -82,6 +89,38 @@ mod tests {
             Ok(())
         })?;
         assert!(failures.refused >= 9);
+        assert!(failures.tolerated >= 1);
+        Ok(())
+    }
+
+    struct Nothing;
+
+    #[vtable]
+    impl Iotlb for Nothing {
+        fn flush_all(&self) {}
+    }
+
+    #[test]
+    fn flush_queue() -> Result {
+        let domain = Arc::new(domain()?, GFP_KERNEL)?;
+        let nothing = Arc::new(Nothing, GFP_KERNEL)?;
+
+        let failures = each_failure(|| FlushQueue::new(domain.clone(), nothing.clone()))?;
+        // The box, and the rings.
+        assert!(failures.refused >= 2);
+
+        // To queue takes no memory, and to free a range does without.
+        let queue = FlushQueue::new(domain, nothing)?;
+        let failures = each_failure(|| {
+            for _ in 0..256 {
+                let range = queue.space().alloc_fast(1, LIMIT_PFN, WhenFull::Fail);
+                if let Ok(range) = range {
+                    queue.queue(range).map_err(|_| EINVAL)?;
+                }
+            }
+            Ok(())
+        })?;
+        assert_eq!(failures.refused, 0);
         assert!(failures.tolerated >= 1);
         Ok(())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Domains, and ranges of them.
+//! Domains, ranges of them, and queues for those.
 
 use kernel::prelude::*;
 
@@ -20,6 +20,10 @@ mod tests {
 
     use kscale::{
         iova::{
+            flush_queue::{
+                FlushQueue,
+                Iotlb, //
+            },
             Alignment,
             Builder,
             CachedDomain,
@@ -82,19 +86,34 @@ mod tests {
     enum Part {
         Domain(Arc<CachedDomain>),
         Range(Range<Arc<CachedDomain>>),
+        Queue(FlushQueue<CachedDomain, Nothing>),
+    }
+
+    struct Nothing;
+
+    #[vtable]
+    impl Iotlb for Nothing {
+        fn flush_all(&self) {}
+    }
+
+    fn queue(domain: Arc<CachedDomain>) -> Result<FlushQueue<CachedDomain, Nothing>> {
+        FlushQueue::new(domain, Arc::new(Nothing, GFP_KERNEL)?)
     }
 
     #[test]
     fn handles_may_be_dropped_in_any_order() -> Result {
-        for number in 0..orders(3) {
+        for number in 0..orders(4) {
             let domain = domain()?;
+            let queue = queue(domain.clone())?;
+            assert!(queue.queue(take(&domain)?).is_ok());
 
-            let mut parts = KVec::with_capacity(3, GFP_KERNEL)?;
+            let mut parts = KVec::with_capacity(4, GFP_KERNEL)?;
             for size_pfns in [1, 40] {
                 let range = domain.alloc_fast_arc(size_pfns, LIMIT_PFN, WhenFull::Fail)?;
                 parts.push(Part::Range(range), GFP_KERNEL)?;
             }
             parts.push(Part::Domain(domain), GFP_KERNEL)?;
+            parts.push(Part::Queue(queue), GFP_KERNEL)?;
             drop_in_order(parts, number);
         }
         Ok(())
@@ -112,6 +131,19 @@ mod tests {
             }
             assert!(domain.alloc(1, LIMIT_PFN, Alignment::Any).is_err());
             drop_in_order(ranges, number);
+        }
+        Ok(())
+    }
+
+    /// Its timer goes on, by code of this module, until that goes.
+    #[test]
+    fn forgotten_queues_free_their_ranges() -> Result {
+        for count in [0, 1, 300] {
+            let queue = queue(domain()?)?;
+            for _ in 0..count {
+                assert!(queue.queue(take(queue.space())?).is_ok());
+            }
+            forget(queue)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A domain, and ranges of it, each used by its owner.
+//! A domain, ranges of it, and a queue for them, each used by its owner.
 
 use kernel::{
     prelude::*,
@@ -8,6 +8,11 @@ use kernel::{
 };
 
 use kscale::iova::{
+    flush_queue::{
+        FlushQueue,
+        Iotlb,
+        Ring, //
+    },
     Alignment,
     Builder,
     CachedDomain,
@@ -15,6 +20,11 @@ use kscale::iova::{
     Range,
     WhenFull, //
 };
+
+use module::Case as LocalModule;
+
+#[path = "../common/module.rs"]
+mod module;
 
 /// Makes a domain, step by step.
 pub fn domain() -> Result<CachedDomain> {
@@ -32,4 +42,23 @@ pub fn ranges<'a>(domain: &'a CachedDomain, kept: &Arc<CachedDomain>) -> Result<
     drop(fast);
     drop(counting);
     domain.alloc(1, 100, Alignment::Any)
+}
+
+struct Nothing;
+
+#[vtable]
+impl Iotlb for Nothing {
+    fn flush_all(&self) {}
+}
+
+/// Queues a range.
+pub fn queue(domain: Arc<CachedDomain>) -> Result {
+    let queue = FlushQueue::new(domain, Arc::new(Nothing, GFP_KERNEL)?)?;
+    let range = queue.space().alloc_fast(1, 100, WhenFull::Fail)?;
+    queue.queue(range).map_err(|_| EINVAL)
+}
+
+/// Makes a small ring.
+pub fn ring() -> Result<KBox<Ring<u8, 128>>> {
+    KBox::init(Ring::new(), GFP_KERNEL)
 }

@@ -3,8 +3,10 @@
 //! `kernel::sync::atomic`, as far as it is needed, on loom's atomics.
 
 use loom::sync::atomic::{
+    fence,
     AtomicI64,
     AtomicPtr,
+    AtomicU64,
     Ordering, //
 };
 
@@ -76,6 +78,7 @@ macro_rules! atomic_type {
 }
 
 atomic_type!([] i64: AtomicI64);
+atomic_type!([] u64: AtomicU64);
 atomic_type!([T] *mut T: AtomicPtr<T>);
 
 pub(crate) struct Atomic<T: AtomicType>(T::Atomic);
@@ -107,5 +110,22 @@ impl<T: AtomicType> Atomic<T> {
 impl Atomic<i64> {
     pub(crate) fn fetch_add<O: AnyOrder>(&self, value: i64, _: O) -> i64 {
         self.0.fetch_add(value, O::ORDER)
+    }
+}
+
+impl Atomic<u64> {
+    pub(crate) fn fetch_add<O: AnyOrder>(&self, value: u64, _: O) -> u64 {
+        self.0.fetch_add(value, O::ORDER)
+    }
+}
+
+/// `kernel::sync::barrier`, as far as it is needed.
+pub(crate) mod barrier {
+    use super::*;
+
+    pub(crate) struct Full;
+
+    pub(crate) fn smp_mb(_: Full) {
+        fence(Ordering::SeqCst);
     }
 }

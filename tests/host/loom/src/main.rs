@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Explores the interleavings of what the kernel runs without locks, and what other memory orders
-//! than those of the machine at hand allow: the credit limiters, and the slots of the page cache.
+//! than those of the machine at hand allow: the credit limiters, the counters of flush queues, and
+//! the slots of the page cache.
 //!
 //! Prints a line of KTAP for each check, and for each mutant: code that is wrong on purpose, for
 //! which one of the checks must fail. A list of pages that the kernel does not have must fail with
@@ -17,6 +18,7 @@ use std::{
 };
 
 mod atomic;
+mod flush_queue;
 mod limiter;
 mod page_cache;
 
@@ -30,11 +32,16 @@ struct Subject {
     mutants: &'static [(&'static str, &'static str)],
 }
 
-const SUBJECTS: [Subject; 2] = [
+const SUBJECTS: [Subject; 3] = [
     Subject {
         right: limiter::right::checks::CHECKS,
         wrong: limiter::wrong::checks::CHECKS,
         mutants: limiter::MUTANTS,
+    },
+    Subject {
+        right: flush_queue::right::checks::CHECKS,
+        wrong: flush_queue::wrong::checks::CHECKS,
+        mutants: flush_queue::MUTANTS,
     },
     Subject {
         right: page_cache::right::checks::CHECKS,

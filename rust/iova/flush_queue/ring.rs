@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What waits for a flush on one CPU.
+
+use kernel::prelude::*;
+
+use super::counters::Counters;
+
+/// How many entries C's rings have, one of which stays free.
+pub const RING_SIZE: usize = 256;
+
+/// An entry that waits for a flush.
+struct Entry<T> {
+    value: T,
+    /// How many flushes had begun when it was queued.
+    counter: u64,
+}
+
+/// What waits for a flush, in the order in which it was queued: at most `SIZE` - 1 values.
+///
+/// It has no lock, and calls no allocator. [`FlushQueue`](super::FlushQueue) has one for each CPU.
+/// `SIZE` is a power of two; anything else does not compile.
+///
+/// # Invariants
+///
+/// `head` and `tail` are less than `SIZE`. There are entries from `head` on up to `tail`, wrapping
+/// around, and nowhere else.
+pub struct Ring<T, const SIZE: usize = RING_SIZE> {
+    head: usize,
+    tail: usize,
+    entries: [Option<Entry<T>>; SIZE],
+}
+
+impl<T, const SIZE: usize> Ring<T, SIZE> {
+    /// What wraps an index around.
+    const MASK: usize = {
+        assert!(
+            SIZE.is_power_of_two() && SIZE > 1,
+            "the size of a ring is a power of two"
+        );
+        SIZE - 1
+    };
+
+    /// Creates an empty ring.
+    ///
+    /// Context: any.
+    pub fn new() -> impl Init<Self> {
+        const { assert!(Self::MASK > 0) };
+        // INVARIANT: It is empty.
+        init!(Self {
+            head: 0,
+            tail: 0,
+            entries <- pin_init::init_array_from_fn(|_| None),
+        })
+    }
+
+    /// Tells whether there is no room for another value.
+    ///
+    /// Context: any. C: `fq_full()` in `drivers/iommu/dma-iommu.c`.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        Self::after(self.tail) == self.head
+    }
+
+    /// Returns how many values there are.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.tail.wrapping_sub(self.head) & Self::MASK
+    }
+
+    /// Tells whether there are no values.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// Adds `value`, and gives `free` those that a flush has ended for.
+    ///
+    /// If there is no room then calls `flush` until there is. Once does, unless flushes that began
+    /// earlier are under way and end later.
+    ///
+    /// Context: that of `flush` and `free`. C: `queue_iova()` in `drivers/iommu/dma-iommu.c`, what it
+    /// does under the ring's lock.
+    #[inline]
+    pub fn queue(
+        &mut self,
+        value: T,
+        counters: &Counters,
+        mut flush: impl FnMut(),
+        mut free: impl FnMut(T),
+    ) {
+        self.free_flushed(counters, &mut free);
+        while self.is_full() {
+            counters.flush(&mut flush);
+            self.free_flushed(counters, &mut free);
+        }
+
+        let counter = counters.started();
+        if let Some(slot) = self.entries.get_mut(self.tail) {
+            // INVARIANT: There is an entry more, in a slot that was empty as the ring is not full.
+            *slot = Some(Entry { value, counter });
+            self.tail = Self::after(self.tail);
+        }
+    }
+
+    /// Gives `free` those values that a flush has ended for, the one queued first before others.
+    ///
+    /// Context: that of `free`. C: `fq_ring_free_locked()` in `drivers/iommu/dma-iommu.c`.
+    #[inline]
+    pub fn free_flushed(&mut self, counters: &Counters, mut free: impl FnMut(T)) {
+        let finished = counters.finished();
+
+        while let Some(value) = self.pop(finished) {
+            free(value);
+        }
+    }
+
+    /// Takes the first value, if it was queued before as many flushes had begun.
+    #[inline]
+    fn pop(&mut self, finished: u64) -> Option<T> {
+        let slot = self.entries.get_mut(self.head)?;
+        let entry = slot.take_if(|entry| entry.counter < finished)?;
+
+        // INVARIANT: One less, as the slot is empty.
+        self.head = Self::after(self.head);
+        Some(entry.value)
+    }
+
+    /// Returns the index after another one.
+    #[inline]
+    fn after(index: usize) -> usize {
+        // OVERFLOW: Less than `SIZE`.
+        (index + 1) & Self::MASK
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_iova_ring)]
+mod tests {
+    use super::*;
+
+    use core::cell::Cell;
+
+    fn ring<T, const SIZE: usize>() -> Result<KBox<Ring<T, SIZE>>> {
+        KBox::init(Ring::new(), GFP_KERNEL)
+    }
+
+    /// Queues a value, and returns how many were freed.
+    fn queue<const SIZE: usize>(
+        ring: &mut Ring<u64, SIZE>,
+        value: u64,
+        counters: &Counters,
+    ) -> usize {
+        let before = ring.len();
+        let mut freed = 0;
+        ring.queue(value, counters, || {}, |_| freed += 1);
+        // What left the ring was freed.
+        if ring.len() + freed == before + 1 {
+            freed
+        } else {
+            usize::MAX
+        }
+    }
+
+    #[test]
+    fn one_slot_stays_free() -> Result {
+        fn fill<const SIZE: usize>() -> Result<(usize, bool)> {
+            let counters = Counters::new();
+            let mut ring = ring::<u64, SIZE>()?;
+            for value in 1..SIZE as u64 {
+                queue(&mut ring, value, &counters);
+            }
+            Ok((ring.len(), ring.is_full() && counters.started() == 0))
+        }
+
+        assert_eq!(fill::<2>()?, (1, true));
+        assert_eq!(fill::<8>()?, (7, true));
+        assert_eq!(fill::<RING_SIZE>()?, (255, true));
+        Ok(())
+    }
+
+    #[test]
+    fn a_full_ring_flushes_and_frees_all() -> Result {
+        let counters = Counters::new();
+        let mut ring = ring::<u64, 8>()?;
+
+        // Round and round.
+        for round in 0..20_u64 {
+            for value in 0..6 {
+                assert_eq!(queue(&mut ring, value, &counters), 0);
+            }
+            if round == 0 {
+                assert_eq!(queue(&mut ring, 6, &counters), 0);
+            }
+            assert!(ring.is_full());
+            assert_eq!(queue(&mut ring, 7, &counters), 7);
+            assert_eq!(counters.finished(), round + 1);
+            assert_eq!(ring.len(), 1);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn values_are_freed_in_order() -> Result {
+        let counters = Counters::new();
+        let mut ring = ring::<u64, 16>()?;
+        let mut next = 0;
+        let mut in_order = true;
+
+        for value in 0..100 {
+            if value % 5 == 0 {
+                counters.flush(|| {});
+            }
+            ring.queue(
+                value,
+                &counters,
+                || {},
+                |freed| {
+                    in_order &= freed == next;
+                    next += 1;
+                },
+            );
+        }
+        assert!(in_order);
+        assert_eq!(next as usize + ring.len(), 100);
+        Ok(())
+    }
+
+    /// What was queued while a flush was under way may have been missed by it.
+    #[test]
+    fn a_flush_frees_what_was_queued_before_it_began() -> Result {
+        let counters = Counters::new();
+        let mut ring = ring::<u64, 8>()?;
+        queue(&mut ring, 1, &counters);
+        counters.flush(|| {
+            queue(&mut ring, 2, &counters);
+            queue(&mut ring, 3, &counters);
+        });
+        queue(&mut ring, 4, &counters);
+        // The first went when the last was queued.
+        assert_eq!(ring.len(), 3);
+
+        // One more flush is after all of them.
+        counters.flush(|| {});
+        let mut freed = 0;
+        ring.free_flushed(&counters, |_| freed += 1);
+        assert_eq!(freed, 3);
+        assert!(ring.is_empty());
+        Ok(())
+    }
+
+    /// C's ring would look empty then, and lose seven values.
+    #[test]
+    fn a_flush_that_overtakes_others_is_not_enough() -> Result {
+        let counters = Counters::new();
+        let mut ring = ring::<u64, 8>()?;
+        let (flushes, freed) = (Cell::new(0), Cell::new(0));
+
+        // On two other CPUs flushes begin, and take long.
+        counters.flush(|| {
+            counters.flush(|| {
+                for value in 0..8 {
+                    ring.queue(
+                        value,
+                        &counters,
+                        || flushes.set(flushes.get() + 1),
+                        |_| freed.set(freed.get() + 1),
+                    );
+                }
+            });
+        });
+
+        // The third was the first to end after all of those that had begun.
+        assert_eq!((flushes.get(), freed.get(), ring.len()), (3, 7, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn a_dropped_ring_drops_its_values() -> Result {
+        let value = kernel::sync::Arc::new(1_u32, GFP_KERNEL)?;
+        let counters = Counters::new();
+        let mut ring = ring::<_, 4>()?;
+        ring.queue(value.clone(), &counters, || {}, drop);
+
+        drop(ring);
+        assert!(kernel::sync::Arc::into_unique_or_drop(value).is_some());
+        Ok(())
+    }
+}
