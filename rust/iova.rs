@@ -49,6 +49,7 @@ mod cached;
 mod domain;
 pub mod flush_queue;
 mod kmem;
+pub mod magazine;
 mod range;
 mod space;
 #[cfg(kscale_kunit)]

@@ -14,6 +14,8 @@ mod cpuhp;
 mod flush_queue;
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod iova;
+#[cfg(CONFIG_IOMMU_IOVA)]
+mod iova_magazine;
 mod list_lru;
 mod mempool;
 mod page_cache;
@@ -121,5 +123,10 @@ mod iova_tests {
     #[test]
     fn iova() -> Result {
         iova::example()
+    }
+
+    #[test]
+    fn iova_magazine() -> Result {
+        iova_magazine::example()
     }
 }

@@ -12,6 +12,8 @@ use kernel::prelude::*;
 
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod iova;
+#[cfg(CONFIG_IOMMU_IOVA)]
+mod iova_magazine;
 mod page_cache;
 mod shrinker;
 

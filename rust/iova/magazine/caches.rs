@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A domain with a cache for each size, whatever its CPUs are.
+
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+use core::{
+    array,
+    mem,
+    num::NonZeroUsize, //
+};
+
+use super::{
+    super::domain::{
+        Alignment,
+        Domain, //
+    },
+    array::{
+        Magazine,
+        Pfn, //
+    },
+    cpus::BoxedLock,
+    depot::Depot,
+    policy::{
+        Policy,
+        State, //
+    },
+    rcache::{
+        Backing,
+        Guarded,
+        Rcache,
+        Slots, //
+    },
+    MagazineBox, //
+};
+
+/// Sizes that are cached: 1, 2, 4, 8, 16 and 32 page frames. C: `IOVA_RANGE_CACHE_MAX_SIZE`.
+pub(super) const ORDERS: usize = 6;
+
+/// What happened since a cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ranges that were allocated from the tree, which are what no cache had.
+    pub tree_allocs: usize,
+    /// Ranges that were freed into the tree.
+    pub tree_frees: usize,
+    /// How often a CPU got ranges from another one.
+    pub steals: usize,
+    /// How many CPUs were looked at for that.
+    pub visits: usize,
+}
+
+/// What there is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Ranges in the tree that came through the cache, in use and cached.
+    pub ranges: usize,
+    /// Ranges that are cached.
+    pub cached: usize,
+    /// Magazines, also those that are empty.
+    pub magazines: usize,
+    /// Magazines in the depots of all sizes.
+    pub depot: usize,
+}
+
+impl Usage {
+    /// What C's node of a range takes up, in a slab cache of objects that are aligned to cache lines.
+    const NODE_BYTES: usize = 64;
+
+    /// Returns the memory that magazines and nodes of the tree take up, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.ranges * Self::NODE_BYTES + self.magazines * mem::size_of::<Magazine>()
+    }
+}
+
+/// The tree, and what went there.
+struct Tree {
+    domain: Arc<Domain>,
+    allocs: Atomic<usize>,
+    frees: Atomic<usize>,
+}
+
+impl Backing for Tree {
+    // What is on the stack for a moment need not be there for as long as the caller is.
+    #[inline(never)]
+    fn magazine(&self) -> Option<MagazineBox> {
+        let memory = KBox::<Magazine>::new_uninit(GFP_ATOMIC | __GFP_NOWARN).ok()?;
+        Some(KBox::write(memory, Magazine::EMPTY))
+    }
+
+    fn free(&self, pfn: Pfn) {
+        self.frees.add(1, Relaxed);
+        // SAFETY: By the invariants of `Pfn` it is that of an allocated range, which nobody else
+        // frees; by those of `Caches` it is from this domain.
+        unsafe { self.domain.free_pfn(pfn.into_inner().get()) };
+    }
+}
+
+/// Makes an empty depot. Not in what is generic, where its lock would be of several classes.
+fn depot(policy: Policy, cpus: usize) -> Result<BoxedLock<Depot<State>>> {
+    let depot = Depot::new(policy.state(cpus));
+    KBox::pin_init(
+        new_spinlock_irq!(depot, "iova::magazine::Depot"),
+        GFP_KERNEL,
+    )
+}
+
+/// A domain, and a cache for each size.
+///
+/// # Invariants
+///
+/// The ranges in `rcaches[n]` are from the domain in `tree`, and have 2^n page frames.
+pub(super) struct Caches<S: Slots> {
+    rcaches: KVec<Rcache<S, BoxedLock<Depot<State>>>>,
+    tree: Tree,
+}
+
+impl<S: Slots> Caches<S> {
+    /// Makes empty caches, with what `slots` returns.
+    pub(super) fn new(
+        domain: Arc<Domain>,
+        policy: Policy,
+        mut slots: impl FnMut() -> Result<S>,
+    ) -> Result<Self> {
+        let mut rcaches = KVec::with_capacity(ORDERS, GFP_KERNEL)?;
+        for _ in 0..ORDERS {
+            let slots = slots()?;
+            let depot = depot(policy, slots.cpus())?;
+            rcaches.push(Rcache::new(slots, depot), GFP_KERNEL)?;
+        }
+        // INVARIANT: They are empty.
+        Ok(Self {
+            rcaches,
+            tree: Tree {
+                domain,
+                allocs: Atomic::new(0),
+                frees: Atomic::new(0),
+            },
+        })
+    }
+
+    /// Returns the domain.
+    pub(super) fn domain(&self) -> &Domain {
+        &self.tree.domain
+    }
+
+    /// Returns what `size_pfns` takes up, and the number of its cache; C: `alloc_iova_fast()`.
+    #[inline]
+    fn rounded(size_pfns: usize) -> (usize, usize) {
+        if size_pfns > 1 << (ORDERS - 1) {
+            return (size_pfns, ORDERS);
+        }
+        let taken_pfns = size_pfns.next_power_of_two();
+        // CAST: 6 at most.
+        (taken_pfns, taken_pfns.trailing_zeros() as usize)
+    }
+
+    /// Allocates as many page frames as `size_pfns` takes up, to be freed by [`free()`](Self::free).
+    #[inline]
+    pub(super) fn alloc(&self, size_pfns: usize, limit_pfn: usize) -> Result<NonZeroUsize> {
+        let (taken_pfns, order) = Self::rounded(size_pfns);
+        if size_pfns == 0 {
+            return Err(EINVAL);
+        }
+        self.domain().check(taken_pfns, limit_pfn)?;
+
+        if let Some(rcache) = self.rcaches.get(order) {
+            // OVERFLOW: The range fits below the limit, see `check()`.
+            if let Some(pfn) = rcache.get(limit_pfn - (taken_pfns - 1), &self.tree) {
+                return Ok(pfn.into_inner());
+            }
+        }
+        self.alloc_from_tree(taken_pfns, limit_pfn)
+    }
+
+    /// Allocates from the tree, which all that is cached goes to if it is full.
+    fn alloc_from_tree(&self, taken_pfns: usize, limit_pfn: usize) -> Result<NonZeroUsize> {
+        let alloc = || {
+            self.domain()
+                .alloc_pfn(taken_pfns, limit_pfn, Alignment::Size)
+        };
+
+        let pfn = alloc().or_else(|_| {
+            self.flush();
+            alloc()
+        })?;
+        self.tree.allocs.add(1, Relaxed);
+        Ok(pfn)
+    }
+
+    /// Frees a range, and returns whether a depot has got one more magazine.
+    ///
+    /// # Safety
+    ///
+    /// It must be from [`alloc()`](Self::alloc) for that size, and nobody else free it.
+    #[inline]
+    pub(super) unsafe fn free(&self, pfn: usize, size_pfns: usize) -> bool {
+        let (_, order) = Self::rounded(size_pfns);
+        let Some(pfn) = NonZeroUsize::new(pfn) else {
+            // That is no range of `alloc()`.
+            return false;
+        };
+        // SAFETY: By the safety requirements.
+        let pfn = unsafe { Pfn::new(pfn) };
+        match self.rcaches.get(order) {
+            // INVARIANT: It is from this domain, and of that size.
+            Some(rcache) => rcache.put(pfn, &self.tree),
+            None => {
+                self.tree.free(pfn);
+                false
+            }
+        }
+    }
+
+    /// Frees what the policy says nobody needs, and returns whether a depot has any magazines left.
+    pub(super) fn trim(&self) -> bool {
+        let mut is_left = false;
+        for rcache in &self.rcaches {
+            rcache.trim(&self.tree);
+            is_left |= rcache.depot().with(|depot| depot.len() > 0);
+        }
+        is_left
+    }
+
+    /// Frees all that is cached.
+    pub(super) fn flush(&self) {
+        for rcache in &self.rcaches {
+            rcache.flush_cpus(&self.tree);
+            rcache.flush_depot(&self.tree);
+        }
+    }
+
+    /// Frees what a CPU has, which keeps nothing until [`open()`](Self::open).
+    pub(super) fn close(&self, cpu: usize) {
+        for rcache in &self.rcaches {
+            rcache.close(cpu, &self.tree);
+        }
+    }
+
+    /// Has a CPU keep ranges.
+    pub(super) fn open(&self, cpu: usize) {
+        for rcache in &self.rcaches {
+            rcache.open(cpu);
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts {
+            tree_allocs: self.tree.allocs.load(Relaxed),
+            tree_frees: self.tree.frees.load(Relaxed),
+            ..Counts::default()
+        };
+        for steals in self.rcaches.iter().map(Rcache::steals) {
+            counts.steals += steals.done;
+            counts.visits += steals.visited;
+        }
+        counts
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let counts = self.counts();
+        let mut usage = Usage {
+            ranges: counts.tree_allocs.saturating_sub(counts.tree_frees),
+            ..Usage::default()
+        };
+        for rcache in &self.rcaches {
+            let (magazines, cached) = rcache.count();
+            usage.magazines += magazines;
+            usage.cached += cached;
+            usage.depot += rcache.depot().with(|depot| depot.len());
+        }
+        usage
+    }
+
+    /// Returns the most magazines that there were in the depot of each size since the last call.
+    pub(super) fn take_longest(&self) -> [usize; ORDERS] {
+        array::from_fn(|order| {
+            self.rcaches.get(order).map_or(0, |rcache| {
+                rcache.depot().with(|depot| depot.take_longest())
+            })
+        })
+    }
+}
+
+impl<S: Slots> Drop for Caches<S> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

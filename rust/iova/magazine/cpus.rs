@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The CPUs that have magazines, real ones and virtual ones, and the locks of both.
+
+use kernel::{
+    cpu::{
+        nr_cpu_ids,
+        CpuId, //
+    },
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLockIrq, //
+    }, //
+};
+
+use crate::percpu::PerCpu;
+
+use super::{
+    rcache::{
+        Guarded,
+        Slots, //
+    },
+    slot::Slot, //
+};
+
+/// A lock that can be moved, as what it guards is elsewhere.
+pub(super) type BoxedLock<T> = Pin<KBox<SpinLockIrq<T>>>;
+
+impl<T: Unpin> Guarded for SpinLockIrq<T> {
+    type Value = T;
+
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.lock())
+    }
+}
+
+impl<T: Unpin> Guarded for BoxedLock<T> {
+    type Value = T;
+
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.lock())
+    }
+}
+
+/// The CPUs of the machine.
+pub(super) struct PossibleCpus(PerCpu<SpinLockIrq<Slot>>);
+
+impl PossibleCpus {
+    pub(super) fn new() -> Result<Self> {
+        let slot = |_| new_spinlock_irq!(Slot::new(), "iova::magazine::Slot");
+        Ok(Self(PerCpu::pin_init(slot)?))
+    }
+}
+
+impl Slots for PossibleCpus {
+    type Lock = SpinLockIrq<Slot>;
+
+    #[inline]
+    fn current(&self) -> &Self::Lock {
+        self.0.raw_cpu()
+    }
+
+    fn slot(&self, cpu: usize) -> Option<&Self::Lock> {
+        let cpu = CpuId::from_u32(u32::try_from(cpu).ok()?)?;
+        self.0.per_cpu(cpu)
+    }
+
+    fn cpus(&self) -> usize {
+        // CAST: To 64 bits.
+        nr_cpu_ids() as usize
+    }
+}
+
+/// As many CPUs as one likes, on which code runs as it says itself.
+pub(super) struct VirtualCpus {
+    first: BoxedLock<Slot>,
+    others: KVec<BoxedLock<Slot>>,
+    current: Arc<Atomic<usize>>,
+}
+
+impl VirtualCpus {
+    /// Makes `cpus` of them, or one. Code runs on that with the number in `current`.
+    pub(super) fn new(cpus: usize, current: Arc<Atomic<usize>>) -> Result<Self> {
+        let slot = || -> Result<BoxedLock<Slot>> {
+            let slot = new_spinlock_irq!(Slot::new(), "iova::magazine::Slot (virtual)");
+            KBox::pin_init(slot, GFP_KERNEL)
+        };
+        let mut others = KVec::with_capacity(cpus.saturating_sub(1), GFP_KERNEL)?;
+        for _ in 1..cpus {
+            others.push(slot()?, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            first: slot()?,
+            others,
+            current,
+        })
+    }
+}
+
+impl Slots for VirtualCpus {
+    type Lock = BoxedLock<Slot>;
+
+    #[inline]
+    fn current(&self) -> &Self::Lock {
+        self.slot(self.current.load(Relaxed)).unwrap_or(&self.first)
+    }
+
+    #[inline]
+    fn slot(&self, cpu: usize) -> Option<&Self::Lock> {
+        match cpu.checked_sub(1) {
+            None => Some(&self.first),
+            Some(index) => self.others.get(index),
+        }
+    }
+
+    fn cpus(&self) -> usize {
+        self.others.len() + 1
+    }
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The magazines of one CPU.
+
+use core::mem;
+
+use super::{
+    array::Pfn,
+    MagazineBox, //
+};
+
+/// Up to two magazines, of one size. It has both names from C's `struct iova_cpu_rcache`.
+pub(super) struct Slot {
+    loaded: Option<MagazineBox>,
+    prev: Option<MagazineBox>,
+    /// Whether the CPU may put something here: not if it is offline.
+    is_open: bool,
+}
+
+/// Magazines to be freed, or emptied and freed, when no lock is held.
+pub(super) type Pair = [Option<MagazineBox>; 2];
+
+/// What a CPU without ranges goes to others with.
+#[derive(Default)]
+pub(super) struct Hand {
+    pub(super) empty: Option<MagazineBox>,
+    pub(super) loaded: Option<MagazineBox>,
+}
+
+/// Where a range got to that is put into a slot.
+pub(super) enum Push {
+    Done,
+    /// There is no room. There is if a magazine comes along.
+    NoRoom(Pfn),
+    /// The CPU is offline.
+    Closed(Pfn),
+}
+
+impl Slot {
+    pub(super) const fn new() -> Self {
+        Self {
+            loaded: None,
+            prev: None,
+            is_open: true,
+        }
+    }
+
+    /// Takes a range that starts at `limit_pfn` at most.
+    ///
+    /// Returns `Ok(None)` if there are ranges, but none of them does, and fails if there are none.
+    #[inline]
+    pub(super) fn pop(&mut self, limit_pfn: usize) -> Result<Option<Pfn>, ()> {
+        let has_some =
+            |magazine: &Option<MagazineBox>| magazine.as_ref().is_some_and(|it| !it.is_empty());
+
+        if !has_some(&self.loaded) {
+            if !has_some(&self.prev) {
+                return Err(());
+            }
+            mem::swap(&mut self.loaded, &mut self.prev);
+        }
+        Ok(self.loaded.as_mut().and_then(|it| it.pop(limit_pfn)))
+    }
+
+    /// Adds a range.
+    #[inline]
+    pub(super) fn push(&mut self, pfn: Pfn) -> Push {
+        if !self.is_open {
+            return Push::Closed(pfn);
+        }
+        let has_room =
+            |magazine: &Option<MagazineBox>| magazine.as_ref().is_some_and(|it| !it.is_full());
+
+        if !has_room(&self.loaded) && has_room(&self.prev) {
+            mem::swap(&mut self.loaded, &mut self.prev);
+        }
+        match self.loaded.as_mut() {
+            Some(loaded) => match loaded.push(pfn) {
+                Ok(()) => Push::Done,
+                Err(pfn) => Push::NoRoom(pfn),
+            },
+            None => Push::NoRoom(pfn),
+        }
+    }
+
+    /// Tells whether the next magazine that comes takes the place of a full one.
+    pub(super) fn is_full(&self) -> bool {
+        let is_full =
+            |magazine: &Option<MagazineBox>| magazine.as_ref().is_some_and(|it| it.is_full());
+        is_full(&self.loaded) && is_full(&self.prev)
+    }
+
+    /// Loads an empty magazine, and returns what there is no place for.
+    pub(super) fn load_empty(&mut self, magazine: Option<MagazineBox>) -> Option<MagazineBox> {
+        let loaded = mem::replace(&mut self.loaded, magazine);
+        if self.prev.is_none() {
+            self.prev = loaded;
+            return None;
+        }
+        loaded
+    }
+
+    /// Tells whether it has no ranges, and may.
+    pub(super) fn wants_refill(&self) -> bool {
+        self.is_open && self.is_empty()
+    }
+
+    /// Loads a magazine with ranges in place of an empty one, which is returned.
+    ///
+    /// Both of them are if `both`, and otherwise one, as in C.
+    pub(super) fn refill(&mut self, magazine: MagazineBox, both: bool) -> Pair {
+        let prev = if both { self.prev.take() } else { None };
+        [self.loaded.replace(magazine), prev]
+    }
+
+    /// Takes an empty magazine away, for ranges of another CPU.
+    pub(super) fn take_empty(&mut self) -> Option<MagazineBox> {
+        if self.is_empty() {
+            self.prev.take().or_else(|| self.loaded.take())
+        } else {
+            None
+        }
+    }
+
+    /// Gives ranges to a CPU that has none, and returns whether there were at least `min`.
+    ///
+    /// That is all of `prev`, which this CPU does not use at the moment, or else half of what is
+    /// loaded, for which there has to be an empty magazine.
+    pub(super) fn give(&mut self, hand: &mut Hand, min: usize) -> bool {
+        let has_min = |it: &MagazineBox| it.len() >= min;
+
+        if self.prev.as_ref().is_some_and(has_min) {
+            hand.loaded = self.prev.take();
+            return true;
+        }
+        let Some(loaded) = self.loaded.as_mut().filter(|it| it.len() >= min) else {
+            return false;
+        };
+        let Some(mut empty) = hand.empty.take() else {
+            return false;
+        };
+        let half = loaded.len().div_ceil(2);
+        loaded.give(&mut empty, half);
+        hand.loaded = Some(empty);
+        true
+    }
+
+    /// Takes all magazines away.
+    pub(super) fn take(&mut self) -> Pair {
+        [self.loaded.take(), self.prev.take()]
+    }
+
+    /// Puts empty magazines back where there is room. Returns the others.
+    pub(super) fn put_back(&mut self, magazines: Pair) -> Pair {
+        if !self.is_open {
+            return magazines;
+        }
+        magazines.map(|magazine| {
+            for place in [&mut self.loaded, &mut self.prev] {
+                if place.is_none() {
+                    *place = magazine;
+                    return None;
+                }
+            }
+            magazine
+        })
+    }
+
+    /// Takes all magazines away, and lets nothing come before [`open()`](Self::open).
+    pub(super) fn close(&mut self) -> Pair {
+        self.is_open = false;
+        self.take()
+    }
+
+    pub(super) fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Returns the number of magazines and of ranges.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let magazines = [&self.loaded, &self.prev];
+        let ranges = |it: &Option<MagazineBox>| it.as_ref().map_or(0, |it: &MagazineBox| it.len());
+        (
+            magazines.iter().filter(|it| it.is_some()).count(),
+            magazines.into_iter().map(ranges).sum(),
+        )
+    }
+
+    fn is_empty(&self) -> bool {
+        let is_empty = |it: &Option<MagazineBox>| it.as_ref().is_none_or(|it| it.is_empty());
+        is_empty(&self.loaded) && is_empty(&self.prev)
+    }
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The magazine cache of virtual CPUs.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+use super::{
+    super::{
+        domain::Domain,
+        range::Range,
+        space::Free, //
+    },
+    caches::{
+        Caches,
+        Counts,
+        Usage,
+        ORDERS, //
+    },
+    cpus::VirtualCpus,
+    policy::Policy, //
+};
+
+/// A [`Cache`](super::Cache) with as many CPUs as one likes, to see what a policy does with them.
+///
+/// Whatever machine it is on: code runs on the CPU that [`run_on()`](Self::run_on) says. What takes
+/// time of its own on real CPUs, such as [`trim()`](Self::trim), is for the caller to do, so it
+/// does the same every time. Otherwise both are the same code.
+pub struct VirtualCache {
+    caches: Caches<VirtualCpus>,
+    current: Arc<Atomic<usize>>,
+    cpus: usize,
+}
+
+impl VirtualCache {
+    /// The most virtual CPUs: 4096.
+    pub const MAX_CPUS: usize = 4096;
+
+    /// Makes a cache of ranges of `domain` for CPUs 0 to `cpus` - 1, of which code runs on CPU 0.
+    ///
+    /// Fails with [`EINVAL`] unless `cpus` is from 1 to [`MAX_CPUS`](Self::MAX_CPUS), and with
+    /// [`ENOMEM`].
+    ///
+    /// Context: process. May sleep.
+    pub fn new(domain: Arc<Domain>, policy: Policy, cpus: usize) -> Result<Self> {
+        if !(1..=Self::MAX_CPUS).contains(&cpus) {
+            return Err(EINVAL);
+        }
+        let current = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        Ok(Self {
+            caches: Caches::new(domain, policy, || VirtualCpus::new(cpus, current.clone()))?,
+            current,
+            cpus,
+        })
+    }
+
+    /// Has code run on CPU `cpu` from now on: all of it, whatever task it is of.
+    ///
+    /// Fails with [`EINVAL`] if there is no such CPU.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn run_on(&self, cpu: usize) -> Result {
+        if cpu >= self.cpus {
+            return Err(EINVAL);
+        }
+        self.current.store(cpu, Relaxed);
+        Ok(())
+    }
+
+    /// Allocates a range of `size_pfns` page frames, none of them above `limit_pfn`.
+    ///
+    /// As [`Cache::alloc()`](super::Cache::alloc).
+    #[inline]
+    pub fn alloc(&self, size_pfns: usize, limit_pfn: usize) -> Result<Range<&Self>> {
+        let pfn = self.caches.alloc(size_pfns, limit_pfn)?;
+        // SAFETY: It was allocated just now, and `free()` frees what `Caches::alloc()` returns.
+        Ok(unsafe { Range::new(self, pfn, size_pfns) })
+    }
+
+    /// Does what is due every 100 ms: frees what the policy says nobody needs.
+    ///
+    /// Context: any but NMI. Never sleeps. May take long.
+    pub fn trim(&self) {
+        self.caches.trim();
+    }
+
+    /// Has a CPU go offline: what it has is freed, and it keeps nothing more.
+    ///
+    /// Fails with [`EINVAL`] if there is no such CPU.
+    ///
+    /// Context: any but NMI. Never sleeps.
+    pub fn offline(&self, cpu: usize) -> Result {
+        if cpu >= self.cpus {
+            return Err(EINVAL);
+        }
+        self.caches.close(cpu);
+        Ok(())
+    }
+
+    /// Has a CPU come online.
+    ///
+    /// Fails with [`EINVAL`] if there is no such CPU.
+    ///
+    /// Context: any but NMI. Never sleeps.
+    pub fn online(&self, cpu: usize) -> Result {
+        if cpu >= self.cpus {
+            return Err(EINVAL);
+        }
+        self.caches.open(cpu);
+        Ok(())
+    }
+
+    /// Returns what happened so far.
+    ///
+    /// Context: any.
+    pub fn counts(&self) -> Counts {
+        self.caches.counts()
+    }
+
+    /// Returns what there is now.
+    ///
+    /// Context: any but NMI. Never sleeps. Takes the lock of every CPU.
+    pub fn usage(&self) -> Usage {
+        self.caches.usage()
+    }
+
+    /// Returns the most magazines that the depot of each size had since the last call.
+    ///
+    /// The sizes are 1, 2, 4, 8, 16 and 32 page frames.
+    ///
+    /// Context: any but NMI. Never sleeps.
+    pub fn take_longest(&self) -> [usize; ORDERS] {
+        self.caches.take_longest()
+    }
+}
+
+impl Free for VirtualCache {
+    #[inline]
+    unsafe fn free(&self, pfn: usize, size_pfns: usize) {
+        // SAFETY: Ranges of a cache are from `Caches::alloc()`; by the safety requirements.
+        unsafe { self.caches.free(pfn, size_pfns) };
+    }
+
+    #[inline]
+    fn domain(&self) -> &Domain {
+        self.caches.domain()
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_iova_magazine_virtual)]
+mod tests {
+    use super::*;
+
+    use super::super::{
+        super::{
+            testing::all_of,
+            Builder, //
+        },
+        array::MAGAZINE_SIZE, //
+    };
+
+    use kernel::page::PAGE_SIZE;
+
+    const LIMIT_PFN: usize = 1 << 20;
+
+    fn domain() -> Result<Arc<Domain>> {
+        Ok(Arc::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?)
+    }
+
+    fn cache(policy: Policy, cpus: usize) -> Result<VirtualCache> {
+        VirtualCache::new(domain()?, policy, cpus)
+    }
+
+    /// Allocates ranges of one page frame on one CPU, and frees them on another.
+    fn pass(cache: &VirtualCache, count: usize, from: usize, to: usize) -> Result {
+        let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
+        cache.run_on(from)?;
+        for _ in 0..count {
+            ranges.push(cache.alloc(1, LIMIT_PFN)?, GFP_KERNEL)?;
+        }
+        cache.run_on(to)
+    }
+
+    #[test]
+    fn senseless_ranges_are_refused() -> Result {
+        let domain = Arc::new(Builder::new(PAGE_SIZE, 4)?.build(), GFP_KERNEL)?;
+        let last_pfn = domain.last_pfn();
+        let cache = VirtualCache::new(domain, Policy::Adaptive, 1)?;
+        // Size, limit, what comes of it.
+        let rows = [
+            (0, 100, Err(EINVAL)),
+            (1, 3, Err(EINVAL)),
+            (1, 4, Ok(4)),
+            (2, 4, Err(EINVAL)),
+            (2, 5, Ok(4)),
+            // Takes up four.
+            (3, 6, Err(EINVAL)),
+            (3, 7, Ok(4)),
+            (32, 34, Err(EINVAL)),
+            (33, 1 << 10, Ok((1 << 10) - 64)),
+            (1, last_pfn, Ok(last_pfn)),
+            (1, last_pfn + 1, Err(EINVAL)),
+            (1, usize::MAX, Err(EINVAL)),
+            (usize::MAX, last_pfn, Err(EINVAL)),
+            ((1 << 63) + 1, last_pfn, Err(EINVAL)),
+        ];
+
+        for (size_pfns, limit_pfn, expected) in rows {
+            let result = cache.alloc(size_pfns, limit_pfn);
+            assert_eq!(result.map(|range| range.pfn()), expected);
+            // Does not come from a magazine the next time.
+            cache.caches.flush();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_are_as_many_cpus_as_it_says() -> Result {
+        for cpus in [0, VirtualCache::MAX_CPUS + 1, usize::MAX] {
+            assert_eq!(cache(Policy::Scaled, cpus).err(), Some(EINVAL));
+        }
+        let cache = cache(Policy::Scaled, 2)?;
+        for (cpu, expected) in [(0, Ok(())), (1, Ok(())), (2, Err(EINVAL))] {
+            assert_eq!(cache.run_on(cpu), expected);
+            assert_eq!(cache.offline(cpu), expected);
+            assert_eq!(cache.online(cpu), expected);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_freed_is_allocated_again() -> Result {
+        let cache = cache(Policy::FixedDrop, 1)?;
+
+        for size_pfns in [1, 2, 3, 4, 5, 8, 16, 31, 32] {
+            let first = cache.alloc(size_pfns, LIMIT_PFN)?.pfn();
+            let second = cache.alloc(size_pfns, LIMIT_PFN)?.pfn();
+            assert_eq!(first, second);
+            assert_eq!(first % size_pfns.next_power_of_two(), 0);
+        }
+        // 3 is as 4, 5 as 8, and 31 as 32.
+        assert_eq!(cache.counts().tree_allocs, ORDERS);
+        assert_eq!(cache.usage().cached, ORDERS);
+
+        // Larger ones are not kept.
+        drop(cache.alloc(33, LIMIT_PFN)?);
+        assert_eq!(cache.usage().ranges, ORDERS);
+        Ok(())
+    }
+
+    #[test]
+    fn no_range_is_above_the_limit() -> Result {
+        let cache = cache(Policy::Adaptive, 1)?;
+        let (high, low) = (cache.alloc(1, LIMIT_PFN)?, cache.alloc(1, 99)?);
+        drop(low);
+        drop(high);
+
+        // The one that was freed last does not fit.
+        assert_eq!(cache.alloc(1, 99)?.pfn(), 99);
+        assert_eq!(cache.counts().tree_allocs, 2);
+        // None does.
+        assert_eq!(cache.alloc(1, 98)?.pfn(), 98);
+        assert_eq!(cache.counts().tree_allocs, 3);
+        Ok(())
+    }
+
+    #[test]
+    fn full_magazines_go_from_cpu_to_cpu() -> Result {
+        for policy in Policy::ALL {
+            let cache = cache(policy, 2)?;
+            pass(&cache, 3 * MAGAZINE_SIZE, 0, 1)?;
+            assert_eq!(cache.usage().depot, 1);
+
+            pass(&cache, MAGAZINE_SIZE, 0, 0)?;
+            assert_eq!(cache.counts().tree_allocs, 3 * MAGAZINE_SIZE);
+            assert_eq!(cache.usage().depot, 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn one_policy_takes_from_cpus_before_the_tree() -> Result {
+        for policy in Policy::ALL {
+            let cache = cache(policy, 3)?;
+            pass(&cache, MAGAZINE_SIZE, 0, 2)?;
+            // CPU 2 has them, in its only magazine; the depot has none.
+            pass(&cache, MAGAZINE_SIZE / 2, 1, 1)?;
+
+            let counts = cache.counts();
+            if policy == Policy::Adaptive {
+                // It looks at one CPU at a time by now, as there was nothing to be had before.
+                assert!(counts.tree_allocs < MAGAZINE_SIZE + 3);
+                assert_eq!(counts.steals, 1);
+            } else {
+                assert_eq!(counts.tree_allocs, MAGAZINE_SIZE + MAGAZINE_SIZE / 2);
+                assert_eq!((counts.steals, counts.visits), (0, 0));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_cpu_that_goes_offline_keeps_nothing() -> Result {
+        for policy in Policy::ALL {
+            let cache = cache(policy, 2)?;
+            pass(&cache, 100, 0, 1)?;
+
+            cache.offline(1)?;
+            assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
+            // Something still runs there.
+            pass(&cache, 100, 1, 1)?;
+            assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
+
+            cache.online(1)?;
+            pass(&cache, 100, 1, 1)?;
+            assert_eq!(cache.usage().cached, 100);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn trimming_ends_where_the_policy_says() -> Result {
+        // Policy, magazines that are left of 3 when nobody needs any, for 2 CPUs.
+        const ROWS: [(Policy, usize); 3] = [
+            (Policy::Scaled, 3),
+            (Policy::Trimmed, 2),
+            (Policy::Adaptive, 0),
+        ];
+
+        for (policy, left) in ROWS {
+            let cache = cache(policy, 2)?;
+            pass(&cache, 5 * MAGAZINE_SIZE, 0, 1)?;
+            for _ in 0..1000 {
+                cache.trim();
+            }
+            assert_eq!(cache.usage().depot, left);
+            assert_eq!(cache.counts().tree_frees, (3 - left) * MAGAZINE_SIZE);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_full_domain_gets_back_what_is_cached() -> Result {
+        for policy in [Policy::FixedDrop, Policy::Adaptive] {
+            let mut builder = Builder::new(PAGE_SIZE, 1)?;
+            builder.reserve(1..=31)?;
+            let domain = Arc::new(builder.build(), GFP_KERNEL)?;
+            let cache = VirtualCache::new(domain, policy, 2)?;
+            let mut ranges = KVec::new();
+            for _ in 0..32 {
+                ranges.push(cache.alloc(1, 63)?, GFP_KERNEL)?;
+            }
+            assert_eq!(cache.alloc(1, 63).err(), Some(ENOMEM));
+            drop(ranges);
+            assert_eq!(cache.usage().cached, 32);
+
+            // Of another size, on another CPU.
+            cache.run_on(1)?;
+            assert_eq!(cache.alloc(32, 63)?.pfn(), 32);
+        }
+        Ok(())
+    }
+
+    /// A generator of numbers (Marsaglia's xorshift).
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            // CAST: To 64 bits, and back what is less than `bound`.
+            (self.0 % bound as u64) as usize
+        }
+    }
+
+    #[test]
+    fn ranges_never_overlap_and_all_come_back() -> Result {
+        const CPUS: usize = 5;
+
+        for policy in Policy::ALL {
+            let domain = domain()?;
+            let cache = VirtualCache::new(domain.clone(), policy, CPUS)?;
+            let mut random = Random(0x9e37_79b9_7f4a_7c15);
+            let mut ranges = KVec::new();
+            for step in 0..2000 {
+                cache.run_on(random.below(CPUS))?;
+                if random.below(1000) == 0 {
+                    cache.offline(random.below(CPUS))?;
+                    cache.online(random.below(CPUS))?;
+                }
+                // More come than go for a while, then more go.
+                if random.below(10) < if step % 1000 < 500 { 7 } else { 2 } {
+                    let size_pfns = 1 + random.below(40);
+                    ranges.push(cache.alloc(size_pfns, LIMIT_PFN)?, GFP_KERNEL)?;
+                } else if !ranges.is_empty() {
+                    let index = random.below(ranges.len());
+                    drop(ranges.remove(index));
+                }
+            }
+
+            for (index, one) in ranges.iter().enumerate() {
+                let is_apart = |other: &Range<_>| {
+                    one.pfn() + one.size_pfns() <= other.pfn()
+                        || other.pfn() + other.size_pfns() <= one.pfn()
+                };
+                assert!(ranges.iter().skip(index + 1).all(is_apart));
+            }
+            let usage = cache.usage();
+            assert_eq!(usage.ranges, usage.cached + ranges.len());
+
+            drop(ranges);
+            drop(cache);
+            // All of the domain is free again.
+            assert_eq!(all_of(&domain, 400)?.len(), 400);
+        }
+        Ok(())
+    }
+}

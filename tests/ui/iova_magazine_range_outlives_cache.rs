@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A range goes back to the magazines of its cache, so it must not outlive that.
+
+use kscale::iova::{
+    magazine::Cache,
+    Range, //
+};
+
+use kernel::prelude::*;
+
+fn drops_cache(cache: Cache, uses: fn(Result<Range<&Cache>>)) {
+    let range = cache.alloc(1, 100);
+    drop(cache);
+    uses(range);
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A range goes back to the magazines of its cache, so it must not outlive that.
+
+use kscale::iova::{
+    magazine::VirtualCache,
+    Range, //
+};
+
+use kernel::prelude::*;
+
+fn drops_cache(cache: VirtualCache, uses: fn(Result<Range<&VirtualCache>>)) {
+    let range = cache.alloc(1, 100);
+    drop(cache);
+    uses(range);
+}
