@@ -205,7 +205,76 @@ LIMITER = (
     ),
 )
 
+STORM_CELLS = tuple(f"{cpus}_cpus_{sizes}" for cpus in (16, 32, 64, 128, 256) for sizes in (1, 2, 6))
+STORM_POLICIES = ("fixed_drop", "fixed_flush", "scaled", "trimmed", "adaptive")
+IOVA_STORM = (
+    Table(
+        name="tree_allocs",
+        title="Allocations from the tree per 1000 I/Os, with that many sizes",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=STORM_POLICIES,
+        unit="allocations",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="tree_ops",
+        title="The same with frees into the tree",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=STORM_POLICIES,
+        unit="operations",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="memory",
+        title="The most memory of magazines and nodes, with those of ranges in use",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=STORM_POLICIES,
+        unit="KiB",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="depot",
+        title="The longest that the depots of all sizes were",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=STORM_POLICIES,
+        unit="magazines",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="steals",
+        title="How often adaptive took from another CPU per 1000 I/Os, and how many it looked at",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=("steals", "visits"),
+        unit="CPUs",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="recovery",
+        title="I/Os that one burst of the timer disturbed, in full thousands",
+        row="machine",
+        rows=("64_cpus_1",),
+        columns=STORM_POLICIES,
+        unit="I/Os",
+        lanes=("tcg",),
+    ),
+    Table(
+        name="ios_per_s",
+        title="Ranges that 4 tasks allocated and queued to be freed, of 1 or 6 sizes",
+        row="sizes",
+        rows=("1", "6"),
+        columns=("tree", "rcaches", *STORM_POLICIES),
+        unit="1/s",
+        lanes=("tcg",),
+    ),
+)
+
 BENCHMARKS: dict[str, tuple[Table, ...]] = {
+    "iova_storm": IOVA_STORM,
     "limiter": LIMITER,
     "registry": REGISTRY,
     "wrappers": WRAPPERS,

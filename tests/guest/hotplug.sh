@@ -85,6 +85,30 @@ test_offset() {
 	[ "${mapped##*mapped=}" -ge 64 ] || fail "$mapped"
 }
 
+# storm_until_failure: tasks on all CPUs allocate ranges, again and again.
+storm_until_failure() {
+	while echo 'adaptive tasks=8 sizes=6 ms=200' >$storms/real; do
+		grep -q ' failures 0 ' $storms/result || return
+		echo >>/tmp/storms
+	done
+}
+
+test_iova_storm() {
+	load_modules iova_storm
+	storms=/sys/kernel/debug/iova_storm
+	: >/tmp/storms
+	start_background storm_until_failure
+	stormer=$!
+	switch_cpus_for_a_while
+	while [ ! -s /tmp/storms ]; do
+		kill -0 $stormer || fail "a storm failed: $(cat $storms/result)"
+		sleep 0.1
+	done
+	kill -0 $stormer || fail "a storm failed: $(cat $storms/result)"
+	stop_background
+	unload iova_storm
+}
+
 # These two last, as they need the test build of the library.
 test_numbers_stay_exact() {
 	modprobe -r rcrypt dm_offset

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! IOVA sample: what the policy of a depot does to a machine with many CPUs.
+//!
+//! Many CPUs allocate ranges for their I/O, and unmap them into flush queues, whose timer frees those
+//! of all CPUs on one. It is the storm of the patch "iommu/iova: Flush CPU rcache for when a depot
+//! fills", on up to 256 virtual CPUs, the same on every machine; or on the CPUs that there are, to see
+//! what locks cost.
+//!
+//! ```sh
+//! cd /sys/kernel/debug/iova_storm
+//! echo 'all cpus=64 sizes=1' >virtual      # or one policy: 'adaptive cpus=64'
+//! cat result
+//! echo 'all tasks=4 ms=500' >real          # returns when it is done
+//! cat result
+//! ```
+//!
+//! `docs/iova_storm.md` has a tour.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    debugfs::Scope,
+    prelude::*, //
+};
+
+mod files;
+mod load;
+mod real_cpus;
+mod recovery;
+mod results;
+mod virtual_cpus;
+mod workload;
+
+use files::Storms;
+
+module! {
+    type: StormModule,
+    name: "iova_storm",
+    authors: ["The kscale authors"],
+    description: "IOVA sample: policies of depots under a storm",
+    license: "GPL",
+}
+
+#[pin_data]
+struct StormModule {
+    #[pin]
+    _files: Scope<Storms>,
+}
+
+impl kernel::InPlaceModule for StormModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _files <- Scope::dir(Storms::new(), c"iova_storm", |storms, dir| {
+                dir.write_only_callback_file(c"virtual", storms, &files::run_virtual);
+                dir.write_only_callback_file(c"real", storms, &files::run_real);
+                dir.read_callback_file(c"result", storms, &files::result);
+            }),
+        })
+    }
+}

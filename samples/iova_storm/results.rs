@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a workload did to the tree, to memory and to the depots.
+
+use super::{
+    recovery::Recovery,
+    workload::{
+        Timer,
+        Workload, //
+    }, //
+};
+
+/// Parts of the time that the depots' lengths are shown for.
+const SLICES: usize = 16;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) tree_allocs: usize,
+    pub(crate) tree_frees: usize,
+    pub(crate) steals: usize,
+    pub(crate) visits: usize,
+}
+
+impl Sums {
+    pub(crate) fn tree_ops(&self) -> usize {
+        self.tree_allocs + self.tree_frees
+    }
+}
+
+/// What was found. Sums are of the second half of the periods, memory and depots of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) ios: usize,
+    pub(crate) sums: Sums,
+    /// The most that magazines and the nodes of the tree took up, those of ranges in use, too.
+    pub(crate) peak_bytes: usize,
+    /// The most magazines in the depots of all sizes, over time.
+    pub(crate) depot: [usize; SLICES],
+    pub(crate) recovery: Recovery,
+    /// Sums when the second half began.
+    from: Sums,
+}
+
+impl Results {
+    /// Hears of an I/O, and asks for the number of operations on the tree so far if it needs that.
+    pub(crate) fn on_io(&mut self, tree_ops: impl FnOnce() -> usize) {
+        self.ios += 1;
+        self.recovery.on_io(tree_ops);
+    }
+
+    /// Hears that the timer is about to run.
+    pub(crate) fn on_timer(&mut self, load: &Workload, tree_ops: usize) {
+        if load.timer == Timer::Once {
+            self.recovery.on_burst(tree_ops);
+        }
+    }
+
+    /// Hears how things are after some I/O, or after the timer, in a period.
+    pub(crate) fn observe(
+        &mut self,
+        load: &Workload,
+        period: u32,
+        sums: Sums,
+        bytes: usize,
+        depot: usize,
+    ) {
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        // CAST: To 64 bits.
+        let slice = (period as usize * SLICES).checked_div(load.periods as usize);
+        if let Some(longest) = slice.and_then(|slice| self.depot.get_mut(slice)) {
+            *longest = depot.max(*longest);
+        }
+        if period < load.half() {
+            self.ios = 0;
+            self.from = sums;
+        }
+        self.sums = Sums {
+            tree_allocs: sums.tree_allocs - self.from.tree_allocs,
+            tree_frees: sums.tree_frees - self.from.tree_frees,
+            steals: sums.steals - self.from.steals,
+            visits: sums.visits - self.from.visits,
+        };
+        if period == load.half() / 2 {
+            self.recovery.start(sums.tree_ops());
+        }
+    }
+
+    /// Returns hundredths of a count for each 1000 I/Os.
+    pub(crate) fn centi_per_1000(&self, count: usize) -> usize {
+        count * 100_000 / self.ios.max(1)
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The code that the kernel runs, and what drives it.
+
+use crate::atomic;
+
+#[path = "../../../rust/iova/magazine/array.rs"]
+mod array;
+#[path = "checks.rs"]
+pub(crate) mod checks;
+#[path = "../../../rust/iova/magazine/depot.rs"]
+mod depot;
+#[path = "../../../rust/iova/magazine/policy.rs"]
+mod policy;
+#[path = "../../../rust/iova/magazine/rcache.rs"]
+mod rcache;
+#[path = "../../../rust/iova/magazine/slot.rs"]
+mod slot;
+#[path = "storm.rs"]
+pub(crate) mod storm;
+#[path = "tree.rs"]
+mod tree;
+
+type MagazineBox = Box<array::Magazine>;

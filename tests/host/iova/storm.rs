@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A model of what `samples/iova_storm` does in the kernel.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::atomic::Ordering::Relaxed, //
+};
+
+use crate::{
+    results::{
+        Results,
+        Sums, //
+    },
+    workload::{
+        Machine,
+        Workload, //
+    }, //
+};
+
+use super::{
+    array::{
+        Magazine,
+        Pfn, //
+    },
+    policy::Policy,
+    rcache::Guarded,
+    tree::{
+        cache,
+        Cache,
+        Tree,
+        CPU, //
+    }, //
+};
+
+/// Entries of a flush queue. C: `IOVA_DEFAULT_FQ_SIZE`, of which one stays free.
+const QUEUE_LEN: usize = 255;
+
+/// What C's node of a range takes up, which is aligned to cache lines.
+const NODE_BYTES: usize = 64;
+
+struct Storm<'a> {
+    load: &'a Workload,
+    caches: Vec<Cache>,
+    tree: Tree,
+    /// The order of each range, the range, and how many flushes had begun when it was queued.
+    queues: Vec<VecDeque<(usize, Pfn, usize)>>,
+    flushes: usize,
+    results: Results,
+}
+
+impl Storm<'_> {
+    /// Frees what was flushed of a queue. Flushes take no time here.
+    fn free_flushed(&mut self, queue: usize) {
+        let queue = &mut self.queues[queue];
+        while queue.front().is_some_and(|entry| entry.2 < self.flushes) {
+            if let Some((order, pfn, _)) = queue.pop_front() {
+                self.caches[order].put(pfn, &self.tree);
+            }
+        }
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums {
+            tree_allocs: self.tree.allocs.load(Relaxed),
+            tree_frees: self.tree.frees.load(Relaxed),
+            ..Sums::default()
+        };
+        for steals in self.caches.iter().map(|cache| cache.steals()) {
+            sums.steals += steals.done;
+            sums.visits += steals.visited;
+        }
+        sums
+    }
+}
+
+impl Machine for Storm<'_> {
+    type Error = Infallible;
+
+    fn io(&mut self, cpu: usize, order: usize, freed_on: usize) -> Result<(), Infallible> {
+        CPU.set(cpu);
+        let pfn = self.caches[order].get(usize::MAX, &self.tree);
+        let pfn = pfn.unwrap_or_else(|| self.tree.alloc());
+
+        CPU.set(freed_on);
+        self.free_flushed(freed_on);
+        if self.queues[freed_on].len() == QUEUE_LEN {
+            self.flushes += 1;
+            self.free_flushed(freed_on);
+        }
+        self.queues[freed_on].push_back((order, pfn, self.flushes));
+        self.results.on_io(|| self.tree.ops());
+        Ok(())
+    }
+
+    fn timer(&mut self, cpu: usize) -> Result<(), Infallible> {
+        self.results.on_timer(self.load, self.tree.ops());
+        CPU.set(cpu);
+        self.flushes += 1;
+        (0..self.load.cpus).for_each(|queue| self.free_flushed(queue));
+        Ok(())
+    }
+
+    fn trim(&mut self) {
+        self.caches.iter().for_each(|cache| cache.trim(&self.tree));
+    }
+
+    fn observe(&mut self, period: u32) {
+        let magazines: usize = self.caches.iter().map(|cache| cache.count().0).sum();
+        let bytes = magazines * size_of::<Magazine>() + self.tree.ranges() * NODE_BYTES;
+        let longest = self.caches.iter().map(|cache| {
+            let mut longest = 0;
+            cache.depot().with(|depot| longest = depot.take_longest());
+            longest
+        });
+        let (sums, longest) = (self.sums(), longest.sum());
+        self.results
+            .observe(self.load, period, sums, bytes, longest);
+    }
+}
+
+pub(super) fn run(load: &Workload, policy: Policy) -> Results {
+    let mut storm = Storm {
+        load,
+        caches: (0..load.sizes).map(|_| cache(policy, load.cpus)).collect(),
+        tree: Tree::default(),
+        queues: (0..load.cpus).map(|_| VecDeque::new()).collect(),
+        flushes: 0,
+        results: Results::default(),
+    };
+    let Ok(()) = load.run(&mut storm);
+    storm.results
+}
+
+/// Runs a workload with each policy.
+pub(crate) fn run_all(load: &Workload) -> Vec<(Policy, Results)> {
+    Policy::ALL.map(|policy| (policy, run(load, policy))).into()
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! CPUs, locks and a tree for the caches to be over.
+
+use std::{
+    cell::Cell,
+    collections::HashSet,
+    num::NonZeroUsize,
+    sync::{
+        atomic::{
+            AtomicUsize,
+            Ordering::Relaxed, //
+        },
+        Mutex, //
+    }, //
+};
+
+use super::{
+    array::{
+        Magazine,
+        Pfn, //
+    },
+    depot::Depot,
+    policy::{
+        Policy,
+        State, //
+    },
+    rcache::{
+        Backing,
+        Guarded,
+        Rcache,
+        Slots, //
+    },
+    slot::Slot,
+    MagazineBox, //
+};
+
+impl<T> Guarded for Mutex<T> {
+    type Value = T;
+
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // A thread that holds one lock must not allocate, nor look at the tree.
+        HELD.with(|held| held.set(held.get() + 1));
+        let result = f(&mut self.lock().unwrap());
+        HELD.with(|held| held.set(held.get() - 1));
+        result
+    }
+}
+
+thread_local! {
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    /// The CPU that this thread is.
+    pub(super) static CPU: Cell<usize> = const { Cell::new(0) };
+}
+
+fn assert_no_lock_held() {
+    assert_eq!(HELD.with(Cell::get), 0, "a lock is held");
+}
+
+pub(super) struct Cpus(Vec<Mutex<Slot>>);
+
+impl Slots for Cpus {
+    type Lock = Mutex<Slot>;
+
+    fn current(&self) -> &Mutex<Slot> {
+        &self.0[CPU.with(Cell::get)]
+    }
+
+    fn slot(&self, cpu: usize) -> Option<&Mutex<Slot>> {
+        self.0.get(cpu)
+    }
+
+    fn cpus(&self) -> usize {
+        self.0.len()
+    }
+}
+
+pub(super) type Cache = Rcache<Cpus, Mutex<Depot<State>>>;
+
+pub(super) fn cache(policy: Policy, cpus: usize) -> Cache {
+    let slots = (0..cpus).map(|_| Mutex::new(Slot::new())).collect();
+    Rcache::new(Cpus(slots), Mutex::new(Depot::new(policy.state(cpus))))
+}
+
+/// A tree that knows how often it was asked.
+#[derive(Default)]
+pub(super) struct Tree {
+    pub(super) allocs: AtomicUsize,
+    pub(super) frees: AtomicUsize,
+    next: AtomicUsize,
+    /// What is allocated, if `is_checked`.
+    live: Mutex<HashSet<usize>>,
+    is_checked: bool,
+    /// Whether there is no memory for magazines.
+    pub(super) has_no_memory: bool,
+}
+
+impl Tree {
+    /// One that also notices what is freed twice.
+    pub(super) fn checked() -> Self {
+        Self {
+            is_checked: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn alloc(&self) -> Pfn {
+        self.allocs.fetch_add(1, Relaxed);
+        let pfn = self.next.fetch_add(1, Relaxed) + 1;
+        if self.is_checked {
+            self.live.lock().unwrap().insert(pfn);
+        }
+        // SAFETY: There was none before.
+        unsafe { Pfn::new(NonZeroUsize::new(pfn).unwrap()) }
+    }
+
+    pub(super) fn ops(&self) -> usize {
+        self.allocs.load(Relaxed) + self.frees.load(Relaxed)
+    }
+
+    /// Returns how many ranges there are.
+    pub(super) fn ranges(&self) -> usize {
+        self.allocs.load(Relaxed) - self.frees.load(Relaxed)
+    }
+}
+
+impl Backing for Tree {
+    fn magazine(&self) -> Option<MagazineBox> {
+        assert_no_lock_held();
+        (!self.has_no_memory).then(|| Box::new(Magazine::EMPTY))
+    }
+
+    fn free(&self, pfn: Pfn) {
+        assert_no_lock_held();
+        self.frees.fetch_add(1, Relaxed);
+        if self.is_checked {
+            let pfn = pfn.into_inner().get();
+            assert!(self.live.lock().unwrap().remove(&pfn), "freed twice");
+        }
+    }
+}
+
+impl Drop for Magazine {
+    /// Neither is a magazine freed with a lock held, nor with ranges that are lost so.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_no_lock_held();
+        }
+    }
+}
