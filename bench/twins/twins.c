@@ -13,9 +13,12 @@
 
 static const struct twins *all_twins[] = {
 	&counter_twins,
+	&iova_twins,
 	&lists_twins,
 	&memory_twins,
+	&page_cache_twins,
 	&percpu_twins,
+	&shrinker_twins,
 	&srcu_twins,
 };
 

@@ -79,9 +79,12 @@ macro_rules! cases {
 }
 
 mod counter;
+mod iova;
 mod lists;
 mod memory;
+mod page_cache;
 mod percpu;
+mod shrinker;
 mod srcu;
 
 #[pin_data]
@@ -103,11 +106,14 @@ impl kernel::InPlaceModule for WrappersModule {
 struct Benches {
     #[pin]
     counter: counter::Bench,
+    iova: iova::Bench,
     #[pin]
     lists: lists::Bench,
     #[pin]
     memory: memory::Bench,
+    page_cache: page_cache::Bench,
     percpu: percpu::Bench,
+    shrinker: shrinker::Bench,
     #[pin]
     srcu: srcu::Bench,
 }
@@ -116,18 +122,24 @@ impl Benches {
     fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             counter <- counter::Bench::new(),
+            iova: iova::Bench::new()?,
             lists <- lists::Bench::new(),
             memory <- memory::Bench::new(),
+            page_cache: page_cache::Bench::new()?,
             percpu: percpu::Bench::new()?,
+            shrinker: shrinker::Bench::new()?,
             srcu <- srcu::Bench::new(),
         })
     }
 
     fn add_cases<'a>(&'a self, dir: &ScopedDir<'a, '_>) {
         counter::add_cases(&self.counter, dir);
+        iova::add_cases(&self.iova, dir);
         lists::add_cases(&self.lists, dir);
         memory::add_cases(&self.memory, dir);
+        page_cache::add_cases(&self.page_cache, dir);
         percpu::add_cases(&self.percpu, dir);
+        shrinker::add_cases(&self.shrinker, dir);
         srcu::add_cases(&self.srcu, dir);
     }
 }
