@@ -88,8 +88,12 @@ rustc_fits() {
 	at_least "$("$1" --version | version)" 1.85.0
 }
 
-# Sets `rustc` to the compiler to use: a fitting one, or else any.
+# Sets `rustc` to the compiler to use: a fitting one, or else any where nothing can be installed.
+#
+# Where Debian's can be, it comes with its source, cargo, rustfmt and clippy: then one that does not
+# fit is only named, as `unfit_rustc`.
 choose_rustc() {
+	unfit_rustc=
 	rustc=${RUSTC:-}
 	[ -z "$rustc" ] || {
 		rustc=$(path_of "$rustc") || rustc=
@@ -105,6 +109,10 @@ choose_rustc() {
 		fi
 	done
 	rustc=$any
+	if [ -n "$column" ]; then
+		unfit_rustc=$any
+		rustc=
+	fi
 }
 
 # Sets `llvm`, `llvm_suffix` and `llvm_lib`: the LLVM of rustc's own major version if it is there, so
@@ -141,9 +149,10 @@ find_tool() {
 	case $1 in
 	rustc)
 		[ -z "$rustc" ] || found=$("$rustc" --version | version)
+		[ -z "$unfit_rustc" ] || problem="$unfit_rustc is too old, or lacks the source of core"
 		;;
 	core-source)
-		sysroot=
+		sysroot=/nonexistent
 		[ -z "$rustc" ] || sysroot=$("$rustc" --print sysroot)
 		[ ! -f "$sysroot/lib/rustlib/src/rust/library/core/src/lib.rs" ] || found=yes
 		;;

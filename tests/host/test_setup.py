@@ -103,6 +103,27 @@ class Tools(TempDir):
         self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
         self.assertNotIn(str(self.temp / "bin"), (cache / "tools.mk").read_text())
 
+    def test_rustc_that_does_not_fit_is_named_and_replaced(self) -> None:
+        rustc = self.program("bin/rustc", "echo rustc 1.99.0")
+        script = """
+            . "$0"; rustc_fits() { false; }; missed() { echo "$name $state $package $problem"; }
+            choose; examine missed
+        """
+        for column, state in (("12", "missing rustc-web"), ("", "present")):
+            with self.subTest(column):
+                run = subprocess.run(
+                    ["sh", "-c", script, str(SCRIPTS / "tools.sh")],
+                    env={"PATH": f"{rustc.parent}:/usr/bin:/bin", "cache": "", "column": column},
+                    capture_output=True, text=True, check=True,
+                )
+                rows = [line for line in run.stdout.splitlines() if line.startswith("rustc ")]
+                self.assertEqual(len(rows), 1)
+                self.assertIn(state, rows[0])
+                self.assertEqual("lacks the source of core" in rows[0], column == "12", rows[0])
+                if column:
+                    for tool in ("cargo", "rustfmt", "clippy", "core-source"):
+                        self.assertIn(f"\n{tool} missing", run.stdout)
+
     def cache(self) -> Path:
         """Returns the cache that this machine's set-up has filled."""
         default = os.environ.get("XDG_CACHE_HOME", f"{os.environ.get('HOME')}/.cache")
