@@ -41,6 +41,10 @@ PACKAGES = (
     "dmsetup",
     "e2fsprogs",
     "fio",
+    "keyutils",
+    "lvm2",
+    # What tests compare with.
+    "python3-cryptography",
     # Load.
     "stress-ng",
 )
