@@ -236,6 +236,13 @@ __kscale_helper int kscale_helper_nr_nodes(void)
 	return nr_node_ids;
 }
 
+/* linux/nodemask.h */
+
+__kscale_helper bool kscale_helper_node_possible(int nid)
+{
+	return node_possible(nid);
+}
+
 /* linux/percpu.h */
 
 __kscale_helper void *kscale_helper_per_cpu_ptr(void __percpu *ptr, unsigned int cpu)
