@@ -9,6 +9,7 @@ mod tests {
     use super::*;
 
     use kernel::{
+        cpu,
         page::PAGE_SIZE,
         sync::Arc, //
     };
@@ -28,6 +29,9 @@ mod tests {
     };
 
     const LIMIT_PFN: usize = 1023;
+
+    /// As `IOVA_MAG_SIZE` in `drivers/iommu/iova.c`.
+    const RANGES_PER_MAGAZINE: usize = 127;
 
     fn domain() -> Result<CachedDomain> {
         Ok(Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?)
@@ -83,13 +87,22 @@ mod tests {
     /// A range goes back to the tree if there is no memory for a magazine.
     #[test]
     fn free() -> Result {
-        let failures = each_failure(|| {
-            let domain = domain()?;
-            drop(domain.alloc_fast(1, LIMIT_PFN, WhenFull::Fail)?);
-            Ok(())
-        })?;
-        assert!(failures.refused >= 9);
-        assert!(failures.tolerated >= 1);
+        // More than fit into the two magazines of each CPU, so that another is needed.
+        let count = 2 * RANGES_PER_MAGAZINE * cpu::nr_cpu_ids() as usize + 1;
+        let domain = domain()?;
+        let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
+        let mut fill_magazines = || {
+            let taken = (0..count).try_for_each(|_| {
+                let range = domain.alloc_fast(1, usize::MAX >> 16, WhenFull::Fail)?;
+                Ok(ranges.push(range, GFP_KERNEL)?)
+            });
+            ranges.clear();
+            taken
+        };
+
+        // From now on there are ranges in the magazines, and few come from the tree.
+        fill_magazines()?;
+        assert!(each_failure(fill_magazines)?.tolerated >= 1);
         Ok(())
     }
 
