@@ -42,6 +42,7 @@
 //! C header: [`include/linux/shrinker.h`](srctree/include/linux/shrinker.h)
 
 mod answers;
+mod callbacks;
 mod control;
 mod registration;
 mod unregistered;
@@ -50,16 +51,14 @@ pub use answers::{
     Count,
     Scan, //
 };
+#[cfg(kscale_kunit)]
+pub(crate) use callbacks::as_in_reclaim;
+pub use callbacks::Callbacks;
 pub use control::{
     ScanControl,
     ShrinkControl, //
 };
-#[cfg(kscale_kunit)]
-pub(crate) use registration::as_in_reclaim;
-pub use registration::{
-    Callbacks,
-    Registration, //
-};
+pub use registration::Registration;
 pub use unregistered::{
     Flags,
     Shrinker, //

@@ -15,10 +15,12 @@ use core::{
     ptr::NonNull, //
 };
 
-use super::registration::{
-    is_in_callback,
-    Callbacks,
-    Registration, //
+use super::{
+    callbacks::{
+        is_in_callback,
+        Callbacks, //
+    },
+    registration::Registration, //
 };
 
 use crate::bindings;
