@@ -20,7 +20,10 @@ use kernel::{
 use core::{
     marker::PhantomData,
     ops::Deref,
-    ptr::NonNull, //
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 
 use super::{
@@ -225,6 +228,31 @@ impl<T, F: Flavor> PointerWriter<'_, T, F> {
     }
 }
 
+impl<T, F: Flavor> PointerWriter<'_, T, F> {
+    /// Swaps the value with `item`, which nobody else sees any more when this returns.
+    ///
+    /// Use it to change a value that is not worth making anew, with another that stands in for it.
+    /// Allocates nothing.
+    ///
+    /// Context: process, without a guard of the domain. Sleeps for a grace period.
+    /// C: `rcu_replace_pointer()`, and `synchronize_srcu()`.
+    pub fn swap(&mut self, item: &mut Item<T>) {
+        // SAFETY: `item` is valid for reads, and is overwritten below before anybody uses it:
+        // nothing in between returns.
+        let new = unsafe { ptr::read(item) };
+
+        // INVARIANT: The lock is held. What was there goes nowhere before the grace period below.
+        let old = self.pointer.current.xchg(new.into_raw().as_ptr(), Full);
+        self.pointer.domain.synchronize();
+        // SAFETY:
+        // - By the type invariants of the pointer it was from `into_raw()`. Readers that came since
+        //   found the new one, and those from before are gone. References of writers borrow
+        //   `self`, so they are gone, too.
+        // - `item` is valid for writes, and what is in it was moved out above.
+        unsafe { ptr::write(item, Item::from_raw(NonNull::new_unchecked(old))) };
+    }
+}
+
 impl<T, F: Flavor> Deref for PointerWriter<'_, T, F> {
     type Target = T;
 
@@ -240,6 +268,8 @@ impl<T, F: Flavor> Deref for PointerWriter<'_, T, F> {
 #[kunit_tests(kscale_srcu_pointer)]
 mod tests {
     use super::*;
+
+    use kernel::sync::atomic::Release;
 
     use super::super::{
         new_domain,
@@ -271,6 +301,40 @@ mod tests {
         assert_eq!(*own, 1);
         assert_eq!(*pointer.load(&guard)?, 2);
         assert_eq!(*pointer.read(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_swapped_out_has_no_readers() -> Result {
+        let domain: Domain<Fast> = new_domain!()?;
+        let first = Item::new(Atomic::new(1), GFP_KERNEL)?;
+        let pointer = Arc::pin_init(new_pointer!(domain, first), GFP_KERNEL)?;
+        let entered = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let mut item = Item::new(Atomic::new(2), GFP_KERNEL)?;
+
+        let (theirs, their_pointer) = (entered.clone(), pointer.clone());
+        let reader = Elsewhere::start(move || {
+            let value = their_pointer.read();
+            theirs.store(1, Release);
+            for _ in 0..5 {
+                nap();
+            }
+            // The last thing that is done with it.
+            value.store(3, Release);
+        })?;
+        while entered.load(Acquire) == 0 {
+            nap();
+        }
+        pointer.lock().swap(&mut item);
+
+        assert_eq!(item.load(Acquire), 3);
+        assert_eq!(pointer.read().load(Acquire), 2);
+        reader.wait();
+
+        // And back.
+        pointer.lock().swap(&mut item);
+        assert_eq!(item.load(Acquire), 2);
+        assert_eq!(pointer.read().load(Acquire), 3);
         Ok(())
     }
 
