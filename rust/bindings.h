@@ -6,12 +6,18 @@
  */
 
 #include <crypto/skcipher.h>
+#include <keys/encrypted-type.h>
+#if IS_ENABLED(CONFIG_TRUSTED_KEYS)
+#include <keys/trusted-type.h>
+#endif
+#include <keys/user-type.h>
 #include <linux/blkdev.h>
 #include <linux/crypto.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>
 #include <linux/hex.h>
 #include <linux/iova.h>
+#include <linux/key-type.h>
 #include <linux/percpu.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>

@@ -7,6 +7,11 @@
  */
 
 #include <crypto/skcipher.h>
+#include <keys/encrypted-type.h>
+#if IS_ENABLED(CONFIG_TRUSTED_KEYS)
+#include <keys/trusted-type.h>
+#endif
+#include <keys/user-type.h>
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/cpuhotplug.h>
@@ -82,6 +87,53 @@ __kscale_helper void kscale_helper_skcipher_request_zero(struct skcipher_request
 {
 	skcipher_request_zero(req);
 }
+
+/* keys/encrypted-type.h */
+
+#if IS_ENABLED(CONFIG_ENCRYPTED_KEYS)
+/* As set_key_encrypted() in drivers/md/dm-crypt.c has it; key->sem must be held. */
+__kscale_helper const void *kscale_helper_encrypted_key_data(const struct key *key,
+							     unsigned int *len)
+{
+	const struct encrypted_key_payload *payload = key->payload.data[0];
+
+	if (!payload)
+		return NULL;
+	*len = payload->decrypted_datalen;
+	return payload->decrypted_data;
+}
+#endif
+
+/* keys/trusted-type.h */
+
+#if IS_ENABLED(CONFIG_TRUSTED_KEYS)
+/* As set_key_trusted() in drivers/md/dm-crypt.c has it; key->sem must be held. */
+__kscale_helper const void *kscale_helper_trusted_key_data(const struct key *key,
+							   unsigned int *len)
+{
+	const struct trusted_key_payload *payload = key->payload.data[0];
+
+	if (!payload)
+		return NULL;
+	*len = payload->key_len;
+	return payload->key;
+}
+#endif
+
+/* keys/user-type.h */
+
+#ifdef CONFIG_KEYS
+/* Of the type logon, too; key->sem must be held. */
+__kscale_helper const void *kscale_helper_user_key_data(const struct key *key, unsigned int *len)
+{
+	const struct user_key_payload *payload = user_key_payload_locked(key);
+
+	if (!payload)
+		return NULL;
+	*len = payload->datalen;
+	return payload->data;
+}
+#endif
 
 /* linux/bio.h */
 

@@ -64,6 +64,19 @@ impl Key {
         Ok(key)
     }
 
+    /// Makes a key of `len` random bytes.
+    ///
+    /// Fails with [`ENOMEM`] if there is no memory for it.
+    ///
+    /// Context: Task. Sleeps, also until there is enough entropy. C: `get_random_bytes()`.
+    pub fn random(len: usize) -> Result<Self> {
+        let mut key = Self::zeroed(len)?;
+
+        // SAFETY: `bytes` is valid for writes of its length.
+        unsafe { bindings::get_random_bytes(key.bytes.as_mut_ptr().cast(), key.bytes.len()) };
+        Ok(key)
+    }
+
     /// Returns a key of `len` zero bytes.
     fn zeroed(len: usize) -> Result<Self> {
         Ok(Self {
@@ -165,6 +178,16 @@ mod tests {
         for digits in [b"0g", b"g0", b"0 ", b"-1", b"0\0"] {
             assert_eq!(Key::from_hex(digits).err(), Some(EINVAL));
         }
+    }
+
+    #[test]
+    fn random_keys_differ() -> Result {
+        let key = Key::random(32)?;
+
+        assert_eq!(key.as_bytes().len(), 32);
+        assert!(key.as_bytes() != Key::random(32)?.as_bytes());
+        assert_eq!(Key::random(0)?.as_bytes(), &[]);
+        Ok(())
     }
 
     #[test]

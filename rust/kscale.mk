@@ -27,7 +27,9 @@ kscale-bindgen-items = \
 	--allowlist-file '.*/include/crypto/skcipher\.h' \
 	$(foreach h,$(kscale-headers),--allowlist-file '.*/include/linux/$(h)\.h') \
 	--allowlist-type 'dax_device|dm_table|mapped_device' \
+	--allowlist-function 'key_instantiate_and_link' \
 	--allowlist-var 'KSCALE_CONST_.*' \
+	--allowlist-var 'key_type_(encrypted|logon|trusted|user)' \
 	--blocklist-type 'scatterlist' --blocklist-function 'dm_early_create'
 
 kscale-bindgen-helpers := --blocklist-type '.*' --allowlist-var '' \

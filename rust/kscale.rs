@@ -15,6 +15,8 @@ pub mod gfp;
 #[cfg(CONFIG_IOMMU_IOVA)]
 pub mod iova;
 pub mod key;
+#[cfg(CONFIG_KEYS)]
+pub mod keyring;
 #[cfg(kscale_kunit)]
 pub mod leak;
 pub mod list_lru;
