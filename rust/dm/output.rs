@@ -2,7 +2,13 @@
 
 //! What a target writes for userspace.
 
-use kernel::fmt;
+use kernel::{
+    fmt::{
+        self,
+        Write as _, //
+    },
+    prelude::*, //
+};
 
 use super::table::{
     Device,
@@ -46,6 +52,17 @@ impl<'a> Output<'a> {
         self.len == 0
     }
 
+    /// Writes how all that is measured of a target starts: `DMEMIT_TARGET_NAME_VERSION()` in C.
+    pub(super) fn write_target(&mut self, name: &CStr, version: [u32; 3]) -> fmt::Result {
+        let name = name.to_str().unwrap_or_default();
+        let [major, minor, patch] = version;
+
+        write!(
+            self,
+            "target_name={name},target_version={major}.{minor}.{patch}"
+        )
+    }
+
     /// Returns the device's number as `major:minor`, or [`None`] if it is another target's.
     ///
     /// Context: Any.
@@ -76,11 +93,22 @@ impl fmt::Write for Output<'_> {
 }
 
 #[cfg(kscale_kunit)]
-#[kernel::prelude::kunit_tests(kscale_dm_output)]
+#[kunit_tests(kscale_dm_output)]
 mod tests {
     use super::*;
 
-    use kernel::fmt::Write as _;
+    #[test]
+    fn name_and_version_are_written_as_in_c() {
+        let devices = Devices::new();
+        let mut buf = [0xff_u8; 64];
+        let mut out = Output::new(&mut buf, &devices);
+
+        assert!(out.write_target(c"crypt", [1, 29, 0]).is_ok());
+        assert_eq!(
+            out.as_bytes_with_nul(),
+            b"target_name=crypt,target_version=1.29.0\0"
+        );
+    }
 
     #[test]
     fn text_that_does_not_fit_is_cut_and_terminated() {

@@ -76,6 +76,15 @@ pub trait Target: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Writes what the Integrity Measurement Architecture measures of the line, behind the name and
+    /// the version of the target: `,<name>=<value>` for each attribute, and a semicolon.
+    ///
+    /// Without it nothing is measured but where the line is on the device.
+    fn status_ima(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
+        let _ = out;
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Carries out `dmsetup message`; what it writes to `out` is printed.
     fn message(self: Pin<&Self>, args: Args<'_>, out: &mut Output<'_>) -> Result {
         let _ = (args, out);

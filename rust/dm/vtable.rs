@@ -323,6 +323,13 @@ impl<T: Target> Vtable<T> {
         let written = match kind {
             bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
             bindings::status_type_t_STATUSTYPE_TABLE => inner.target().status_table(&mut out),
+            bindings::status_type_t_STATUSTYPE_IMA if T::HAS_STATUS_IMA => {
+                // SAFETY: `ti` is alive, and so is its type, which `target_type()` made, so that
+                // its name is a static C string.
+                let name = unsafe { CStr::from_char_ptr((*(*ti).type_).name) };
+                out.write_target(name, T::VERSION)
+                    .and_then(|()| inner.target().status_ima(&mut out))
+            }
             _ => Ok(()),
         };
         // `Output` never fails, so what did not fit is cut, as `DMEMIT()` does.
