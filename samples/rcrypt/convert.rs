@@ -27,7 +27,8 @@ use crate::{
         Iv,
         Mode, //
     },
-    table::Options, //
+    options::Options,
+    table::KeyLayout, //
 };
 
 /// Everything that decides what a sector looks like on the device.
@@ -47,7 +48,7 @@ impl Converter {
         spec: &CipherSpec<'_>,
         key: impl FnOnce() -> Result<Key>,
         options: Options,
-    ) -> Result<(Self, Key), CtrError> {
+    ) -> Result<Self, CtrError> {
         let bad_key = |error| CtrError::new(c"Error decoding and setting key", error);
         let mut ciphers = KVec::new();
         let cipher = allocate(spec)?;
@@ -67,8 +68,7 @@ impl Converter {
         };
 
         let key = key().map_err(bad_key)?;
-        let part_len = key.as_bytes().len().checked_div(spec.n_keys).unwrap_or(0);
-        if part_len == 0 && spec.n_keys > 1 {
+        if key.as_bytes().len() < spec.n_keys && spec.n_keys > 1 {
             // Not worth allocating as many ciphers.
             return Err(bad_key(EINVAL));
         }
@@ -76,14 +76,7 @@ impl Converter {
         while ciphers.len() < spec.n_keys {
             ciphers.push(allocate(spec)?, GFP_KERNEL)?;
         }
-        if !cfg!(kscale_mutant = "no_cipher") {
-            let mut rest = key.as_bytes();
-            for cipher in &mut ciphers {
-                let (part, others) = rest.split_at_checked(part_len).unwrap_or_default();
-                cipher.set_key(part).map_err(bad_key)?;
-                rest = others;
-            }
-        }
+        set_keys(&mut ciphers, &key).map_err(bad_key)?;
 
         let iv_mode = match iv_mode {
             None => None,
@@ -93,12 +86,29 @@ impl Converter {
             ),
         };
 
-        let this = Self {
+        Ok(Self {
             ciphers,
             iv_mode,
             options,
-        };
-        Ok((this, key))
+        })
+    }
+
+    /// Replaces the key by one of the same length. Allocates nothing.
+    ///
+    /// After a failure nothing is to be encrypted until this succeeds.
+    pub(crate) fn set_key(&mut self, key: &Key) -> Result {
+        set_keys(&mut self.ciphers, key)
+    }
+
+    /// Returns what a key of `size_bytes` consists of.
+    pub(crate) fn key_layout(&self, size_bytes: u32) -> KeyLayout {
+        KeyLayout {
+            size_bytes,
+            // CAST: A line is not long enough for as many.
+            parts: self.ciphers.len() as u32,
+            extra_size_bytes: 0,
+            mac_size_bytes: self.options.integrity_key_size.unwrap_or(0),
+        }
     }
 
     /// Encrypts `src` into `dst`. `first_sector` is what the IV of the first sector is made of.
@@ -144,6 +154,22 @@ impl Converter {
             .get(sector as usize & mask)
             .ok_or(BlkError::IOERR)
     }
+}
+
+/// Gives each cipher its part of the key.
+fn set_keys(ciphers: &mut [Skcipher], key: &Key) -> Result {
+    if cfg!(kscale_mutant = "no_cipher") {
+        return Ok(());
+    }
+    let mut rest = key.as_bytes();
+    let part_len = rest.len().checked_div(ciphers.len()).unwrap_or(0);
+
+    for cipher in ciphers {
+        let (part, others) = rest.split_at_checked(part_len).unwrap_or_default();
+        cipher.set_key(part)?;
+        rest = others;
+    }
+    Ok(())
 }
 
 /// Allocates a cipher without a key.

@@ -89,8 +89,8 @@ fn decrypt(mut bio: dm::Bio<Crypt>) {
 
     let result = match bio.segments_mut() {
         Some((target, data)) => target
-            .converter
-            .decrypt(sector.wrapping_add(target.iv_offset), data),
+            .keys
+            .with(|converter| converter.decrypt(sector.wrapping_add(target.iv_offset), data)),
         None => Err(BlkError::IOERR),
     };
     stats::count_read();
@@ -113,11 +113,9 @@ fn write(mut bio: dm::Bio<Crypt>) {
     let (device, device_sector) = (target.device, target.start.wrapping_add(sector));
     stats::count_write(plaintext.remaining_bytes());
     let result = match ciphertext {
-        Some(ciphertext) => {
-            target
-                .converter
-                .encrypt(sector.wrapping_add(target.iv_offset), plaintext, ciphertext)
-        }
+        Some(ciphertext) => target.keys.with(|converter| {
+            converter.encrypt(sector.wrapping_add(target.iv_offset), plaintext, ciphertext)
+        }),
         None => Err(BlkError::IOERR),
     };
 

@@ -11,8 +11,8 @@
 //! With the parameter `replace=1` the target is named `crypt`, for tools that know no other name.
 //! The C target must not be loaded then.
 //!
-//! What dm-crypt has and this target has not: keys in a keyring, authenticated encryption,
-//! asynchronous ciphers, zoned devices, messages, and the options that choose who does the work.
+//! What dm-crypt has and this target has not: authenticated encryption, asynchronous ciphers, zoned
+//! devices, and the options that choose who does the work.
 //!
 //! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`, and
 //! `cached_pages` how many of them stay with each CPU, see `pages.rs`.
@@ -37,7 +37,6 @@ use kscale::{
         self,
         CtrError, //
     },
-    key::Key,
     mempool::Mempool,
     page_cache::PageCache,
     workqueue::{
@@ -50,18 +49,23 @@ mod cipher;
 mod convert;
 mod io;
 mod iv;
+mod keys;
 mod limit;
+mod options;
 mod pages;
 mod stats;
 mod table;
 
 use cipher::CipherSpec;
 use convert::Converter;
+use keys::Keys;
 use limit::Mode;
+use options::Options;
 use pages::LimitedPages;
 use table::{
-    Line,
-    Options, //
+    KeyArg,
+    KeyText,
+    Line, //
 };
 
 module! {
@@ -160,7 +164,9 @@ pub(crate) struct Crypt {
     /// Added to the sector number that makes the IV.
     iv_offset: u64,
     options: Options,
-    converter: Converter,
+    /// What encrypts and decrypts.
+    #[pin]
+    keys: Keys,
     /// Where bios are encrypted and decrypted.
     queue: Workqueue,
     /// For the bios that carry encrypted data to the device.
@@ -171,8 +177,6 @@ pub(crate) struct Crypt {
     pages: Mempool<LimitedPages>,
     /// As in the table line; kept to print it.
     cipher: CString,
-    /// As `cipher`.
-    key: Key,
 }
 
 /// Bios in the reserve of a target, as in dm-crypt.
@@ -185,9 +189,8 @@ const RESERVE_BIOS: NonZeroU16 = match NonZeroU16::new(64) {
 impl dm::Target for Crypt {
     const NAME: &'static CStr = c"rcrypt";
 
-    /// The version of dm-crypt that has all that this target has. From 1.18 on, `cryptsetup` would
-    /// use the keyring.
-    const VERSION: [u32; 3] = [1, 17, 0];
+    /// The version of dm-crypt that has all that this target has, as `cryptsetup` goes by it.
+    const VERSION: [u32; 3] = [1, 18, 1];
 
     type PerBio = io::PerBio;
 
@@ -208,12 +211,19 @@ impl dm::Target for Crypt {
         let start = args.required(TOO_FEW)?;
 
         // The order is that of C, so that a line with two faults gets the same message.
-        if key.as_bytes().starts_with(b":") {
-            return Err(CtrError::invalid(c"Cannot parse key size"));
-        }
+        let key =
+            KeyArg::parse(key.as_bytes()).ok_or(CtrError::invalid(c"Cannot parse key size"))?;
         let options = Options::parse(args, table.len_sectors())?;
+        options.refuse_missing()?;
         let spec = CipherSpec::parse(cipher)?;
-        let (converter, key) = Converter::new(&spec, || table::key(key.as_bytes()), options)?;
+        let mut key_text = KeyText::Wiped;
+        let fetch_key = || {
+            let (key, text) = key.fetch()?;
+            key_text = text;
+            Ok(key)
+        };
+        let converter = Converter::new(&spec, fetch_key, options)?;
+        let key_layout = converter.key_layout(key.size_bytes());
         let iv_offset = table::iv_offset(iv_offset, &options)?;
         let start = table::start(start);
         let device = table
@@ -237,12 +247,11 @@ impl dm::Target for Crypt {
             start,
             iv_offset,
             options,
-            converter,
+            keys <- Keys::new(converter, key_text, key_layout),
             queue,
             bios <- BioSet::new(RESERVE_BIOS),
             pages <- Mempool::new(pages::RESERVE_PAGES, pages),
             cipher,
-            key,
         }))
     }
 
@@ -255,21 +264,51 @@ impl dm::Target for Crypt {
     }
 
     fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
-        let line = Line {
-            cipher: self.cipher.to_str().unwrap_or_default(),
-            key: &self.key,
-            iv_offset: self.iv_offset,
-            device: out.device_name(self.device).unwrap_or_default(),
-            start: self.start,
-            options: self.options,
-        };
+        self.keys.with_text(|key| {
+            let line = Line {
+                cipher: self.cipher(),
+                key,
+                key_layout: self.keys.layout(),
+                iv_offset: self.iv_offset,
+                device: out.device_name(self.device).unwrap_or_default(),
+                start: self.start,
+                options: self.options,
+            };
 
-        line.write(out)
+            line.write(out)
+        })
+    }
+
+    fn status_ima(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+        table::write_ima(self.cipher(), self.keys.layout(), &self.options, out)
+    }
+
+    fn message(self: Pin<&Self>, args: dm::Args<'_>, _out: &mut dm::Output<'_>) -> Result {
+        self.keys.message(args)
+    }
+
+    fn postsuspend(self: Pin<&Self>) {
+        self.keys.suspended();
+    }
+
+    fn preresume(self: Pin<&Self>) -> Result {
+        self.keys.may_resume()
+    }
+
+    fn resume(self: Pin<&Self>) {
+        self.keys.resumed();
     }
 
     fn io_hints(self: Pin<&Self>, limits: &mut dm::Limits<'_>) {
         limits.stack_block_size(self.options.sector_size);
         // So that no sector of direct I/O is spread over two pages.
         limits.align_dma_to_logical_block_size();
+    }
+}
+
+impl Crypt {
+    /// Returns the first argument of the table line.
+    fn cipher(&self) -> &str {
+        self.cipher.to_str().unwrap_or_default()
     }
 }

@@ -3,38 +3,169 @@
 //! The table line: what `dmsetup create` gets and `dmsetup table` prints.
 //!
 //! ```text
-//! <cipher> <key> <iv_offset> <dev path> <start> [<#opts> <opts>...]
+//! <cipher> <key>|:<key size>:<key type>:<description> <iv_offset> <dev path> <start>
+//!         [<#opts> <opts>...]
 //! ```
 //!
 //! The grammar and the messages are those of dm-crypt, `crypt_ctr()` in `drivers/md/dm-crypt.c`,
-//! with two differences: keys in a keyring are not supported, and numbers that C silently cuts to
-//! fewer bits are refused.
+//! except that numbers that C silently cuts to fewer bits are refused. The optional arguments are in
+//! `options.rs`.
 
 use kernel::{
     fmt::{
         self,
         Write, //
     },
-    prelude::*, //
+    prelude::*,
+    str::CString, //
 };
 
-use core::{
-    num::NonZeroU32,
-    str::FromStr, //
-};
+use core::str::FromStr;
 
+#[cfg(CONFIG_KEYS)]
+use kscale::keyring;
 use kscale::{
-    bio::SECTOR_SIZE,
     dm::CtrError,
     key::Key, //
 };
 
-/// Decodes the second argument; a `-` is the empty key.
-pub(crate) fn key(arg: &[u8]) -> Result<Key> {
-    if arg.len() < 2 && arg != b"-" {
+use crate::options::Options;
+
+/// The second argument, also that of the message `key set`: a key, or where one is.
+///
+/// # Examples
+///
+/// `-` is the key without bytes, `00ff` one of two, and `:32:logon:cryptsetup:disk` stands for the
+/// 32 bytes of the key `cryptsetup:disk` in a keyring.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyArg<'a> {
+    size_bytes: u32,
+    source: Source<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// Hexadecimal digits, or a hyphen.
+    Digits(&'a [u8]),
+    /// `<key type>:<description>`.
+    Keyring(&'a [u8]),
+}
+
+impl<'a> KeyArg<'a> {
+    /// Parses the length of the key, and leaves the rest to [`KeyArg::fetch()`], as C does.
+    pub(crate) fn parse(arg: &'a [u8]) -> Option<Self> {
+        let Some(arg) = arg.strip_prefix(b":") else {
+            return Some(Self {
+                size_bytes: u32::try_from(arg.len() / 2).ok()?,
+                source: Source::Digits(arg),
+            });
+        };
+        if !cfg!(CONFIG_KEYS) {
+            return None;
+        }
+        let (size, name) = split_at_colon(arg)?;
+        let size_bytes = core::str::from_utf8(size)
+            .ok()
+            .and_then(decimal::<u32>)
+            // The sign bit is an error in C.
+            .filter(|size| i32::try_from(*size).is_ok())?;
+        Some(Self {
+            size_bytes,
+            source: Source::Keyring(name),
+        })
+    }
+
+    /// Returns the length of the key, in bytes.
+    pub(crate) fn size_bytes(&self) -> u32 {
+        self.size_bytes
+    }
+
+    /// Returns whether the key itself is the argument.
+    pub(crate) fn is_in_digits(&self) -> bool {
+        matches!(self.source, Source::Digits(_))
+    }
+
+    /// Decodes the key, or gets it from its keyring, which waits for a key that is being made.
+    ///
+    /// Fails with [`EINVAL`] if the argument is wrong or the key has another length, otherwise as
+    /// the search does, with [`ENOKEY`] for example.
+    pub(crate) fn fetch(&self) -> Result<(Key, KeyText)> {
+        match self.source {
+            Source::Digits(b"-") => Ok((Key::new(&[])?, KeyText::Digits(Key::new(&[])?))),
+            _ if self.size_bytes == 0 => Err(EINVAL),
+            Source::Digits(digits) => Ok((
+                Key::from_hex(digits)?,
+                KeyText::Digits(Key::from_hex(digits)?),
+            )),
+            Source::Keyring(name) => fetch(name, self.size_bytes),
+        }
+    }
+}
+
+/// Gets the key `<key type>:<description>` from its keyring.
+#[cfg(CONFIG_KEYS)]
+fn fetch(name: &[u8], size_bytes: u32) -> Result<(Key, KeyText)> {
+    // `isspace()` in C, which takes text for Latin-1: what prints the line does not quote it.
+    if name.iter().any(|byte| matches!(byte, b' ' | 9..=13 | 0xa0)) {
+        pr_err!("whitespace chars not allowed in key string\n");
         return Err(EINVAL);
     }
-    Key::from_hex(if arg == b"-" { b"" } else { arg })
+    let (key_type, _) = split_at_colon(name).ok_or(EINVAL)?;
+    let key_type = keyring::KeyType::from_name(key_type).ok_or(EINVAL)?;
+
+    let name = core::str::from_utf8(name).map_err(|_| EINVAL)?;
+    let name = CString::try_from_fmt(fmt!("{name}"))?;
+    let description = description(&name).filter(|description| !description.is_empty());
+    // CAST: From 32 to 64 bits.
+    let key = keyring::request(key_type, description.ok_or(EINVAL)?, size_bytes as usize)?;
+    Ok((key, KeyText::Name(name)))
+}
+
+/// Never called, see [`KeyArg::parse()`].
+#[cfg(not(CONFIG_KEYS))]
+fn fetch(_name: &[u8], _size_bytes: u32) -> Result<(Key, KeyText)> {
+    Err(EINVAL)
+}
+
+/// Returns what follows the first colon.
+#[cfg(CONFIG_KEYS)]
+fn description(name: &CStr) -> Option<&CStr> {
+    let name = name.to_bytes_with_nul();
+    let (_, description) = split_at_colon(name)?;
+
+    CStr::from_bytes_with_nul(description).ok()
+}
+
+/// Splits at the first colon.
+fn split_at_colon(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = text.iter().position(|&byte| byte == b':')?;
+    let (before, rest) = text.split_at_checked(colon)?;
+
+    Some((before, rest.get(1..)?))
+}
+
+/// What the second argument is printed as.
+pub(crate) enum KeyText {
+    /// The key itself.
+    Digits(Key),
+    /// Where it is: `<key type>:<description>`.
+    Name(CString),
+    /// Zeros: the key was wiped.
+    Wiped,
+}
+
+impl KeyText {
+    /// Writes what stands for a key of `size_bytes`.
+    fn write(&self, size_bytes: u32, out: &mut impl Write) -> fmt::Result {
+        match self {
+            _ if size_bytes == 0 => write!(out, "-"),
+            Self::Digits(key) => write!(out, "{key:x}"),
+            Self::Name(name) => {
+                write!(out, ":{size_bytes}:{}", name.to_str().unwrap_or_default())
+            }
+            Self::Wiped => (0..size_bytes).try_for_each(|_| write!(out, "00")),
+        }
+    }
 }
 
 /// Parses the third argument.
@@ -54,121 +185,23 @@ pub(crate) fn start(arg: &CStr) -> Result<u64, CtrError> {
         .ok_or(CtrError::invalid(c"Invalid device sector"))
 }
 
-/// The optional arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// Discards are passed on, which tells others which sectors are in use.
-    pub(crate) allow_discards: bool,
-    /// What is encrypted at once, in bytes: a power of two from 512 to 4096.
-    pub(crate) sector_size: NonZeroU32,
-    /// The IV counts in `sector_size`, not in 512 bytes.
-    pub(crate) iv_large_sectors: bool,
-}
-
-impl Options {
-    /// Without any optional argument.
-    const DEFAULT: Self = Self {
-        allow_discards: false,
-        sector_size: match NonZeroU32::new(SECTOR_SIZE) {
-            Some(size) => size,
-            None => NonZeroU32::MIN,
-        },
-        iv_large_sectors: false,
-    };
-
-    /// Parses what follows the fifth argument of a line of `len_sectors`.
-    ///
-    /// As in C, arguments after those that are counted are ignored.
-    pub(crate) fn parse<'a>(
-        mut args: impl Iterator<Item = &'a CStr>,
-        len_sectors: u64,
-    ) -> Result<Self, CtrError> {
-        const BAD_COUNT: CtrError = CtrError::invalid(c"Invalid number of feature args");
-        let mut options = Self::DEFAULT;
-
-        let Some(count) = args.next() else {
-            return Ok(options);
-        };
-        let count = count
-            .to_str()
-            .ok()
-            .and_then(decimal::<u32>)
-            .filter(|&count| count <= 9)
-            .ok_or(BAD_COUNT)?;
-
-        let mut opts: [Option<&CStr>; 9] = [None; 9];
-        for slot in opts.iter_mut().take(count as usize) {
-            *slot = Some(args.next().ok_or(BAD_COUNT)?);
-        }
-        for opt in opts.into_iter().flatten() {
-            options.parse_one(opt, len_sectors)?;
-        }
-        Ok(options)
-    }
-
-    fn parse_one(&mut self, opt: &CStr, len_sectors: u64) -> Result<(), CtrError> {
-        let opt = opt.to_str().unwrap_or_default();
-
-        if opt.eq_ignore_ascii_case("allow_discards") {
-            self.allow_discards = true;
-        } else if let Some(size) = opt.strip_prefix("sector_size:").and_then(decimal::<u64>) {
-            self.sector_size = u32::try_from(size)
-                .ok()
-                .filter(|size| size.is_power_of_two() && (512..=4096).contains(size))
-                .and_then(NonZeroU32::new)
-                .ok_or(CtrError::invalid(c"Invalid feature value for sector_size"))?;
-            if !self.is_aligned(len_sectors) {
-                return Err(CtrError::invalid(
-                    c"Device size is not multiple of sector_size feature",
-                ));
-            }
-        } else if opt.eq_ignore_ascii_case("iv_large_sectors") {
-            self.iv_large_sectors = true;
-        } else {
-            return Err(CtrError::invalid(c"Invalid feature arguments"));
-        }
-        Ok(())
-    }
-
-    /// Returns the sector size in units of 512 bytes, a power of two.
-    #[inline]
-    pub(crate) fn sectors(&self) -> u64 {
-        u64::from(self.sector_size.get() / SECTOR_SIZE)
-    }
-
-    /// Returns whether so many units of 512 bytes are whole sectors.
-    #[inline]
-    pub(crate) fn is_aligned(&self, sectors: u64) -> bool {
-        sectors & self.sectors().wrapping_sub(1) == 0
-    }
-
-    /// Writes the options as dm-crypt does, with their number in front.
-    fn write(&self, out: &mut impl Write) -> fmt::Result {
-        let sector_size = self.sector_size != Self::DEFAULT.sector_size;
-        let count = u32::from(self.allow_discards)
-            + u32::from(sector_size)
-            + u32::from(self.iv_large_sectors);
-
-        if count != 0 {
-            write!(out, " {count}")?;
-        }
-        if self.allow_discards {
-            write!(out, " allow_discards")?;
-        }
-        if sector_size {
-            write!(out, " sector_size:{}", self.sector_size)?;
-        }
-        if self.iv_large_sectors {
-            write!(out, " iv_large_sectors")?;
-        }
-        Ok(())
-    }
+/// How long the key is, and what its bytes are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyLayout {
+    pub(crate) size_bytes: u32,
+    /// Keys of ciphers and what else the key has, counted as dm-crypt does.
+    pub(crate) parts: u32,
+    /// What is not for the ciphers, in bytes.
+    pub(crate) extra_size_bytes: u32,
+    /// What is for the authentication, in bytes.
+    pub(crate) mac_size_bytes: u32,
 }
 
 /// What a line is printed from.
 pub(crate) struct Line<'a> {
     pub(crate) cipher: &'a str,
-    pub(crate) key: &'a Key,
+    pub(crate) key: &'a KeyText,
+    pub(crate) key_layout: KeyLayout,
     pub(crate) iv_offset: u64,
     /// The device as `<major>:<minor>`.
     pub(crate) device: &'a str,
@@ -180,14 +213,26 @@ impl Line<'_> {
     /// Writes the line, byte for byte as dm-crypt does for the same arguments.
     pub(crate) fn write(&self, out: &mut impl Write) -> fmt::Result {
         write!(out, "{} ", self.cipher)?;
-        if self.key.as_bytes().is_empty() {
-            write!(out, "-")?;
-        } else {
-            write!(out, "{:x}", self.key)?;
-        }
+        self.key.write(self.key_layout.size_bytes, out)?;
         write!(out, " {} {} {}", self.iv_offset, self.device, self.start)?;
         self.options.write(out)
     }
+}
+
+/// Writes what the Integrity Measurement Architecture measures of a line, behind name and version
+/// of the target, byte for byte as dm-crypt does.
+pub(crate) fn write_ima(
+    cipher: &str,
+    layout: KeyLayout,
+    options: &Options,
+    out: &mut impl Write,
+) -> fmt::Result {
+    options.write_ima(out)?;
+    write!(out, ",cipher_string={cipher}")?;
+    write!(out, ",key_size={}", layout.size_bytes)?;
+    write!(out, ",key_parts={}", layout.parts)?;
+    write!(out, ",key_extra_size={}", layout.extra_size_bytes)?;
+    write!(out, ",key_mac_size={};", layout.mac_size_bytes)
 }
 
 /// Parses digits only: [`FromStr`] takes a plus sign, which C does not.
@@ -199,95 +244,99 @@ pub(crate) fn decimal<N: FromStr>(arg: &str) -> Option<N> {
     }
 }
 
+/// What the suites of this module and its neighbours share.
+#[cfg(kscale_kunit)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// Text that grows.
+    pub(crate) struct Text(KVec<u8>);
+
+    impl Text {
+        pub(crate) fn new() -> Self {
+            Self(KVec::new())
+        }
+
+        pub(crate) fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Write for Text {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0
+                .extend_from_slice(text.as_bytes(), GFP_KERNEL)
+                .map_err(|_| fmt::Error)
+        }
+    }
+}
+
 #[cfg(kscale_kunit)]
 #[kunit_tests(rcrypt_table)]
 mod tests {
-    use super::*;
+    use super::{
+        testing::Text,
+        *, //
+    };
+    use core::num::NonZeroU32;
 
-    fn options(args: &[&'static CStr]) -> Result<Options, CtrError> {
-        Options::parse(args.iter().copied(), 2048)
+    fn key(arg: &[u8]) -> Result<Key> {
+        Ok(KeyArg::parse(arg).ok_or(ENOENT)?.fetch()?.0)
     }
 
     #[test]
-    fn keys() -> Result {
+    fn keys_in_digits() -> Result {
         assert_eq!(key(b"-")?.as_bytes(), &[]);
         assert_eq!(key(b"00ff")?.as_bytes(), &[0x00, 0xff]);
         assert_eq!(key(b"00f")?.as_bytes(), &[0x00]);
-        for arg in [&b""[..], b"a", b"zz", b"0x12", b":32:logon:name"] {
+        assert_eq!(KeyArg::parse(b"00f").ok_or(EINVAL)?.size_bytes(), 1);
+        for arg in [&b""[..], b"a", b"zz", b"0x12"] {
             assert_eq!(key(arg).err(), Some(EINVAL));
         }
         Ok(())
     }
 
     #[test]
-    fn option_lists() {
-        let default = Options::DEFAULT;
-        let all = Options {
-            allow_discards: true,
-            sector_size: NonZeroU32::MIN.saturating_add(4095),
-            iv_large_sectors: true,
-        };
-
-        assert!(options(&[]).ok() == Some(default));
-        assert!(options(&[c"0"]).ok() == Some(default));
-        assert!(options(&[c"0", c"ignored"]).ok() == Some(default));
-        assert!(options(&[c"1", c"sector_size:512"]).ok() == Some(default));
-        assert!(
-            options(&[
-                c"3",
-                c"ALLOW_discards",
-                c"sector_size:4096",
-                c"IV_large_Sectors"
-            ])
-            .ok()
-                == Some(all)
-        );
-    }
-
-    #[test]
-    fn bad_options() {
-        for (args, message) in [
-            (&[c"x"][..], c"Invalid number of feature args"),
-            (&[c"-1"], c"Invalid number of feature args"),
-            (&[c"10"], c"Invalid number of feature args"),
-            (&[c"1"], c"Invalid number of feature args"),
-            (
-                &[c"2", c"allow_discards"],
-                c"Invalid number of feature args",
-            ),
-            (&[c"1", c"allow_discard"], c"Invalid feature arguments"),
-            (&[c"1", c"sector_size:"], c"Invalid feature arguments"),
-            (&[c"1", c"sector_size:512x"], c"Invalid feature arguments"),
-            (&[c"1", c"integrity:16:aead"], c"Invalid feature arguments"),
-            (
-                &[c"1", c"sector_size:0"],
-                c"Invalid feature value for sector_size",
-            ),
-            (
-                &[c"1", c"sector_size:256"],
-                c"Invalid feature value for sector_size",
-            ),
-            (
-                &[c"1", c"sector_size:1536"],
-                c"Invalid feature value for sector_size",
-            ),
-            (
-                &[c"1", c"sector_size:8192"],
-                c"Invalid feature value for sector_size",
-            ),
-            (
-                &[c"1", c"sector_size:66048"],
-                c"Invalid feature value for sector_size",
-            ),
+    fn keys_in_keyrings() -> Result {
+        // The length cannot be parsed.
+        for arg in [
+            &b":"[..],
+            b":32",
+            b"::logon:name",
+            b":x:logon:name",
+            b":+1:logon:name",
+            b":32x:logon:name",
+            b":2147483648:logon:name",
+            b":4294967328:logon:name",
         ] {
-            assert!(options(args).err().and_then(|e| e.message()) == Some(message));
+            assert_eq!(key(arg).err(), Some(ENOENT));
         }
-
-        let odd_length = Options::parse([c"1", c"sector_size:1024"].into_iter(), 2047);
-        assert!(
-            odd_length.err().and_then(|e| e.message())
-                == Some(c"Device size is not multiple of sector_size feature")
-        );
+        if !cfg!(CONFIG_KEYS) {
+            assert_eq!(key(b":32:logon:rcrypt:none").err(), Some(ENOENT));
+            return Ok(());
+        }
+        let name = KeyArg::parse(b":32:logon:rcrypt:none").ok_or(EINVAL)?;
+        assert_eq!(name.size_bytes(), 32);
+        // The rest cannot.
+        for arg in [
+            &b":32:"[..],
+            b":32:logon",
+            b":32:logon:",
+            b":32::name",
+            b":32:LOGON:name",
+            b":32:keyring:name",
+            b":32:logon:na me",
+            b":32:logon:name\n",
+            b":32:user:\xa0",
+            b":32:user:\xff",
+            b":0:user:rcrypt_none",
+        ] {
+            assert_eq!(key(arg).err(), Some(EINVAL));
+        }
+        for arg in [&b":32:logon:rcrypt:none"[..], b":32:user:rcrypt_none"] {
+            assert_eq!(key(arg).err(), Some(ENOKEY));
+        }
+        Ok(())
     }
 
     #[test]
@@ -310,47 +359,67 @@ mod tests {
 
     #[test]
     fn line_is_printed_as_dm_crypt_does() -> Result {
-        struct Text(KVec<u8>);
+        let digits = |key: &[u8]| -> Result<KeyText> { Ok(KeyText::Digits(Key::new(key)?)) };
+        let name = CString::try_from_fmt(fmt!("logon:rcrypt:disk"))?;
 
-        impl Write for Text {
-            fn write_str(&mut self, text: &str) -> fmt::Result {
-                self.0
-                    .extend_from_slice(text.as_bytes(), GFP_KERNEL)
-                    .map_err(|_| fmt::Error)
-            }
-        }
-
-        for (key, options, expected) in [
-            (&b""[..], &[][..], &b"aes-xts-plain64 - 1 7:0 2"[..]),
+        for (key, size_bytes, options, expected) in [
+            (digits(&[])?, 0, &[][..], &b"aes-xts-plain64 - 1 7:0 2"[..]),
             (
-                &[0x0a, 0xf0],
+                digits(&[0x0a, 0xf0])?,
+                2,
                 &[c"1", c"sector_size:4096"],
                 b"aes-xts-plain64 0af0 1 7:0 2 1 sector_size:4096",
             ),
             (
-                &[0xff],
-                &[
-                    c"3",
-                    c"iv_large_sectors",
-                    c"sector_size:1024",
-                    c"allow_discards",
-                ],
-                b"aes-xts-plain64 ff 1 7:0 2 3 allow_discards sector_size:1024 iv_large_sectors",
+                KeyText::Name(name),
+                32,
+                &[c"1", c"allow_discards"],
+                b"aes-xts-plain64 :32:logon:rcrypt:disk 1 7:0 2 1 allow_discards",
             ),
+            (KeyText::Wiped, 0, &[], b"aes-xts-plain64 - 1 7:0 2"),
+            (KeyText::Wiped, 3, &[], b"aes-xts-plain64 000000 1 7:0 2"),
         ] {
-            let mut text = Text(KVec::new());
+            let mut text = Text::new();
             let line = Line {
                 cipher: "aes-xts-plain64",
-                key: &Key::new(key)?,
+                key: &key,
+                key_layout: KeyLayout {
+                    size_bytes,
+                    ..KeyLayout::default()
+                },
                 iv_offset: 1,
                 device: "7:0",
                 start: 2,
-                options: self::options(options).map_err(|e| e.error())?,
+                options: Options::parse(options.iter().copied(), 2048).map_err(|e| e.error())?,
             };
 
             line.write(&mut text).map_err(|_| ENOMEM)?;
-            assert!(*text.0 == *expected);
+            assert!(text.bytes() == expected);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn what_ima_gets_is_that_of_dm_crypt() -> Result {
+        let mut options_text = Text::new();
+        let mut text = Text::new();
+        let layout = KeyLayout {
+            size_bytes: 96,
+            parts: 2,
+            extra_size_bytes: 16,
+            mac_size_bytes: 32,
+        };
+        let options = Options::DEFAULT;
+
+        options.write_ima(&mut options_text).map_err(|_| ENOMEM)?;
+        write_ima("aes-xts-plain64", layout, &options, &mut text).map_err(|_| ENOMEM)?;
+        let rest = text.bytes().strip_prefix(options_text.bytes());
+        assert!(
+            rest == Some(
+                b",cipher_string=aes-xts-plain64,key_size=96,key_parts=2,key_extra_size=16,\
+                  key_mac_size=32;"
+            )
+        );
         Ok(())
     }
 }

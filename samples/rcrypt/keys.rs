@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The key of a target, and what messages, suspend and resume do to it.
+//!
+//! ```text
+//! key set <key>|:<key size>:<key type>:<description>
+//! key wipe
+//! ```
+//!
+//! As in dm-crypt, a key is changed only while the device is suspended, and the device is only
+//! resumed with one. Unlike there, messages, suspend, resume and status wait for each other.
+//!
+//! Bios wait for nobody. They find the converter by an SRCU pointer, which costs each of them two
+//! increments of a counter of its CPU. A message takes the converter away from there, waits until no
+//! bio uses it, and only then changes its key. So no bio ever sees half a key, not even if a bio
+//! and a message should meet; one that finds no key fails.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::Mutex, //
+};
+
+use kscale::{
+    bio::{
+        BlkError,
+        BlkResult, //
+    },
+    dm,
+    key::Key,
+    srcu::{
+        self,
+        Domain,
+        Fast,
+        Item,
+        Pointer, //
+    }, //
+};
+
+use crate::{
+    convert::Converter,
+    table::{
+        KeyArg,
+        KeyLayout,
+        KeyText, //
+    }, //
+};
+
+/// The converter with its key, or what is left of it.
+#[pin_data]
+pub(crate) struct Keys {
+    /// [`None`] while there is no key.
+    #[pin]
+    converter: Pointer<Option<Converter>, Fast>,
+    #[pin]
+    state: Mutex<State>,
+    layout: KeyLayout,
+}
+
+struct State {
+    is_suspended: bool,
+    text: KeyText,
+    /// The opposite of `Keys::converter`: the converter while there is no key.
+    spare: Item<Option<Converter>>,
+    /// What the ciphers get in place of a key that was wiped. Made beforehand: when memory is short,
+    /// a key can still be wiped.
+    scrap: Key,
+}
+
+impl Keys {
+    /// Makes the state of a target that was not resumed yet.
+    pub(crate) fn new(
+        converter: Converter,
+        text: KeyText,
+        layout: KeyLayout,
+    ) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            converter <- {
+                let domain: Domain<Fast> = srcu::new_domain!("rcrypt")?;
+                let item = Item::new(Some(converter), GFP_KERNEL)?;
+                srcu::new_pointer!(domain, item)
+            },
+            state <- {
+                let spare = Item::new(None, GFP_KERNEL)?;
+                // CAST: From 32 to 64 bits.
+                let scrap = Key::random(layout.size_bytes as usize)?;
+                new_mutex!(State {
+                    is_suspended: false,
+                    text,
+                    spare,
+                    scrap,
+                })
+            },
+            layout,
+        }? Error)
+    }
+
+    /// Encrypts or decrypts with the current key, which stays as it is meanwhile.
+    ///
+    /// Fails with [`BlkError::IOERR`] if there is none.
+    #[inline]
+    pub(crate) fn with(&self, func: impl FnOnce(&Converter) -> BlkResult) -> BlkResult {
+        match &*self.converter.read() {
+            Some(converter) => func(converter),
+            None => Err(BlkError::IOERR),
+        }
+    }
+
+    /// Returns how long the key is, and what its bytes are for.
+    pub(crate) fn layout(&self) -> KeyLayout {
+        self.layout
+    }
+
+    /// Calls `func` with what a table line shows of the key.
+    pub(crate) fn with_text<R>(&self, func: impl FnOnce(&KeyText) -> R) -> R {
+        func(&self.state.lock().text)
+    }
+
+    /// Hears that the device is suspended, so that its key may be changed.
+    pub(crate) fn suspended(&self) {
+        self.state.lock().is_suspended = true;
+    }
+
+    /// Fails with [`EAGAIN`] if the device is about to be resumed without a key.
+    pub(crate) fn may_resume(&self) -> Result {
+        if self.state.lock().has_key() {
+            Ok(())
+        } else {
+            pr_err!("aborting resume - crypt key is not set.\n");
+            Err(EAGAIN)
+        }
+    }
+
+    /// Hears that the device is resumed. A key that was wiped since [`Keys::may_resume()`] is not
+    /// there; the device fails all that is asked of it.
+    pub(crate) fn resumed(&self) {
+        self.state.lock().is_suspended = false;
+    }
+
+    /// Carries out a message.
+    ///
+    /// Fails with [`EINVAL`] unless it is one of those above and the device is suspended. `key set`
+    /// also fails with [`EINVAL`] if the key has another length than that of the table line, and as
+    /// [`KeyArg::fetch()`] does. Then the old key is still there, except that, as in dm-crypt, it is
+    /// gone after digits that are none, or a key that the ciphers refuse.
+    pub(crate) fn message(&self, mut args: dm::Args<'_>) -> Result {
+        let is = |arg: Option<&CStr>, word: &str| {
+            arg.is_some_and(|arg| arg.to_bytes().eq_ignore_ascii_case(word.as_bytes()))
+        };
+        let count = args.len();
+
+        if count >= 2 && is(args.next(), "key") {
+            let command = args.next();
+            // Overwritten when this function returns, whatever it was.
+            let key = args.secret(c"").ok();
+            self.state.lock().check_suspended()?;
+
+            match (key, count) {
+                (Some(key), 3) if is(command, "set") => return self.set(key.as_bytes()),
+                (None, 2) if is(command, "wipe") => return self.wipe(),
+                _ => {}
+            }
+        }
+        pr_warn!("unrecognised message received.\n");
+        Err(EINVAL)
+    }
+
+    /// Replaces the key.
+    fn set(&self, arg: &[u8]) -> Result {
+        let arg = KeyArg::parse(arg)
+            .filter(|arg| arg.size_bytes() == self.layout.size_bytes)
+            .ok_or(EINVAL)?;
+        // Without the lock, as it may wait for userspace.
+        let fetched = arg.fetch();
+
+        let mut state = self.state.lock();
+        state.check_suspended()?;
+        match fetched {
+            Ok((key, text)) => {
+                self.withdraw(&mut state);
+                state.set_key(&key, text)?;
+                self.converter.lock().swap(&mut state.spare);
+                Ok(())
+            }
+            Err(error) => {
+                if error == EINVAL && arg.is_in_digits() && self.layout.size_bytes != 0 {
+                    self.withdraw(&mut state);
+                    state.forget_key()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets the key, and where it is from.
+    fn wipe(&self) -> Result {
+        let mut state = self.state.lock();
+
+        state.check_suspended()?;
+        self.withdraw(&mut state);
+        state.forget_key()
+    }
+
+    /// Takes the converter away from the bios, if they have it, and waits until none uses it.
+    fn withdraw(&self, state: &mut State) {
+        if state.has_key() {
+            self.converter.lock().swap(&mut state.spare);
+        }
+    }
+}
+
+impl State {
+    /// Fails with [`EINVAL`] unless the device is suspended.
+    fn check_suspended(&self) -> Result {
+        if self.is_suspended {
+            Ok(())
+        } else {
+            pr_warn!("not suspended during key manipulation.\n");
+            Err(EINVAL)
+        }
+    }
+
+    fn has_key(&self) -> bool {
+        // It has what the pointer has not.
+        self.spare.is_none()
+    }
+
+    /// Gives the converter a key, which it does not get to use if this fails.
+    fn set_key(&mut self, key: &Key, text: KeyText) -> Result {
+        let converter = self.spare.as_mut().ok_or(EIO)?;
+
+        match converter.set_key(key) {
+            Ok(()) => {
+                self.text = text;
+                Ok(())
+            }
+            Err(error) => self.forget_key().and(Err(error)),
+        }
+    }
+
+    /// Overwrites the key in the converter, and what is known of it.
+    fn forget_key(&mut self) -> Result {
+        self.text = KeyText::Wiped;
+        let converter = self.spare.as_mut().ok_or(EIO)?;
+
+        converter.set_key(&self.scrap).inspect_err(|_| {
+            // Freeing the ciphers overwrites it as well, but there will be no other key.
+            *self.spare = None;
+        })
+    }
+}
