@@ -90,7 +90,18 @@ test_bad_ciphers() {
 
 test_bad_keys() {
 	expect_all_refused <<-end
+		Cannot parse key size (-22) | aes-xts-plain64 : 0 DEV 0
 		Cannot parse key size (-22) | aes-xts-plain64 :32 0 DEV 0
+		Cannot parse key size (-22) | aes-xts-plain64 ::user:kscale 0 DEV 0
+		Cannot parse key size (-22) | aes-xts-plain64 :x:user:kscale 0 DEV 0
+		Cannot parse key size (-22) | aes-xts-plain64 :-1:user:kscale 0 DEV 0
+		Cannot parse key size (-22) | aes-xts-plain64 :2147483648:user:kscale 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 :32:user: 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 :32::kscale 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 :32:keyring:kscale 0 DEV 0
+		Error decoding and setting key (-22) | aes-xts-plain64 :0:user:kscale 0 DEV 0
+		Error decoding and setting key (-126) | aes-xts-plain64 :32:user:kscale_none 0 DEV 0
+		Error decoding and setting key (-126) | aes-xts-plain64 :32:logon:kscale:none 0 DEV 0
 		Error decoding and setting key (-22) | aes-xts-plain64 - 0 DEV 0
 		Error decoding and setting key (-22) | aes-xts-plain64 a 0 DEV 0
 		Error decoding and setting key (-22) | aes-xts-plain64 zKEYz 0 DEV 0
@@ -127,6 +138,16 @@ test_bad_options() {
 		Invalid feature value for sector_size (-22) | $line 1 sector_size:1536
 		Invalid feature value for sector_size (-22) | $line 1 sector_size:8192
 		Device size is not multiple of sector_size feature (-22) | $line 1 sector_size:4096 | 2044
+		Invalid feature arguments (-22) | $line 1 integrity
+		Invalid feature arguments (-22) | $line 1 integrity::aead
+		Invalid feature arguments (-22) | $line 1 Integrity:16:aead
+		Invalid integrity arguments (-22) | $line 1 integrity:0:aead
+		Invalid integrity arguments (-22) | $line 1 integrity:481:none
+		Unknown integrity profile (-22) | $line 1 integrity:16:
+		Unknown integrity profile (-22) | $line 1 integrity:16:hmac
+		Invalid feature arguments (-22) | $line 1 integrity_key_size:
+		Invalid feature arguments (-22) | $line 1 integrity_key_size:32x
+		Invalid integrity_key_size argument (-22) | $line 1 integrity_key_size:0
 	end
 }
 
@@ -149,10 +170,30 @@ test_what_rcrypt_does_not_have_is_refused() {
 		! load ours "$target" "${line# }" || fail "accepted: $line"
 		expect_in_kernel_log "$target: $message"
 	done <<-end
-		Cannot parse key size (-22)| aes-xts-plain64 :32:logon:kscale 0 DEV 0
 		Invalid IV mode (-22)| aes-cbc-lmk KEY 0 DEV 0
-		Invalid feature arguments (-22)| $line 1 integrity:16:aead
-		Invalid feature arguments (-22)| $line 1 same_cpu_crypt
+		same_cpu_crypt is not supported (-95)| $line 1 same_cpu_crypt
+		high_priority is not supported (-95)| $line 1 high_priority
+		submit_from_crypt_cpus is not supported (-95)| $line 1 submit_from_crypt_cpus
+		no_read_workqueue is not supported (-95)| $line 1 no_read_workqueue
+		no_write_workqueue is not supported (-95)| $line 1 no_write_workqueue
+		integrity is not supported (-95)| $line 1 integrity:16:aead
+		integrity_key_size is not supported (-95)| $line 1 integrity_key_size:32
+	end
+}
+
+# What dm-crypt does wrong: it follows a bad pointer for the first, and takes the others for 16.
+test_arguments_that_dm_crypt_does_not_check() {
+	line='aes-xts-plain64 KEY 0 DEV 0'
+	while IFS='|' read -r message line; do
+		forget_kernel_log
+		! load ours "$target" "${line# }" || fail "accepted: $line"
+		expect_in_kernel_log "$target: $message"
+	done <<-end
+		Invalid integrity arguments (-22)| $line 1 integrity:16
+		Invalid integrity arguments (-22)| $line 1 integrity:16x:aead
+		Invalid integrity arguments (-22)| $line 1 integrity:4294967312:aead
+		Invalid integrity_key_size argument (-22)| $line 1 integrity_key_size:4294967312
+		Cannot parse key size (-22)| aes-xts-plain64 :4294967328:user:kscale 0 DEV 0
 	end
 }
 
