@@ -5,6 +5,8 @@
  * A constant is declared as KSCALE_CONST_<name>; Rust sees <name>.
  */
 
+#include <crypto/aes.h>
+#include <crypto/md5.h>
 #include <crypto/skcipher.h>
 #include <keys/encrypted-type.h>
 #if IS_ENABLED(CONFIG_TRUSTED_KEYS)
@@ -12,6 +14,7 @@
 #endif
 #include <keys/user-type.h>
 #include <linux/blkdev.h>
+#include <linux/crc32.h>
 #include <linux/crypto.h>
 #include <linux/device-mapper.h>
 #include <linux/gfp.h>

@@ -6,6 +6,7 @@
  * ordinary functions exported by kscale.ko.
  */
 
+#include <crypto/aes.h>
 #include <crypto/skcipher.h>
 #include <keys/encrypted-type.h>
 #if IS_ENABLED(CONFIG_TRUSTED_KEYS)
@@ -17,6 +18,7 @@
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/device-mapper.h>
+#include <linux/fips.h>
 #include <linux/gfp.h>
 #include <linux/irqflags.h>
 #include <linux/kmemleak.h>
@@ -46,6 +48,13 @@
 #else
 #define __kscale_helper __always_inline
 #endif
+
+/* crypto/aes.h */
+
+__kscale_helper void kscale_helper_aes_encrypt(const struct aes_enckey *key, u8 *out, const u8 *in)
+{
+	aes_encrypt(key, out, in);
+}
 
 /* crypto/skcipher.h */
 
@@ -205,6 +214,14 @@ __kscale_helper unsigned int kscale_helper_small_cpumask_bits(void)
 __kscale_helper void kscale_helper_dm_stack_bs_limits(struct queue_limits *limits, unsigned int bs)
 {
 	dm_stack_bs_limits(limits, bs);
+}
+
+/* linux/fips.h */
+
+/* A variable or a constant. */
+__kscale_helper bool kscale_helper_fips_enabled(void)
+{
+	return fips_enabled;
 }
 
 /* linux/gfp.h */

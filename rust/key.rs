@@ -91,6 +91,19 @@ impl Key {
         &self.bytes
     }
 
+    /// Overwrites the secret with another one of the same length. Allocates nothing.
+    ///
+    /// Fails with [`EINVAL`] if it has another length.
+    ///
+    /// Context: Any. Never sleeps.
+    pub fn replace(&mut self, bytes: &[u8]) -> Result {
+        if bytes.len() != self.bytes.len() {
+            return Err(EINVAL);
+        }
+        self.bytes.copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Overwrites the secret with zeros.
     fn wipe(&mut self) {
         memzero_explicit(&mut self.bytes);
@@ -128,7 +141,12 @@ fn digit(value: u8) -> char {
 }
 
 /// Zeroes `bytes` in a way that the compiler does not drop, even if nothing reads them again.
-pub(crate) fn memzero_explicit(bytes: &mut [u8]) {
+///
+/// For secrets on the stack; others are a [`Key`], which does it by itself.
+///
+/// Context: Any.
+#[inline]
+pub fn memzero_explicit(bytes: &mut [u8]) {
     // SAFETY: `bytes` is valid for writes of its length.
     unsafe { bindings::memzero_explicit(bytes.as_mut_ptr().cast(), bytes.len()) };
 }
@@ -198,6 +216,19 @@ mod tests {
             CString::try_from_fmt(fmt!("{key:?}"))?.to_bytes(),
             b"Key(6 bytes)"
         );
+        Ok(())
+    }
+
+    #[test]
+    fn only_a_secret_as_long_takes_the_place() -> Result {
+        let mut key = Key::new(b"secret")?;
+
+        for other in [&b""[..], b"short", b"too long"] {
+            assert_eq!(key.replace(other), Err(EINVAL));
+            assert_eq!(key.as_bytes(), b"secret");
+        }
+        key.replace(b"hidden")?;
+        assert_eq!(key.as_bytes(), b"hidden");
         Ok(())
     }
 

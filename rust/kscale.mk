@@ -27,6 +27,8 @@ kscale-bindgen-items = \
 	--allowlist-file '.*/include/crypto/skcipher\.h' \
 	$(foreach h,$(kscale-headers),--allowlist-file '.*/include/linux/$(h)\.h') \
 	--allowlist-type 'dax_device|dm_table|mapped_device' \
+	--allowlist-type 'aes_enckey(_arch)?|p8_aes_key|md5_(block_state|ctx)' \
+	--allowlist-function 'aes_prepareenckey|crc32_le|md5_(init|update)' \
 	--allowlist-function 'key_instantiate_and_link' \
 	--allowlist-var 'KSCALE_CONST_.*' \
 	--allowlist-var 'key_type_(encrypted|logon|trusted|user)' \

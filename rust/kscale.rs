@@ -4,13 +4,16 @@
 
 use kernel::prelude::*;
 
+pub mod aes;
 mod bindings;
 pub mod bio;
 pub mod boxed;
 pub mod cpuhp;
+pub mod crc32;
 pub mod dm;
 #[cfg(kscale_faults)]
 pub mod fault;
+pub mod fips;
 pub mod gfp;
 #[cfg(CONFIG_IOMMU_IOVA)]
 pub mod iova;
@@ -20,6 +23,7 @@ pub mod keyring;
 #[cfg(kscale_kunit)]
 pub mod leak;
 pub mod list_lru;
+pub mod md5;
 pub mod memcg;
 pub mod mempool;
 mod module;
