@@ -5,7 +5,8 @@
 //! A bio that device mapper hands to a target is a [`dm::MapBio`] or a [`dm::Bio`]; this module has
 //! what they are made of. The pages of a bio belong to somebody else, who may write to them at any
 //! time: a process that has them mapped, or a device. So a [`Segment`] is never a `&[u8]`: it names
-//! memory that C code reads, and a [`SegmentMut`] memory that C code may also write.
+//! memory that C code reads, and a [`SegmentMut`] memory that C code may also write. Either can be
+//! had as a copy.
 //!
 //! Not covered: bios of one's own that belong to no target, integrity data, zone management.
 //!
@@ -32,6 +33,8 @@ use core::{
 };
 
 use crate::bindings;
+
+mod bytes;
 
 /// Bytes of a sector, the unit of positions and lengths in the block layer.
 pub const SECTOR_SIZE: u32 = bindings::SECTOR_SIZE;

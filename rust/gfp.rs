@@ -74,6 +74,22 @@ impl Gfp {
     /// Whether the allocation may call into file systems (`__GFP_FS`).
     const FS: Self = Self(1 << bindings::___GFP_FS_BIT);
 
+    /// Returns [`Gfp::NOIO`], or [`Gfp::ATOMIC`] where that could sleep and must not: in an
+    /// interrupt, and with interrupts or softirqs disabled.
+    ///
+    /// For work in the I/O path that goes on wherever it is called. It does not know of spinlocks.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn noio_or_atomic() -> Self {
+        // SAFETY: Reads flags and counters of this CPU.
+        if unsafe { bindings::in_interrupt_or_irqs_off() } {
+            Self::ATOMIC
+        } else {
+            Self::NOIO
+        }
+    }
+
     /// Takes the flags that C passed to a callback.
     #[inline]
     pub(crate) const fn from_raw(flags: gfp_t) -> Self {
@@ -171,7 +187,10 @@ pub fn noio_scope<T>(f: impl FnOnce() -> T) -> T {
 mod tests {
     use super::*;
 
-    use kernel::prelude::*;
+    use kernel::{
+        interrupt::local_interrupt_disable,
+        prelude::*, //
+    };
 
     /// Returns whether the current task is in a NOIO scope.
     fn in_noio_scope() -> bool {
@@ -222,6 +241,17 @@ mod tests {
         assert!(flags.contains(Gfp::NORETRY));
         assert!(flags.contains(Gfp::NOIO | Gfp::NORETRY));
         assert!(!flags.contains(Gfp::NORETRY | Gfp::ZERO));
+    }
+
+    #[test]
+    fn only_a_task_with_interrupts_on_may_sleep() {
+        assert!(Gfp::noio_or_atomic() == Gfp::NOIO);
+
+        let disabled = local_interrupt_disable();
+        assert!(Gfp::noio_or_atomic() == Gfp::ATOMIC);
+        drop(disabled);
+
+        assert!(Gfp::noio_or_atomic() == Gfp::NOIO);
     }
 
     #[test]

@@ -20,6 +20,7 @@
 #include <linux/device-mapper.h>
 #include <linux/fips.h>
 #include <linux/gfp.h>
+#include <linux/highmem.h>
 #include <linux/irqflags.h>
 #include <linux/kmemleak.h>
 #include <linux/list_lru.h>
@@ -238,6 +239,20 @@ __kscale_helper struct page *kscale_helper_alloc_page_near(gfp_t gfp, unsigned i
 	return alloc_pages_node(cpu_to_mem(cpu), gfp, 0);
 }
 
+/* linux/highmem.h */
+
+__kscale_helper void kscale_helper_memcpy_from_page(char *to, struct page *page, size_t offset,
+						    size_t len)
+{
+	memcpy_from_page(to, page, offset, len);
+}
+
+__kscale_helper void kscale_helper_memcpy_to_page(struct page *page, size_t offset,
+						  const char *from, size_t len)
+{
+	memcpy_to_page(page, offset, from, len);
+}
+
 /* linux/kmemleak.h */
 
 __kscale_helper void kscale_helper_kmemleak_not_leak(const void *ptr)
@@ -393,6 +408,11 @@ __kscale_helper bool kscale_helper_in_task_irqs_on(void)
 __kscale_helper bool kscale_helper_in_hardirq(void)
 {
 	return in_hardirq();
+}
+
+__kscale_helper bool kscale_helper_in_interrupt_or_irqs_off(void)
+{
+	return in_interrupt() || irqs_disabled();
 }
 
 __kscale_helper bool kscale_helper_in_nmi(void)
