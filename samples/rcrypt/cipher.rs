@@ -17,6 +17,9 @@ use crate::table::decimal;
 /// Room for the name of an algorithm with its NUL, in bytes.
 const CRYPTO_MAX_ALG_NAME: usize = 128;
 
+/// How many keys Loop-AES has. The other format has a place for the number.
+const LMK_KEYS: usize = 64;
+
 /// What the first argument of the line asks for.
 pub(crate) struct CipherSpec<'a> {
     /// The name of the cipher in the crypto API, such as `xts(aes)`.
@@ -55,7 +58,7 @@ impl<'a> CipherSpec<'a> {
         Ok(Self {
             api_name,
             iv_mode,
-            n_keys: 1,
+            n_keys: if iv_mode == Some("lmk") { LMK_KEYS } else { 1 },
         })
     }
 
@@ -195,6 +198,9 @@ mod tests {
                 Some("plain64"),
                 1,
             ),
+            (c"aes:64-cbc-lmk", c"cbc(aes)", Some("lmk"), 64),
+            (c"aes-cbc-lmk", c"cbc(aes)", Some("lmk"), 1),
+            (c"capi:cbc(aes)-lmk", c"cbc(aes)", Some("lmk"), 64),
             (c"aes-xts-plain64:ignored", c"xts(aes)", Some("plain64"), 1),
         ] {
             let spec = CipherSpec::parse(arg).map_err(|e| e.error())?;

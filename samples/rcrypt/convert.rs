@@ -24,28 +24,40 @@ use kscale::{
 use crate::{
     cipher::CipherSpec,
     iv::{
-        Iv,
-        Mode, //
+        Generator,
+        Input,
+        Mode,
+        Params,
+        SectorMode,
+        Walk, //
     },
     options::Options,
     table::KeyLayout, //
 };
 
+#[cfg(kscale_kunit)]
+mod answers;
+
 /// Everything that decides what a sector looks like on the device.
+///
+/// All that was made of the key is in here.
 pub(crate) struct Converter {
     /// A power of two of them. Sector `n` uses number `n` modulo their count.
     ciphers: KVec<Skcipher>,
-    /// [`None`] if and only if the ciphers take no initialisation vector.
-    iv_mode: Option<Mode>,
+    /// Bytes that each of them takes for a vector, 0 for none.
+    iv_size: usize,
+    iv: Generator,
+    key_layout: KeyLayout,
     options: Options,
 }
 
 impl Converter {
-    /// Allocates the ciphers and gives each its part of the key.
+    /// Allocates the ciphers and gives each its part of the key, which has `key_size_bytes`.
     ///
     /// Fails with dm-crypt's messages.
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
+        key_size_bytes: u32,
         key: impl FnOnce() -> Result<Key>,
         options: Options,
     ) -> Result<Self, CtrError> {
@@ -53,19 +65,22 @@ impl Converter {
         let mut ciphers = KVec::new();
         let cipher = allocate(spec)?;
 
-        let iv_mode = match (cipher.iv_size(), spec.iv_mode) {
-            (0, None) => None,
+        let (iv_size, block_size) = (cipher.iv_size(), cipher.block_size());
+        let mode = match (iv_size, spec.iv_mode) {
+            (0, None) => NO_IV,
             (0, Some(_)) => {
                 pr_warn!("Selected cipher does not support IVs\n");
-                None
+                NO_IV
             }
             // dm-crypt would use whatever is in memory.
             (_, None) => return Err(CtrError::invalid(c"IV mechanism required")),
             (_, Some(name)) => {
-                let mode = Mode::from_name(name).ok_or(CtrError::invalid(c"Invalid IV mode"))?;
-                Some((mode, cipher.block_size()))
+                Mode::from_name(name).ok_or(CtrError::invalid(c"Invalid IV mode"))?
             }
         };
+        // CAST: Neither is large.
+        let mut key_layout = mode.key_layout(key_size_bytes, spec.n_keys as u32, iv_size as u32)?;
+        key_layout.mac_size_bytes = options.integrity_key_size.unwrap_or(0);
 
         let key = key().map_err(bad_key)?;
         if key.as_bytes().len() < spec.n_keys && spec.n_keys > 1 {
@@ -76,19 +91,23 @@ impl Converter {
         while ciphers.len() < spec.n_keys {
             ciphers.push(allocate(spec)?, GFP_KERNEL)?;
         }
-        set_keys(&mut ciphers, &key).map_err(bad_key)?;
+        // CAST: From 32 to 64 bits.
+        let extra_len = key_layout.extra_size_bytes as usize;
+        set_keys(&mut ciphers, extra_len, &key).map_err(bad_key)?;
 
-        let iv_mode = match iv_mode {
-            None => None,
-            Some((mode, block_size)) => Some(
-                mode.for_block_size(block_size)
-                    .ok_or(CtrError::invalid(c"Error creating IV"))?,
-            ),
-        };
-
+        let iv = mode.generator(&Params {
+            key: key.as_bytes(),
+            extra_len,
+            n_keys: spec.n_keys,
+            iv_size,
+            block_size,
+            options: &options,
+        })?;
         Ok(Self {
             ciphers,
-            iv_mode,
+            iv_size,
+            iv,
+            key_layout,
             options,
         })
     }
@@ -97,52 +116,66 @@ impl Converter {
     ///
     /// After a failure nothing is to be encrypted until this succeeds.
     pub(crate) fn set_key(&mut self, key: &Key) -> Result {
-        set_keys(&mut self.ciphers, key)
+        // CAST: From 32 to 64 bits.
+        let extra_len = self.key_layout.extra_size_bytes as usize;
+
+        set_keys(&mut self.ciphers, extra_len, key)?;
+        self.iv.set_key(key.as_bytes())
     }
 
-    /// Returns what a key of `size_bytes` consists of.
-    pub(crate) fn key_layout(&self, size_bytes: u32) -> KeyLayout {
-        KeyLayout {
-            size_bytes,
-            // CAST: A line is not long enough for as many.
-            parts: self.ciphers.len() as u32,
-            extra_size_bytes: 0,
-            mac_size_bytes: self.options.integrity_key_size.unwrap_or(0),
-        }
+    /// Returns what the key consists of.
+    pub(crate) fn key_layout(&self) -> KeyLayout {
+        self.key_layout
+    }
+
+    /// Returns whether vectors are kept in the integrity metadata of the device below.
+    pub(crate) fn keeps_vectors(&self) -> bool {
+        matches!(self.iv, Generator::Random)
     }
 
     /// Encrypts `src` into `dst`. `first_sector` is what the IV of the first sector is made of.
     ///
     /// Fails with [`BlkError::IOERR`] if a sector is not in one piece of memory, or the cipher
-    /// refuses it.
+    /// refuses it, and with [`BlkError::RESOURCE`] if the mode needs memory, there is none, and the
+    /// caller must not sleep.
+    ///
+    /// Context: Task or softirq. In a task it may sleep.
     pub(crate) fn encrypt(
         &self,
         first_sector: u64,
-        mut src: Segments<'_>,
-        mut dst: SegmentsMut<'_>,
+        src: Segments<'_>,
+        dst: SegmentsMut<'_>,
     ) -> BlkResult {
-        let mut cursor = Cursor::new(self, first_sector)?;
-
-        while let Some(to) = dst.next_segment(self.options.sector_size) {
-            let from = src
-                .next_segment(self.options.sector_size)
-                .ok_or(BlkError::IOERR)?;
-            cursor.encrypt(from, to)?;
-        }
-        match src.remaining_bytes() {
-            0 => Ok(()),
-            _ => Err(BlkError::IOERR),
-        }
+        self.convert(first_sector, Encrypt { src, dst })
     }
 
     /// Decrypts `data` in place. Otherwise as [`Converter::encrypt()`].
-    pub(crate) fn decrypt(&self, first_sector: u64, mut data: SegmentsMut<'_>) -> BlkResult {
-        let mut cursor = Cursor::new(self, first_sector)?;
+    pub(crate) fn decrypt(&self, first_sector: u64, data: SegmentsMut<'_>) -> BlkResult {
+        self.convert(first_sector, Decrypt { data })
+    }
 
-        while let Some(sector) = data.next_segment(self.options.sector_size) {
-            cursor.decrypt(sector)?;
+    /// Does `work` in the mode of this converter.
+    ///
+    /// There is code of its own for each mode, so that it is asked for once per bio.
+    #[inline]
+    fn convert(&self, first_sector: u64, work: impl Work) -> BlkResult {
+        let cipher = self.cipher(0)?;
+
+        match &self.iv {
+            Generator::Sector(mode) => self.convert_by(first_sector, mode.walk(self.iv_size), work),
+            Generator::Eboiv(mode) => self.convert_by(first_sector, mode.walk(cipher)?, work),
+            Generator::Elephant(mode) => self.convert_by(first_sector, mode.walk(cipher)?, work),
+            Generator::Lmk(mode) => self.convert_by(first_sector, mode, work),
+            Generator::Tcw(mode) => self.convert_by(first_sector, mode, work),
+            // The constructor of the target refuses it.
+            Generator::Random => Err(BlkError::IOERR),
         }
-        Ok(())
+    }
+
+    /// Never inlined, so that what the other modes have on the stack does not add up.
+    #[inline(never)]
+    fn convert_by<W: Walk>(&self, first_sector: u64, walk: W, work: impl Work) -> BlkResult {
+        work.run(&mut Cursor::new(self, first_sector, walk)?)
     }
 
     /// Returns the cipher of a sector.
@@ -156,13 +189,17 @@ impl Converter {
     }
 }
 
-/// Gives each cipher its part of the key.
-fn set_keys(ciphers: &mut [Skcipher], key: &Key) -> Result {
+/// Gives each cipher its part of the key, of which `extra_len` bytes are not for them.
+fn set_keys(ciphers: &mut [Skcipher], extra_len: usize, key: &Key) -> Result {
     if cfg!(kscale_mutant = "no_cipher") {
         return Ok(());
     }
     let mut rest = key.as_bytes();
-    let part_len = rest.len().checked_div(ciphers.len()).unwrap_or(0);
+    let part_len = rest
+        .len()
+        .checked_sub(extra_len)
+        .and_then(|len| len.checked_div(ciphers.len()))
+        .ok_or(EINVAL)?;
 
     for cipher in ciphers {
         let (part, others) = rest.split_at_checked(part_len).unwrap_or_default();
@@ -171,6 +208,9 @@ fn set_keys(ciphers: &mut [Skcipher], key: &Key) -> Result {
     }
     Ok(())
 }
+
+/// What there is of a mode if the cipher takes no vector.
+const NO_IV: Mode = Mode::Sector(SectorMode::Null);
 
 /// Allocates a cipher without a key.
 fn allocate(spec: &CipherSpec<'_>) -> Result<Skcipher, CtrError> {
@@ -183,74 +223,126 @@ fn allocate(spec: &CipherSpec<'_>) -> Result<Skcipher, CtrError> {
     Skcipher::new(name).map_err(|error| CtrError::new(c"Error allocating crypto tfm", error))
 }
 
+/// What is done to a bio.
+trait Work {
+    fn run<W: Walk>(self, cursor: &mut Cursor<'_, W>) -> BlkResult;
+}
+
+/// See [`Converter::encrypt()`].
+struct Encrypt<'a> {
+    src: Segments<'a>,
+    dst: SegmentsMut<'a>,
+}
+
+impl Work for Encrypt<'_> {
+    #[inline]
+    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+        let sector_size = cursor.converter.options.sector_size;
+
+        while let Some(dst) = self.dst.next_segment(sector_size) {
+            let src = self.src.next_segment(sector_size).ok_or(BlkError::IOERR)?;
+            cursor.encrypt(src, dst)?;
+        }
+        match self.src.remaining_bytes() {
+            0 => Ok(()),
+            _ => Err(BlkError::IOERR),
+        }
+    }
+}
+
+/// See [`Converter::decrypt()`].
+struct Decrypt<'a> {
+    data: SegmentsMut<'a>,
+}
+
+impl Work for Decrypt<'_> {
+    #[inline]
+    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+        let sector_size = cursor.converter.options.sector_size;
+
+        while let Some(data) = self.data.next_segment(sector_size) {
+            cursor.decrypt(data)?;
+        }
+        Ok(())
+    }
+}
+
 /// Walks the sectors of a bio. One request serves them all, so that a sector costs little more
 /// than its IV and its place in memory.
-struct Cursor<'a> {
+struct Cursor<'a, W> {
     converter: &'a Converter,
     request: Request<'a>,
+    walk: W,
     /// The number of the next sector, in units of 512 bytes. Wraps, as in C.
     sector: u64,
 }
 
-impl<'a> Cursor<'a> {
-    fn new(converter: &'a Converter, first_sector: u64) -> Result<Self, BlkError> {
+impl<'a, W: Walk> Cursor<'a, W> {
+    #[inline]
+    fn new(converter: &'a Converter, first_sector: u64, walk: W) -> Result<Self, BlkError> {
         Ok(Self {
             converter,
             request: converter.cipher(first_sector)?.request(),
+            walk,
             sector: first_sector,
         })
     }
 
     /// Encrypts the next sector.
     #[inline]
-    fn encrypt(&mut self, src: Segment<'_>, dst: SegmentMut<'_>) -> BlkResult {
-        let (iv, size) = self.next(src.len())?;
+    fn encrypt(&mut self, src: Segment<'_>, mut dst: SegmentMut<'_>) -> BlkResult {
+        let sector = self.next(src.len())?;
+        let (iv, input) = self
+            .walk
+            .before_encrypt(sector, src, &mut dst)
+            .map_err(|_| BlkError::IOERR)?;
+        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
 
-        self.request
-            .encrypt(src, dst, iv.get(..size).unwrap_or_default())
-            .map_err(|_| BlkError::IOERR)
+        match input {
+            Input::Source => self.request.encrypt(src, dst.reborrow(), iv),
+            Input::Destination => self.request.encrypt_in_place(dst.reborrow(), iv),
+        }
+        .and_then(|()| self.walk.after_encrypt(sector, &mut dst))
+        .map_err(|_| BlkError::IOERR)
     }
 
     /// Decrypts the next sector in place.
     #[inline]
-    fn decrypt(&mut self, data: SegmentMut<'_>) -> BlkResult {
-        let (iv, size) = self.next(data.len())?;
+    fn decrypt(&mut self, mut data: SegmentMut<'_>) -> BlkResult {
+        let sector = self.next(data.len())?;
+        let iv = self
+            .walk
+            .before_decrypt(sector, &mut data)
+            .map_err(|_| BlkError::IOERR)?;
+        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
 
         self.request
-            .decrypt_in_place(data, iv.get(..size).unwrap_or_default())
+            .decrypt_in_place(data.reborrow(), iv)
+            .and_then(|()| self.walk.after_decrypt(sector, &mut data))
             .map_err(|_| BlkError::IOERR)
     }
 
-    /// Prepares for the next sector, of which `len` bytes are in one piece, and returns its IV.
+    /// Prepares for the next sector, of which `len` bytes are in one piece, and returns what its IV
+    /// is made of.
     #[inline]
-    fn next(&mut self, len: u32) -> Result<(Iv, usize), BlkError> {
+    fn next(&mut self, len: u32) -> Result<u64, BlkError> {
         let Converter {
-            ciphers,
-            iv_mode,
-            options,
+            ciphers, options, ..
         } = self.converter;
         let sector = self.sector;
 
         if len != options.sector_size.get() {
             return Err(BlkError::IOERR);
         }
-
-        let cipher = self.converter.cipher(sector)?;
         if ciphers.len() > 1 {
-            self.request = cipher.request();
+            self.request = self.converter.cipher(sector)?.request();
         }
         self.sector = sector.wrapping_add(options.sectors());
 
-        let iv_sector = if options.iv_large_sectors {
+        Ok(if options.iv_large_sectors {
             sector.wrapping_shr(options.sectors().trailing_zeros())
         } else {
             sector
-        };
-        let size = cipher.iv_size();
-        let iv = match iv_mode {
-            Some(mode) => mode.generate(iv_sector, size),
-            None => Iv::default(),
-        };
-        Ok((iv, size))
+        })
     }
 }

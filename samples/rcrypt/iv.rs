@@ -2,110 +2,217 @@
 
 //! Initialisation vectors: what makes equal sectors look different on the device.
 //!
-//! The modes are dm-crypt's, `crypt_iv_*_gen()` in `drivers/md/dm-crypt.c`. Those that need more
-//! than the sector number are left out: eboiv, elephant, lmk, random and tcw.
+//! The modes are dm-crypt's, `crypt_iv_*()` in `drivers/md/dm-crypt.c`, each in a file of its own:
+//!
+//! - `sector.rs`: benbi, essiv, null, plain, plain64 and plain64be make the vector of the number of
+//!   the sector, and nothing else.
+//! - `eboiv.rs`: BitLocker encrypts the number.
+//! - `elephant.rs`: older BitLocker does so, and mixes the bytes of each sector.
+//! - `lmk.rs`: Loop-AES hashes the sector.
+//! - `tcw.rs`: old TrueCrypt has a seed, and whitens what it encrypted.
+//!
+//! With `random`, a vector is kept beside its sector, see [`Generator::Random`].
+//!
+//! A [`Mode`] is what the table line asks for, a [`Generator`] is one with its part of the key, and
+//! a [`Walk`] is what it does to the sectors of one bio, so that modes that do nothing to the data
+//! cost nothing for that.
 
-#[cfg(kscale_kunit)]
 use kernel::prelude::*;
 
-use kscale::skcipher::MAX_IV_SIZE;
-
-/// How the initialisation vector of a sector is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// The low 32 bits of the sector number, little endian: repeats every 2 TiB.
-    Plain,
-    /// The sector number, little endian.
-    Plain64,
-    /// The sector number, big endian, at the end.
-    Plain64be,
-    /// As [`Mode::Plain64`]; the crypto API's `essiv` template then encrypts it.
-    Essiv,
-    /// The number of the sector's first cipher block, from 1 on, big endian, at the end.
-    Benbi {
-        /// Binary logarithm of the number of cipher blocks in 512 bytes.
-        shift: u32,
+use kscale::{
+    bio::{
+        Segment,
+        SegmentMut, //
     },
-    /// Zeros.
-    Null,
-}
+    dm::CtrError,
+    skcipher::MAX_IV_SIZE, //
+};
+
+use crate::{
+    options::Options,
+    table::KeyLayout, //
+};
+
+mod diffuser;
+mod eboiv;
+mod elephant;
+mod lmk;
+mod sector;
+mod tcw;
+
+pub(crate) use self::{
+    eboiv::Eboiv,
+    elephant::Elephant,
+    lmk::Lmk,
+    sector::SectorMode,
+    tcw::Tcw, //
+};
 
 /// An initialisation vector, and room for the longest.
 pub(crate) type Iv = [u8; MAX_IV_SIZE];
+
+/// The shortest vector that modes make, in bytes: room for the number of a sector. A cipher that
+/// takes less gets the first bytes of it.
+const MIN_IV_SIZE: usize = 8;
+
+/// What is encrypted.
+pub(crate) enum Input {
+    /// The data.
+    Source,
+    /// What the mode has put at the destination.
+    Destination,
+}
+
+/// What a mode does to the sectors of a bio, before and after the cipher.
+///
+/// `sector` is what the vector is made of: a number of sectors, the offset included.
+pub(crate) trait Walk {
+    /// Prepares a sector for encryption, and returns its vector.
+    fn before_encrypt(
+        &mut self,
+        sector: u64,
+        src: Segment<'_>,
+        dst: &mut SegmentMut<'_>,
+    ) -> Result<(Iv, Input)>;
+
+    /// Finishes a sector that was encrypted.
+    #[inline]
+    fn after_encrypt(&mut self, _sector: u64, _dst: &mut SegmentMut<'_>) -> Result {
+        Ok(())
+    }
+
+    /// Prepares a sector for decryption, and returns its vector.
+    fn before_decrypt(&mut self, sector: u64, data: &mut SegmentMut<'_>) -> Result<Iv>;
+
+    /// Finishes a sector that was decrypted.
+    #[inline]
+    fn after_decrypt(&mut self, _sector: u64, _data: &mut SegmentMut<'_>) -> Result {
+        Ok(())
+    }
+}
+
+/// A mode by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Sector(SectorMode),
+    Eboiv,
+    Elephant,
+    Lmk,
+    Tcw,
+    Random,
+}
+
+/// What a mode is fitted to.
+pub(crate) struct Params<'a> {
+    /// All of the key.
+    pub(crate) key: &'a [u8],
+    /// How many bytes of it are the mode's.
+    pub(crate) extra_len: usize,
+    /// How many ciphers have the rest.
+    pub(crate) n_keys: usize,
+    /// What the ciphers take, in bytes.
+    pub(crate) iv_size: usize,
+    /// The ciphers' blocks, in bytes.
+    pub(crate) block_size: usize,
+    pub(crate) options: &'a Options,
+}
 
 impl Mode {
     /// Returns the mode of that name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
-            "plain" => Some(Self::Plain),
-            "plain64" => Some(Self::Plain64),
-            "plain64be" => Some(Self::Plain64be),
-            "essiv" => Some(Self::Essiv),
-            "benbi" => Some(Self::Benbi { shift: 0 }),
-            "null" => Some(Self::Null),
-            _ => None,
+            "eboiv" => Some(Self::Eboiv),
+            "elephant" => Some(Self::Elephant),
+            "lmk" => Some(Self::Lmk),
+            "random" => Some(Self::Random),
+            "tcw" => Some(Self::Tcw),
+            _ => SectorMode::from_name(name).map(Self::Sector),
         }
     }
 
-    /// Fits the mode to a cipher with blocks of `block_size` bytes, if it can.
-    pub(crate) fn for_block_size(self, block_size: usize) -> Option<Self> {
-        match self {
-            Self::Benbi { .. } if !block_size.is_power_of_two() => None,
-            Self::Benbi { .. } => Some(Self::Benbi {
-                shift: 9_u32.checked_sub(block_size.checked_ilog2()?)?,
-            }),
-            other => Some(other),
-        }
-    }
-
-    /// Returns the vector of a sector for a cipher that takes `size` bytes of it.
+    /// Returns what a key of `size_bytes` consists of, for `n_keys` ciphers with vectors of
+    /// `iv_size` bytes.
     ///
-    /// The vector is computed in at least eight bytes, and a cipher that takes less gets the first
-    /// of them, as in dm-crypt.
-    #[inline]
-    pub(crate) fn generate(self, sector: u64, size: usize) -> Iv {
-        let sector = if cfg!(kscale_mutant = "iv_off_by_one") {
-            sector.wrapping_add(1)
-        } else {
-            sector
+    /// Fails as dm-crypt does, without a message, if there is more than the mode takes.
+    pub(crate) fn key_layout(
+        self,
+        size_bytes: u32,
+        n_keys: u32,
+        iv_size: u32,
+    ) -> Result<KeyLayout, CtrError> {
+        let (parts, extra_size_bytes) = match self {
+            // The keys of the ciphers count as one.
+            Self::Elephant => (2, elephant::extra_key_len(size_bytes)?),
+            Self::Lmk => match lmk::seed_size(size_bytes, n_keys) {
+                None => (n_keys, 0),
+                Some(size) => (n_keys.saturating_add(1), size),
+            },
+            Self::Tcw => (n_keys.saturating_add(2), tcw::extra_key_len(iv_size)),
+            Self::Sector(_) | Self::Eboiv | Self::Random => (n_keys, 0),
         };
 
-        match self {
-            // CAST: The upper half is cut off: that is this mode.
-            Self::Plain => at_start((sector as u32).to_le_bytes()),
-            Self::Plain64 | Self::Essiv => at_start(sector.to_le_bytes()),
-            Self::Plain64be => at_end(sector.to_be_bytes(), size),
-            Self::Benbi { shift } => {
-                // OVERFLOW: Wraps as in C.
-                let block = sector.wrapping_shl(shift).wrapping_add(1);
-                at_end(block.to_be_bytes(), size)
+        Ok(KeyLayout {
+            size_bytes,
+            parts,
+            extra_size_bytes,
+            mac_size_bytes: 0,
+        })
+    }
+
+    /// Fits the mode to ciphers that have their keys.
+    ///
+    /// Fails with dm-crypt's messages, which do not tell what is wrong.
+    pub(crate) fn generator(self, params: &Params<'_>) -> Result<Generator, CtrError> {
+        const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
+        let unfit = |error| CtrError::new(c"Error creating IV", error);
+
+        Ok(match self {
+            Self::Sector(mode) => {
+                Generator::Sector(mode.for_block_size(params.block_size).ok_or(UNFIT)?)
             }
-            Self::Null => [0; MAX_IV_SIZE],
+            Self::Eboiv => Generator::Eboiv(Eboiv::new(params).map_err(unfit)?),
+            Self::Elephant => {
+                let eboiv = Eboiv::new(params).map_err(unfit)?;
+                Generator::Elephant(
+                    Elephant::new(params, eboiv)
+                        .map_err(|error| CtrError::new(c"Error initialising IV", error))?,
+                )
+            }
+            Self::Lmk => Generator::Lmk(Lmk::new(params).map_err(unfit)?),
+            Self::Tcw => Generator::Tcw(Tcw::new(params).map_err(unfit)?),
+            Self::Random => Generator::Random,
+        })
+    }
+}
+
+/// What makes the vectors of a target. What it has of the key is wiped on drop.
+pub(crate) enum Generator {
+    Sector(SectorMode),
+    Eboiv(Eboiv),
+    Elephant(Elephant),
+    Lmk(Lmk),
+    Tcw(Tcw),
+    /// Vectors are random, and kept in the integrity metadata of the device below.
+    Random,
+}
+
+impl Generator {
+    /// Replaces the key by one of the same length. Allocates nothing.
+    pub(crate) fn set_key(&mut self, key: &[u8]) -> Result {
+        match self {
+            Self::Elephant(mode) => mode.set_key(key),
+            Self::Lmk(mode) => mode.set_key(key),
+            Self::Tcw(mode) => mode.set_key(key),
+            Self::Sector(_) | Self::Eboiv(_) | Self::Random => Ok(()),
         }
     }
 }
 
-/// Returns a vector that starts with `bytes`.
-#[inline]
-fn at_start<const N: usize>(bytes: [u8; N]) -> Iv {
-    let mut iv = [0; MAX_IV_SIZE];
-
-    if let Some(start) = iv.first_chunk_mut() {
-        *start = bytes;
+/// Makes `a` the exclusive or of both, as far as both have bytes.
+fn xor(a: &mut [u8], b: &[u8]) {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a ^= b;
     }
-    iv
-}
-
-/// Returns a vector of `size` bytes that ends with `bytes`.
-#[inline]
-fn at_end(bytes: [u8; 8], size: usize) -> Iv {
-    let mut iv = [0; MAX_IV_SIZE];
-    let end = size.clamp(bytes.len(), MAX_IV_SIZE);
-
-    if let Some(end) = iv.get_mut(..end).and_then(|iv| iv.last_chunk_mut()) {
-        *end = bytes;
-    }
-    iv
 }
 
 #[cfg(kscale_kunit)]
@@ -113,87 +220,46 @@ fn at_end(bytes: [u8; 8], size: usize) -> Iv {
 mod tests {
     use super::*;
 
-    /// Returns the 16 byte vector of a sector; the rest of it must be zeros.
-    fn generate(mode: Mode, sector: u64) -> Option<[u8; 16]> {
-        let iv = mode.generate(sector, 16);
-        let (first, rest) = iv.split_first_chunk()?;
-
-        rest.iter().all(|&byte| byte == 0).then_some(*first)
-    }
-
-    const SECTOR: u64 = 0x0102_0304_0506_0708;
-
-    #[test]
-    fn known_answers() {
-        for (mode, expected) in [
-            (
-                Mode::Plain,
-                [8, 7, 6, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
-            (
-                Mode::Plain64,
-                [8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
-            (
-                Mode::Essiv,
-                [8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
-            (
-                Mode::Plain64be,
-                [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
-            ),
-            (
-                Mode::Benbi { shift: 8 },
-                [0, 0, 0, 0, 0, 0, 0, 0, 2, 3, 4, 5, 6, 7, 8, 1],
-            ),
-            (Mode::Null, [0; 16]),
-        ] {
-            assert_eq!(generate(mode, SECTOR), Some(expected));
-        }
-    }
-
-    #[test]
-    fn plain_repeats_after_32_bits_and_plain64_does_not() {
-        let (low, high) = (7, 7 | 1 << 32);
-
-        assert_eq!(generate(Mode::Plain, low), generate(Mode::Plain, high));
-        assert!(generate(Mode::Plain64, low) != generate(Mode::Plain64, high));
-    }
-
-    #[test]
-    fn benbi_wraps() {
-        let mode = Mode::Benbi { shift: 5 };
-
-        assert_eq!(generate(mode, u64::MAX), generate(mode, u64::MAX >> 5));
-    }
-
-    #[test]
-    fn benbi_counts_cipher_blocks() {
-        for (block_size, expected) in [
-            (16, Some(Mode::Benbi { shift: 5 })),
-            (1, Some(Mode::Benbi { shift: 9 })),
-            (512, Some(Mode::Benbi { shift: 0 })),
-            (24, None),
-            (0, None),
-            (1024, None),
-        ] {
-            let mode = Mode::Benbi { shift: 0 };
-            assert_eq!(mode.for_block_size(block_size), expected);
-        }
-    }
-
-    #[test]
-    fn short_vectors_are_computed_in_eight_bytes() {
-        let iv = Mode::Plain64be.generate(SECTOR, 4);
-
-        assert_eq!(iv.first_chunk(), Some(&[1, 2, 3, 4, 5, 6, 7, 8]));
-    }
-
     #[test]
     fn names() {
-        for name in ["", "PLAIN", "plain6", "plain64 ", "lmk", "random"] {
+        for name in ["", "PLAIN", "plain6", "plain64 ", "lmk2", "eboi"] {
             assert_eq!(Mode::from_name(name), None);
         }
-        assert_eq!(Mode::from_name("plain64"), Some(Mode::Plain64));
+        assert_eq!(
+            Mode::from_name("plain64"),
+            Some(Mode::Sector(SectorMode::Plain64))
+        );
+        assert_eq!(Mode::from_name("eboiv"), Some(Mode::Eboiv));
+        assert_eq!(Mode::from_name("elephant"), Some(Mode::Elephant));
+        assert_eq!(Mode::from_name("lmk"), Some(Mode::Lmk));
+        assert_eq!(Mode::from_name("random"), Some(Mode::Random));
+        assert_eq!(Mode::from_name("tcw"), Some(Mode::Tcw));
+    }
+
+    #[test]
+    fn keys_are_divided_as_by_dm_crypt() {
+        for (mode, size_bytes, n_keys, iv_size, expected) in [
+            (Mode::Sector(SectorMode::Plain64), 64, 2, 16, Some((2, 0))),
+            (Mode::Eboiv, 32, 1, 16, Some((1, 0))),
+            (Mode::Elephant, 32, 1, 16, Some((2, 16))),
+            (Mode::Elephant, 33, 1, 16, Some((2, 16))),
+            (Mode::Elephant, 65, 4, 16, Some((2, 32))),
+            (Mode::Elephant, 66, 1, 16, None),
+            // Loop-AES 1, 2 and 3.
+            (Mode::Lmk, 33, 1, 16, Some((1, 0))),
+            (Mode::Lmk, 64 * 16, 64, 16, Some((64, 0))),
+            (Mode::Lmk, 65 * 16, 64, 16, Some((65, 16))),
+            (Mode::Lmk, 65 * 16 + 3, 64, 16, Some((65, 16))),
+            (Mode::Lmk, 3, 64, 16, Some((65, 0))),
+            (Mode::Tcw, 64, 1, 16, Some((3, 32))),
+            (Mode::Tcw, 8, 2, 8, Some((4, 24))),
+            (Mode::Random, 64, 1, 16, Some((1, 0))),
+        ] {
+            let layout = mode.key_layout(size_bytes, n_keys, iv_size).ok();
+            assert_eq!(
+                layout.map(|layout| (layout.parts, layout.extra_size_bytes)),
+                expected
+            );
+        }
     }
 }

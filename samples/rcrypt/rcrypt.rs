@@ -11,8 +11,8 @@
 //! With the parameter `replace=1` the target is named `crypt`, for tools that know no other name.
 //! The C target must not be loaded then.
 //!
-//! What dm-crypt has and this target has not: authenticated encryption, asynchronous ciphers, zoned
-//! devices, and the options that choose who does the work.
+//! What dm-crypt has and this target has not: authenticated encryption, random vectors, asynchronous
+//! ciphers, zoned devices, and the options that choose who does the work.
 //!
 //! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`, and
 //! `cached_pages` how many of them stay with each CPU, see `pages.rs`.
@@ -222,14 +222,17 @@ impl dm::Target for Crypt {
             key_text = text;
             Ok(key)
         };
-        let converter = Converter::new(&spec, fetch_key, options)?;
-        let key_layout = converter.key_layout(key.size_bytes());
+        let converter = Converter::new(&spec, key.size_bytes(), fetch_key, options)?;
+        let key_layout = converter.key_layout();
         let iv_offset = table::iv_offset(iv_offset, &options)?;
         let start = table::start(start);
         let device = table
             .get_device(path, start.as_ref().copied().unwrap_or(0))
             .map_err(|error| CtrError::new(c"Device lookup failed", error))?;
         let start = start?;
+        if converter.keeps_vectors() {
+            return Err(CtrError::invalid(c"Integrity profile not supported."));
+        }
 
         let queue = Workqueue::new(c"rcrypt", Flags::UNBOUND, cpu::nr_cpu_ids())
             .map_err(|error| CtrError::new(c"Couldn't create kcryptd queue", error))?;

@@ -12,6 +12,12 @@ target_module=rcrypt
 key_256=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 key_512=${key_256}f0f1f2f3f4f5f6f7f8f9fafbfcfdfeffe0e1e2e3e4e5e6e7e8e9eaebecedeeef
 
+# many_keys <number>: prints so many keys of 128 bits, all of them different.
+many_keys() {
+	# shellcheck disable=SC2046
+	printf '%032x' $(seq "$1")
+}
+
 # What is written, and its size.
 plain=/tmp/plain
 plain_kib=1024

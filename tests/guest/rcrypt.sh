@@ -52,6 +52,21 @@ test_other_ciphers_and_iv_modes() {
 	done
 }
 
+# Modes that do more to a sector than to encrypt it.
+test_iv_modes_of_other_programs() {
+	for line in "aes-cbc-eboiv $key_256" "aes-cbc-elephant $key_512" "aes-cbc-tcw $key_512" \
+		"aes:64-cbc-lmk $(many_keys 64)" "capi:cbc(aes)-lmk $(many_keys 65)"; do
+		echo "${line% *}"
+		expect_same_format "${line% *}" "${line#* }" 4294967000 8
+		case $line in
+		*eboiv* | *elephant*)
+			expect_same_format "${line% *}" "${line#* }" 4294967000 8 \
+				'2 sector_size:4096 iv_large_sectors'
+			;;
+		esac
+	done
+}
+
 test_no_plaintext_on_the_device() {
 	make_ram $plain_kib
 	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0

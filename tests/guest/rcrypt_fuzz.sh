@@ -43,7 +43,7 @@ random_lines() {
 		function mode() {
 			if (rarely())
 				return one("- -- -essiv -essiv: -essiv:md6 -plain65 -plain64-plain64 -plain64:")
-			return one("-plain -plain64 -plain64be -essiv:sha256 -null -benbi")
+			return one("-plain -plain64 -plain64be -essiv:sha256 -null -benbi -eboiv -elephant -lmk -tcw -random")
 		}
 		function bytes() {
 			if (rarely())

@@ -111,6 +111,24 @@ test_bad_keys() {
 	end
 }
 
+test_bad_iv_modes() {
+	expect_all_refused <<-end
+		Error creating IV (-22) | aes-cbc-lmk KEY 0 DEV 0 1 sector_size:4096
+		Error creating IV (-22) | aes-cbc-tcw $(many_keys 4) 0 DEV 0 1 sector_size:1024
+		Error creating IV (-22) | capi:ctr(aes)-eboiv KEY 0 DEV 0
+		Error creating IV (-22) | capi:ctr(aes)-elephant KEY 0 DEV 0
+		Error decoding and setting key (-22) | aes:64-cbc-lmk KEY 0 DEV 0
+		Error decoding and setting key (-22) | capi:cbc(aes)-lmk KEY 0 DEV 0
+		Error decoding and setting key (-22) | aes-cbc-tcw KEY 0 DEV 0
+		Error decoding and setting key (-22) | aes-cbc-tcw 0011 0 DEV 0
+		Error decoding and setting key (-22) | aes-cbc-elephant 00KEY 0 DEV 0
+		Error initialising IV (-22) | blowfish-cbc-elephant KEY0011223344556677 0 DEV 0
+		Unknown error (-22) | aes-cbc-elephant $(many_keys 4)0011 0 DEV 0
+		Integrity profile not supported. (-22) | aes-xts-random KEY 0 DEV 0
+		Invalid device sector (-22) | aes-xts-random KEY 0 DEV x
+	end
+}
+
 test_bad_numbers_and_devices() {
 	expect_all_refused <<-end
 		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY x DEV 0
@@ -170,7 +188,6 @@ test_what_rcrypt_does_not_have_is_refused() {
 		! load ours "$target" "${line# }" || fail "accepted: $line"
 		expect_in_kernel_log "$target: $message"
 	done <<-end
-		Invalid IV mode (-22)| aes-cbc-lmk KEY 0 DEV 0
 		same_cpu_crypt is not supported (-95)| $line 1 same_cpu_crypt
 		high_priority is not supported (-95)| $line 1 high_priority
 		submit_from_crypt_cpus is not supported (-95)| $line 1 submit_from_crypt_cpus
@@ -212,6 +229,12 @@ test_lines_are_printed_as_by_dm_crypt() {
 		aes-plain KEYf 0 DEV 0
 		aes:2-cbc-plain64 KEY 0 DEV 0
 		aes-ecb KEY 0 DEV 0
+		aes-ecb-lmk KEY 0 DEV 0
+		aes-cbc-lmk KEY 0 DEV 0
+		aes-cbc-tcw $(many_keys 4) 0 DEV 0
+		aes-cbc-eboiv KEY 0 DEV 0 1 sector_size:4096
+		capi:cbc(aes)-elephant KEY 0 DEV 0
+		capi:cbc(aes)-lmk $(many_keys 65) 0 DEV 0
 		capi:ecb(cipher_null) - 0 DEV 0
 	end
 	# The numbers of sectors follow from the line's number.

@@ -18,9 +18,9 @@ teardown() {
 	clean_block
 }
 
-# expect_same_formats <cipher> <key>: with all options.
+# expect_same_formats <cipher> <key> [sector sizes]: with all options.
 expect_same_formats() {
-	for sector_size in 512 1024 2048 4096; do
+	for sector_size in ${3:-512 1024 2048 4096}; do
 		for large in '' ' iv_large_sectors'; do
 			options="$((1 + ${#large} / 17)) sector_size:$sector_size$large"
 			for offsets in '0 0' '8 24' '4294967288 0' '18446744073709551608 16'; do
@@ -50,6 +50,54 @@ test_essiv() {
 
 test_benbi() {
 	expect_same_formats aes-cbc-benbi $key_256
+}
+
+# The second key encrypts sectors, but no vectors.
+test_eboiv() {
+	expect_same_formats aes-cbc-eboiv $key_256
+	expect_same_formats 'capi:xts(aes)-eboiv' $key_512 '512 4096'
+	expect_same_formats aes:2-cbc-eboiv $key_512 '512 4096'
+}
+
+test_elephant() {
+	expect_same_formats aes-cbc-elephant $key_256
+	expect_same_formats 'capi:cbc(aes)-elephant' $key_512 '512 4096'
+	expect_same_formats aes:2-cbc-elephant $key_512 '512 4096'
+}
+
+# Versions 1 to 3 of Loop-AES, the last also with a key that does not divide.
+test_lmk() {
+	expect_same_formats aes-cbc-lmk $key_256 512
+	expect_same_formats aes:64-cbc-lmk "$(many_keys 64)" 512
+	expect_same_formats 'capi:cbc(aes)-lmk' "$(many_keys 65)" 512
+	expect_same_formats aes:64-cbc-lmk "$(many_keys 65)abcdef" 512
+}
+
+test_tcw() {
+	expect_same_formats aes-cbc-tcw $key_512 512
+	expect_same_formats 'capi:cbc(aes)-tcw' "$(many_keys 3)" 512
+	expect_same_formats aes:2-cbc-tcw "$(many_keys 4)" 512
+}
+
+# Eight bytes, where all above have 16.
+test_short_vectors() {
+	for iv in plain64be benbi eboiv; do
+		expect_same_formats blowfish-cbc-$iv $key_256 '512 4096'
+	done
+	expect_same_formats blowfish-cbc-lmk $key_256 512
+	expect_same_formats blowfish:2-cbc-lmk "$(many_keys 3)ab" 512
+	expect_same_formats blowfish-cbc-tcw $key_512 512
+}
+
+# And 32.
+test_long_vectors() {
+	for iv in plain64 plain64be; do
+		expect_same_formats "capi:adiantum(xchacha12,aes)-$iv" $key_256 '512 4096'
+	done
+}
+
+test_lrw() {
+	expect_same_formats aes-lrw-benbi "$(many_keys 3)" '512 4096'
 }
 
 test_ecb() {

@@ -31,6 +31,15 @@ test_plain() {
 		--sector-size 4096 --skip 8 --allow-discards /dev/ram0
 }
 
+# Key files of its versions 2 and 3: a key a line.
+test_loop_aes() {
+	cryptsetup='cryptsetup --batch-mode --key-file /tmp/loopaes'
+	for keys in 64 65; do
+		seq -f 'kscale %020g' "$keys" >/tmp/loopaes
+		expect_same_data use_rust use_c --type loopaes --key-size 128 --hash sha256 /dev/ram0
+	done
+}
+
 # dmsetup knows that the table of `crypt` holds a secret.
 test_keys_are_shown_only_on_demand() {
 	use_rust

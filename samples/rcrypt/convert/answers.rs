@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What sectors look like, computed by others.
+
+use kernel::prelude::*;
+
+#[kunit_tests(rcrypt_convert)]
+mod tests {
+    use super::super::*;
+
+    use core::num::NonZeroU32;
+
+    use kscale::{
+        crc32::crc32,
+        gfp::Gfp,
+        page::Page, //
+    };
+
+    /// A sector, known in both forms.
+    struct Vector {
+        cipher: &'static CStr,
+        key_len: usize,
+        sector_size: u32,
+        sector: u64,
+        /// The first 16 bytes of what is encrypted.
+        start: u128,
+        /// The common CRC-32 of all of it.
+        sum: u32,
+    }
+
+    const SECTOR: u64 = 0x12_3456_789a;
+    const HIGH_SECTOR: u64 = 0xfedc_ba98_7654_3210;
+
+    const fn vector(
+        cipher: &'static CStr,
+        key_len: usize,
+        sector_size: u32,
+        sector: u64,
+        start: u128,
+        sum: u32,
+    ) -> Vector {
+        Vector {
+            cipher,
+            key_len,
+            sector_size,
+            sector,
+            start,
+            sum,
+        }
+    }
+
+    /// Made by a Python script with the AES of `cryptography`, `zlib.crc32()`, and, as `hashlib`
+    /// does not tell the state of MD5, MD5 after RFC 1321, which was compared with `hashlib`.
+    /// Without a seed the vector of lmk is `hashlib.md5()` of the data from byte 16 on and of seven
+    /// bytes of the sector's number. Byte `i` of the data is `i * 7 % 251`, of the key `i * 3 + 1`.
+    #[rustfmt::skip]
+    const VECTORS: [Vector; 16] = [
+        vector(c"aes-cbc-eboiv", 32, 512, SECTOR, 0xab095f81836f15ed0cc724df4de23c38, 0x1a9e_f4b8),
+        vector(c"aes-cbc-eboiv", 32, 4096, SECTOR, 0x91720033cfe3dc39532d3e173c3b04de, 0x6cfa_a977),
+        // The cipher as it is, not one block of AES.
+        vector(c"aes-xts-eboiv", 64, 512, SECTOR, 0xbe8b95d2fbc4d82481dac526147e92a1, 0xfc35_9bf8),
+        vector(c"aes-xts-eboiv", 64, 4096, SECTOR, 0x2511dd4a85ea625bea691daa5e0b85f8, 0x2ed4_91e7),
+        // The second key encrypts the sector, but the first one its vector.
+        vector(c"aes:2-cbc-eboiv", 64, 512, SECTOR + 1, 0x86f902d9c945195d4320172f42a8f9c6, 0xd4ec_4bec),
+        vector(c"aes-cbc-elephant", 32, 512, SECTOR, 0xe93757a83a3350bb4cd11fdb98fe84b8, 0x8dac_f40d),
+        vector(c"aes-cbc-elephant", 32, 4096, SECTOR, 0x818a38c7717ee708963c2cfda0c66146, 0xa59c_6bb7),
+        vector(c"aes-cbc-elephant", 64, 512, SECTOR, 0xbc46ebaee9b7cd63de171835ffeddc5b, 0xa99a_05e7),
+        vector(c"aes-cbc-elephant", 64, 4096, SECTOR, 0x3606ea46fb6760aae24abdb0422b0a7a, 0x322c_c158),
+        vector(c"aes-cbc-lmk", 16, 512, SECTOR, 0xae0a05d0990d891cd59c9d7b8d2a525e, 0x45a2_59cd),
+        vector(c"aes:64-cbc-lmk", 64 * 16, 512, SECTOR, 0xea2dfe521ffa86c68c7f09f85b202ccc, 0xa8ce_4ea0),
+        // Only 56 bits of the number count.
+        vector(c"capi:cbc(aes)-lmk", 64 * 16, 512, HIGH_SECTOR, 0x5d3174075b8a8d362bc6491a45b4e532, 0x394c_9022),
+        vector(c"aes:64-cbc-lmk", 65 * 16, 512, SECTOR, 0xe167b7e6b8264825ee3fd9664e7f60b3, 0x696f_4a8b),
+        // What does not divide is ignored, and the seed is not the end of the key.
+        vector(c"capi:cbc(aes)-lmk", 65 * 16 + 3, 512, SECTOR, 0xe167b7e6b8264825ee3fd9664e7f60b3, 0x696f_4a8b),
+        vector(c"aes-cbc-tcw", 64, 512, SECTOR, 0xb7b2e1463b282309586b96ed5830eb25, 0x2d3b_e6a7),
+        vector(c"capi:cbc(aes)-tcw", 48, 512, HIGH_SECTOR, 0x38af7e30a27f378933918d4a43343755, 0x186f_4025),
+    ];
+
+    /// Encrypts the first sector of a page into another page.
+    struct EncryptOne<'a>(&'a mut Page, &'a mut Page);
+
+    impl Work for EncryptOne<'_> {
+        fn run<W: Walk>(self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+            let len = cursor.converter.options.sector_size.get();
+            let src = self.0.segment_mut(0, len).ok_or(BlkError::IOERR)?;
+            let dst = self.1.segment_mut(0, len).ok_or(BlkError::IOERR)?;
+
+            cursor.encrypt(src.as_segment(), dst)
+        }
+    }
+
+    /// Decrypts the first sector of a page.
+    struct DecryptOne<'a>(&'a mut Page);
+
+    impl Work for DecryptOne<'_> {
+        fn run<W: Walk>(self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+            let len = cursor.converter.options.sector_size.get();
+
+            cursor.decrypt(self.0.segment_mut(0, len).ok_or(BlkError::IOERR)?)
+        }
+    }
+
+    /// Returns the key of so many bytes that the vectors are of.
+    fn key(len: usize) -> Result<Key> {
+        let mut key = KVec::zeroed(len, GFP_KERNEL)?;
+
+        for (i, byte) in key.iter_mut().enumerate() {
+            *byte = (i * 3 + 1) as u8;
+        }
+        Key::new(&key)
+    }
+
+    fn converter(cipher: &CStr, key: Key, sector_size: u32) -> Result<Converter, CtrError> {
+        let spec = CipherSpec::parse(cipher)?;
+        let options = Options {
+            sector_size: NonZeroU32::new(sector_size).ok_or(EINVAL)?,
+            ..Options::DEFAULT
+        };
+
+        Converter::new(&spec, key.as_bytes().len() as u32, || Ok(key), options)
+    }
+
+    /// Returns a page of the data that the vectors are of.
+    fn data() -> Result<Page> {
+        let mut page = Page::alloc(Gfp::KERNEL)?;
+
+        for (i, byte) in page.as_mut_slice().iter_mut().enumerate() {
+            *byte = (i * 7 % 251) as u8;
+        }
+        Ok(page)
+    }
+
+    #[test]
+    fn known_answers() -> Result {
+        for vector in &VECTORS {
+            let len = vector.sector_size as usize;
+            let converter = converter(vector.cipher, key(vector.key_len)?, vector.sector_size)
+                .map_err(|error| error.error())?;
+            let (mut plain, mut page) = (data()?, data()?);
+            page.as_mut_slice().fill(0xee);
+
+            let result = converter.convert(vector.sector, EncryptOne(&mut plain, &mut page));
+            assert!(result.is_ok());
+            // Of what is written only copies are changed.
+            assert!(*plain.as_slice() == *data()?.as_slice());
+            let (encrypted, rest) = page.as_slice().split_at(len);
+            assert_eq!(encrypted.first_chunk(), Some(&vector.start.to_be_bytes()));
+            assert_eq!(!crc32(!0, encrypted), vector.sum);
+            assert!(rest.iter().all(|&byte| byte == 0xee));
+
+            let result = converter.convert(vector.sector, DecryptOne(&mut page));
+            assert!(result.is_ok());
+            let (decrypted, rest) = page.as_slice().split_at(len);
+            assert!(*decrypted == plain.as_slice()[..len]);
+            assert!(rest.iter().all(|&byte| byte == 0xee));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn modes_that_do_not_fit_are_refused_as_by_dm_crypt() -> Result {
+        const CREATING: Option<&CStr> = Some(c"Error creating IV");
+        const KEY: Option<&CStr> = Some(c"Error decoding and setting key");
+
+        for (cipher, key_len, sector_size, message) in [
+            (c"aes-cbc-lmk", 16, 1024, CREATING),
+            (c"aes-cbc-tcw", 48, 1024, CREATING),
+            // No key for the cipher, and less.
+            (c"aes-cbc-tcw", 32, 512, KEY),
+            (c"aes-cbc-tcw", 31, 512, KEY),
+            (c"aes:64-cbc-lmk", 64 * 16 - 1, 512, KEY),
+            // Parts of 20 bytes, and a half of 33.
+            (c"aes-cbc-elephant", 40, 512, KEY),
+            (c"aes-cbc-elephant", 66, 512, None),
+        ] {
+            let error = converter(cipher, key(key_len)?, sector_size).err();
+
+            assert_eq!(error.as_ref().map(|error| error.error()), Some(EINVAL));
+            assert!(error.and_then(|error| error.message()) == message);
+        }
+        Ok(())
+    }
+
+    /// All that is made of the key, which is what a message replaces.
+    #[test]
+    fn a_new_key_changes_all_of_it() -> Result {
+        for vector in &VECTORS {
+            let other = Key::from_hex(&[b'5'; 2 * 2048][..2 * vector.key_len])?;
+            let mut converter = converter(vector.cipher, other, vector.sector_size)
+                .map_err(|error| error.error())?;
+            let (mut plain, mut page) = (data()?, data()?);
+
+            converter.set_key(&key(vector.key_len)?)?;
+            let result = converter.convert(vector.sector, EncryptOne(&mut plain, &mut page));
+            assert!(result.is_ok());
+            let (encrypted, _) = page.as_slice().split_at(vector.sector_size as usize);
+            assert_eq!(!crc32(!0, encrypted), vector.sum);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn random_vectors_are_kept_on_the_device() -> Result {
+        for (cipher, kept) in [(c"aes-xts-random", true), (c"aes-xts-plain64", false)] {
+            let converter = converter(cipher, key(64)?, 512).map_err(|error| error.error())?;
+            assert_eq!(converter.keeps_vectors(), kept);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! elephant: what BitLocker did before Windows 8.
+//!
+//! Vectors are those of eboiv. Before a sector is encrypted, a key of its own is added to it, which
+//! AES makes of its place, and a diffuser makes each bit depend on all others.
+//!
+//! The second half of the key is for the sectors' keys.
+
+use kernel::prelude::*;
+
+use kscale::{
+    aes,
+    bio::{
+        BlkError,
+        Segment,
+        SegmentMut, //
+    },
+    key::memzero_explicit,
+    skcipher::Skcipher, //
+};
+
+use super::{
+    diffuser,
+    eboiv::{
+        Eboiv,
+        EboivWalk, //
+    },
+    xor,
+    Input,
+    Iv,
+    Params,
+    Walk, //
+};
+
+/// Bytes of the longest key for the sectors' keys.
+const MAX_KEY_LEN: u32 = 32;
+
+/// Bytes of a sector's key.
+const SECTOR_KEY_LEN: usize = 2 * aes::BLOCK_SIZE;
+
+/// Returns how many bytes of a key are for the sectors' keys, fails with [`EINVAL`] if too many.
+pub(super) fn extra_key_len(size_bytes: u32) -> Result<u32> {
+    match size_bytes / 2 {
+        len if len > MAX_KEY_LEN => Err(EINVAL),
+        len => Ok(len),
+    }
+}
+
+/// The mode, for one target.
+pub(crate) struct Elephant {
+    eboiv: Eboiv,
+    key: aes::EncKey,
+    /// Where the second half of the key begins.
+    key_start: usize,
+    sector_size: u32,
+}
+
+impl Elephant {
+    /// Fails with [`EINVAL`] if the second half of the key is none for AES.
+    pub(super) fn new(params: &Params<'_>, eboiv: Eboiv) -> Result<Self> {
+        let key_start = params
+            .key
+            .len()
+            .checked_sub(params.extra_len)
+            .ok_or(EINVAL)?;
+
+        Ok(Self {
+            eboiv,
+            key: aes::EncKey::new(params.key.get(key_start..).ok_or(EINVAL)?)?,
+            key_start,
+            sector_size: params.options.sector_size.get(),
+        })
+    }
+
+    /// See [`Generator::set_key()`](super::Generator::set_key).
+    pub(super) fn set_key(&mut self, key: &[u8]) -> Result {
+        self.key.replace(key.get(self.key_start..).ok_or(EINVAL)?)
+    }
+
+    /// See [`Eboiv::walk()`].
+    pub(crate) fn walk<'a>(&'a self, cipher: &'a Skcipher) -> Result<ElephantWalk<'a>, BlkError> {
+        Ok(ElephantWalk {
+            eboiv: self.eboiv.walk(cipher)?,
+            mode: self,
+        })
+    }
+
+    /// Adds the key of a sector to its data.
+    fn add_sector_key(&self, sector: u64, data: &mut [u8]) {
+        let mut key = [0; SECTOR_KEY_LEN];
+        let mut block = [0; aes::BLOCK_SIZE];
+
+        if let Some(offset) = block.first_chunk_mut() {
+            // OVERFLOW: As for the vector, see `eboiv.rs`.
+            *offset = sector.wrapping_mul(self.sector_size.into()).to_le_bytes();
+        }
+        for half in key.chunks_exact_mut(aes::BLOCK_SIZE) {
+            half.copy_from_slice(&self.key.encrypt(&block));
+            // For the second half.
+            if let Some(last) = block.last_mut() {
+                *last = 0x80;
+            }
+        }
+        for part in data.chunks_exact_mut(SECTOR_KEY_LEN) {
+            xor(part, &key);
+        }
+        memzero_explicit(&mut key);
+        memzero_explicit(&mut block);
+    }
+}
+
+/// The mode, for one bio.
+pub(crate) struct ElephantWalk<'a> {
+    eboiv: EboivWalk<'a>,
+    mode: &'a Elephant,
+}
+
+impl Walk for ElephantWalk<'_> {
+    fn before_encrypt(
+        &mut self,
+        sector: u64,
+        src: Segment<'_>,
+        dst: &mut SegmentMut<'_>,
+    ) -> Result<(Iv, Input)> {
+        // CAST: From 32 to 64 bits.
+        let data = self.eboiv.work_area(self.mode.sector_size as usize)?;
+
+        src.read_at(0, data)?;
+        self.mode.add_sector_key(sector, data);
+        diffuser::encrypt(data);
+        dst.write_at(0, data)?;
+        Ok((self.eboiv.iv(sector)?, Input::Destination))
+    }
+
+    fn before_decrypt(&mut self, sector: u64, _data: &mut SegmentMut<'_>) -> Result<Iv> {
+        self.eboiv.iv(sector)
+    }
+
+    fn after_decrypt(&mut self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
+        // CAST: From 32 to 64 bits.
+        let data = self.eboiv.work_area(self.mode.sector_size as usize)?;
+
+        segment.as_segment().read_at(0, data)?;
+        diffuser::decrypt(data);
+        self.mode.add_sector_key(sector, data);
+        segment.write_at(0, data)
+    }
+}
