@@ -5,7 +5,9 @@
  * A constant is declared as KSCALE_CONST_<name>; Rust sees <name>.
  */
 
+#include <crypto/aead.h>
 #include <crypto/aes.h>
+#include <crypto/authenc.h>
 #include <crypto/md5.h>
 #include <crypto/skcipher.h>
 #include <keys/encrypted-type.h>
@@ -38,6 +40,8 @@ const blk_status_t KSCALE_CONST_BLK_STS_IOERR = BLK_STS_IOERR;
 const blk_status_t KSCALE_CONST_BLK_STS_NOTSUPP = BLK_STS_NOTSUPP;
 const blk_status_t KSCALE_CONST_BLK_STS_PROTECTION = BLK_STS_PROTECTION;
 const blk_status_t KSCALE_CONST_BLK_STS_RESOURCE = BLK_STS_RESOURCE;
+
+const unsigned short KSCALE_CONST_CRYPTO_AUTHENC_KEYA_PARAM = CRYPTO_AUTHENC_KEYA_PARAM;
 
 const size_t KSCALE_CONST_PCPU_MIN_UNIT_SIZE = PCPU_MIN_UNIT_SIZE;
 

@@ -34,7 +34,12 @@ use core::{
 
 use crate::bindings;
 
+#[cfg(kscale_kunit)]
+mod buffer;
 mod bytes;
+
+#[cfg(kscale_kunit)]
+pub(crate) use self::buffer::Buffer;
 
 /// Bytes of a sector, the unit of positions and lengths in the block layer.
 pub const SECTOR_SIZE: u32 = bindings::SECTOR_SIZE;

@@ -6,6 +6,7 @@
  * ordinary functions exported by kscale.ko.
  */
 
+#include <crypto/aead.h>
 #include <crypto/aes.h>
 #include <crypto/skcipher.h>
 #include <keys/encrypted-type.h>
@@ -17,6 +18,7 @@
 #include <linux/blkdev.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
+#include <linux/crypto.h>
 #include <linux/device-mapper.h>
 #include <linux/fips.h>
 #include <linux/gfp.h>
@@ -50,6 +52,69 @@
 #define __kscale_helper __always_inline
 #endif
 
+/* crypto/aead.h */
+
+__kscale_helper void kscale_helper_aead_request_set_ad(struct aead_request *req,
+						       unsigned int assoclen)
+{
+	aead_request_set_ad(req, assoclen);
+}
+
+__kscale_helper void kscale_helper_aead_request_set_callback(struct aead_request *req, u32 flags,
+							     crypto_completion_t compl, void *data)
+{
+	aead_request_set_callback(req, flags, compl, data);
+}
+
+__kscale_helper void kscale_helper_aead_request_set_crypt(struct aead_request *req,
+							  struct scatterlist *src,
+							  struct scatterlist *dst,
+							  unsigned int cryptlen, u8 *iv)
+{
+	aead_request_set_crypt(req, src, dst, cryptlen, iv);
+}
+
+__kscale_helper void kscale_helper_aead_request_set_tfm(struct aead_request *req,
+							struct crypto_aead *tfm)
+{
+	aead_request_set_tfm(req, tfm);
+}
+
+__kscale_helper unsigned int kscale_helper_crypto_aead_authsize(struct crypto_aead *tfm)
+{
+	return crypto_aead_authsize(tfm);
+}
+
+__kscale_helper unsigned int kscale_helper_crypto_aead_blocksize(struct crypto_aead *tfm)
+{
+	return crypto_aead_blocksize(tfm);
+}
+
+__kscale_helper const char *kscale_helper_crypto_aead_driver_name(struct crypto_aead *tfm)
+{
+	return crypto_aead_driver_name(tfm);
+}
+
+__kscale_helper bool kscale_helper_crypto_aead_is_async(struct crypto_aead *tfm)
+{
+	return crypto_tfm_is_async(crypto_aead_tfm(tfm));
+}
+
+__kscale_helper unsigned int kscale_helper_crypto_aead_ivsize(struct crypto_aead *tfm)
+{
+	return crypto_aead_ivsize(tfm);
+}
+
+__kscale_helper unsigned int kscale_helper_crypto_aead_reqsize(struct crypto_aead *tfm)
+{
+	return crypto_aead_reqsize(tfm);
+}
+
+__kscale_helper void kscale_helper_crypto_free_aead(struct crypto_aead *tfm)
+{
+	crypto_free_aead(tfm);
+}
+
 /* crypto/aes.h */
 
 __kscale_helper void kscale_helper_aes_encrypt(const struct aes_enckey *key, u8 *out, const u8 *in)
@@ -74,9 +139,27 @@ __kscale_helper void kscale_helper_crypto_free_skcipher(struct crypto_skcipher *
 	crypto_free_skcipher(tfm);
 }
 
+__kscale_helper bool kscale_helper_crypto_skcipher_is_async(struct crypto_skcipher *tfm)
+{
+	return crypto_tfm_is_async(crypto_skcipher_tfm(tfm));
+}
+
 __kscale_helper unsigned int kscale_helper_crypto_skcipher_ivsize(struct crypto_skcipher *tfm)
 {
 	return crypto_skcipher_ivsize(tfm);
+}
+
+__kscale_helper unsigned int kscale_helper_crypto_skcipher_reqsize(struct crypto_skcipher *tfm)
+{
+	return crypto_skcipher_reqsize(tfm);
+}
+
+__kscale_helper void kscale_helper_skcipher_request_set_callback(struct skcipher_request *req,
+								 u32 flags,
+								 crypto_completion_t compl,
+								 void *data)
+{
+	skcipher_request_set_callback(req, flags, compl, data);
 }
 
 __kscale_helper void kscale_helper_skcipher_request_set_crypt(struct skcipher_request *req,
@@ -208,6 +291,18 @@ __kscale_helper unsigned int kscale_helper_find_possible_cpu(unsigned int from)
 __kscale_helper unsigned int kscale_helper_small_cpumask_bits(void)
 {
 	return small_cpumask_bits;
+}
+
+/* linux/crypto.h */
+
+__kscale_helper void kscale_helper_crypto_init_wait(struct crypto_wait *wait)
+{
+	crypto_init_wait(wait);
+}
+
+__kscale_helper int kscale_helper_crypto_wait_req(int err, struct crypto_wait *wait)
+{
+	return crypto_wait_req(err, wait);
 }
 
 /* linux/device-mapper.h */
@@ -475,6 +570,12 @@ __kscale_helper bool kscale_helper_rwsem_is_contended(struct rw_semaphore *sem)
 }
 
 /* linux/scatterlist.h */
+
+__kscale_helper void kscale_helper_sg_set_buf(struct scatterlist *sg, const void *buf,
+					      unsigned int buflen)
+{
+	sg_set_buf(sg, buf, buflen);
+}
 
 __kscale_helper void kscale_helper_sg_set_page(struct scatterlist *sg, struct page *page,
 					       unsigned int len, unsigned int offset)

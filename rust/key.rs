@@ -78,7 +78,7 @@ impl Key {
     }
 
     /// Returns a key of `len` zero bytes.
-    fn zeroed(len: usize) -> Result<Self> {
+    pub(crate) fn zeroed(len: usize) -> Result<Self> {
         Ok(Self {
             bytes: KVec::zeroed(len, GFP_KERNEL)?,
         })
@@ -104,8 +104,26 @@ impl Key {
         Ok(())
     }
 
+    /// Overwrites the secret with others, one behind the other.
+    ///
+    /// Fails with [`EINVAL`], and leaves some of it, if they have not the same length together.
+    pub(crate) fn replace_by_parts(&mut self, parts: &[&[u8]]) -> Result {
+        let mut rest = &mut *self.bytes;
+
+        for part in parts {
+            let (to, others) = rest.split_at_mut_checked(part.len()).ok_or(EINVAL)?;
+            to.copy_from_slice(part);
+            rest = others;
+        }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
+
     /// Overwrites the secret with zeros.
-    fn wipe(&mut self) {
+    pub(crate) fn wipe(&mut self) {
         memzero_explicit(&mut self.bytes);
     }
 }

@@ -24,7 +24,7 @@ kscale-headers := crypto device-mapper hex iova
 kscale-bindgen-items = \
 	$(shell grep -Ev '^#|^$$' $(srctree)/rust/bindgen_parameters) \
 	--no-recursive-allowlist \
-	--allowlist-file '.*/include/crypto/skcipher\.h' \
+	--allowlist-file '.*/include/crypto/(aead|skcipher)\.h' \
 	$(foreach h,$(kscale-headers),--allowlist-file '.*/include/linux/$(h)\.h') \
 	--allowlist-type 'dax_device|dm_table|mapped_device' \
 	--allowlist-type 'aes_enckey(_arch)?|p8_aes_key|md5_(block_state|ctx)' \

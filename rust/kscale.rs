@@ -4,6 +4,7 @@
 
 use kernel::prelude::*;
 
+pub mod aead;
 pub mod aes;
 mod bindings;
 pub mod bio;
@@ -14,6 +15,7 @@ pub mod dm;
 #[cfg(kscale_faults)]
 pub mod fault;
 pub mod fips;
+mod frame;
 pub mod gfp;
 #[cfg(CONFIG_IOMMU_IOVA)]
 pub mod iova;

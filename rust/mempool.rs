@@ -50,6 +50,7 @@
 
 mod allocator;
 mod bulk;
+mod bytes;
 mod counted;
 #[cfg(kscale_kunit)]
 mod counting;
@@ -68,6 +69,7 @@ mod writers;
 
 pub use allocator::Allocator;
 pub use bulk::Bulk;
+pub(crate) use bytes::KmallocBytes;
 pub use counted::{
     Counted,
     Stats, //

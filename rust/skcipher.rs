@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Synchronous symmetric key ciphers.
+//! Symmetric key ciphers.
 //!
 //! A [`Skcipher`] is a cipher and its key, which any number of threads can use at once. Each of
 //! them does so through a [`Request`] of its own: scratch memory on its stack, set up once and
-//! used for as many pieces of data as there are.
+//! used for as many pieces of data as there are. Drivers that finish a request later
+//! (`CRYPTO_ALG_ASYNC`) are waited for.
 //!
 //! Data is named by page ([`Segment`], [`SegmentMut`]) rather than borrowed, as user space may
 //! write to it meanwhile.
 //!
-//! Not supported: drivers that finish a request later (`CRYPTO_ALG_ASYNC`) or that allocate for
-//! it (`CRYPTO_ALG_ALLOCATES_MEMORY`), data in more than one piece, chained calls, AEAD.
+//! Not supported: drivers that allocate for a request (`CRYPTO_ALG_ALLOCATES_MEMORY`), data in more
+//! than one piece, chained calls. For authenticated encryption see [`aead`](crate::aead).
 //!
 //! C header: [`include/crypto/skcipher.h`](srctree/include/crypto/skcipher.h)
 //!
@@ -37,17 +38,13 @@ pub use self::{
 mod tests {
     use super::*;
     use crate::{
-        bindings,
-        bio::{
-            Segment,
-            SegmentMut,
-            Segments,
-            SegmentsMut, //
-        },
+        bio::Buffer,
         key::Key, //
     };
-    use core::num::NonZeroU32;
-    use kernel::page::Page;
+    use kernel::{
+        interrupt::local_interrupt_disable,
+        str::CString, //
+    };
 
     /// Known answers, in hexadecimal.
     struct Vector {
@@ -96,68 +93,20 @@ mod tests {
         },
     ];
 
-    /// A page of data to encrypt.
-    struct Buffer(Page);
-
-    impl Buffer {
-        /// Returns a page with `data` at `offset`.
-        fn new(data: &[u8], offset: usize) -> Result<Self> {
-            let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
-
-            // SAFETY: `data` is valid for reads, and nobody else knows the page.
-            unsafe { page.write_raw(data.as_ptr(), offset, data.len()) }?;
-            Ok(Self(page))
-        }
-
-        /// Returns `len` bytes from `offset` on.
-        fn contents(&self, offset: usize, len: usize) -> Result<KVec<u8>> {
-            let mut data = KVec::zeroed(len, GFP_KERNEL)?;
-
-            // SAFETY: `data` is valid for writes, and nobody writes to the page meanwhile.
-            unsafe { self.0.read_raw(data.as_mut_ptr(), offset, len) }?;
-            Ok(data)
-        }
-
-        fn segment(&self, offset: u32, len: u32) -> Result<Segment<'_>> {
-            let (vec, iter) = self.table(offset, len);
-
-            // SAFETY: `vec` has `len` bytes of a page that `self` keeps, and nobody changes them.
-            let mut segments = unsafe { Segments::new(&raw const vec, iter) };
-            segments
-                .next_segment(NonZeroU32::new(len).ok_or(EINVAL)?)
-                .ok_or(EINVAL)
-        }
-
-        fn segment_mut(&mut self, offset: u32, len: u32) -> Result<SegmentMut<'_>> {
-            let (vec, iter) = self.table(offset, len);
-
-            // SAFETY: As in `segment()`; `&mut self` keeps others out.
-            let mut segments = unsafe { SegmentsMut::new(&raw const vec, iter) };
-            segments
-                .next_segment(NonZeroU32::new(len).ok_or(EINVAL)?)
-                .ok_or(EINVAL)
-        }
-
-        fn table(&self, offset: u32, len: u32) -> (bindings::bio_vec, bindings::bvec_iter) {
-            let vec = bindings::bio_vec {
-                bv_page: self.0.as_ptr(),
-                bv_len: len,
-                bv_offset: offset,
-            };
-            let iter = bindings::bvec_iter {
-                bi_size: len,
-                ..Default::default()
-            };
-            (vec, iter)
-        }
-    }
-
     /// Returns a cipher with the key of `vector`.
     fn cipher(vector: &Vector) -> Result<Skcipher> {
         let mut cipher = Skcipher::new(vector.cipher)?;
 
         cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
         Ok(cipher)
+    }
+
+    /// Returns the name of an XTS that finishes later: cryptd wraps implementations, not ciphers.
+    fn later_name() -> Result<CString> {
+        let cipher = Skcipher::new(c"xts(aes)")?;
+        let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
+
+        CString::try_from_fmt(fmt!("cryptd({driver})"))
     }
 
     #[test]
@@ -312,6 +261,73 @@ mod tests {
                 .encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
             assert_eq!(result, then);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn ciphers_that_finish_later_are_waited_for() -> Result {
+        let [vector, ..] = &VECTORS;
+        let mut cipher = Skcipher::new(&later_name()?)?;
+        assert!(cipher.is_async());
+        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        let iv = Key::from_hex(vector.iv)?;
+        let plaintext = Key::from_hex(vector.plaintext)?;
+        let ciphertext = Key::from_hex(vector.ciphertext)?;
+        let len = plaintext.as_bytes().len();
+        let src = Buffer::new(plaintext.as_bytes(), 0)?;
+        let mut dst = Buffer::new(&[], 0)?;
+        let mut request = cipher.request();
+
+        for _ in 0..100 {
+            request.encrypt(
+                src.segment(0, len as u32)?,
+                dst.segment_mut(0, len as u32)?,
+                iv.as_bytes(),
+            )?;
+            assert!(*dst.contents(0, len)? == *ciphertext.as_bytes());
+            request.decrypt_in_place(dst.segment_mut(0, len as u32)?, iv.as_bytes())?;
+            assert!(*dst.contents(0, len)? == *plaintext.as_bytes());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn ciphers_that_finish_at_once_are_preferred() -> Result {
+        // Now that there is a cryptd(), it has the higher priority.
+        let _later = Skcipher::new(&later_name()?)?;
+
+        assert!(!Skcipher::new(c"xts(aes)")?.is_async());
+        Ok(())
+    }
+
+    #[test]
+    fn errors_of_ciphers_that_finish_later() -> Result {
+        let cipher = Skcipher::new(&later_name()?)?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+
+        for (len, iv_len, error) in [(512, 16, ENOKEY), (512, 15, EINVAL), (500, 16, EINVAL)] {
+            let iv = KVec::from_elem(0, iv_len, GFP_KERNEL)?;
+            let result = request.encrypt_in_place(data.segment_mut(0, len)?, &iv);
+            assert_eq!(result, Err(error));
+        }
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn who_may_not_sleep_is_refused_a_cipher_that_finishes_later() -> Result {
+        let [vector, ..] = &VECTORS;
+        let mut cipher = Skcipher::new(&later_name()?)?;
+        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+
+        let irq = local_interrupt_disable();
+        let result = request.encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
+        drop(irq);
+        assert_eq!(result, Err(EDEADLK));
+        assert!(*data.contents(0, 512)? == [7; 512]);
         Ok(())
     }
 

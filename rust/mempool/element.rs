@@ -175,6 +175,18 @@ impl<P: PoolRef> Element<P> {
         }
     }
 
+    /// Returns the memory.
+    #[inline]
+    pub(super) fn memory(&self) -> &MemoryOf<P> {
+        &self.memory
+    }
+
+    /// Returns where the memory is from.
+    #[inline]
+    pub(super) fn source(&self) -> &P::Source {
+        self.pool.pool().source()
+    }
+
     /// Puts a value into the memory.
     ///
     /// Context: any.

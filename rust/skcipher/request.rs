@@ -20,6 +20,8 @@ use crate::{
         Segment,
         SegmentMut, //
     },
+    frame,
+    gfp::Gfp,
     key::memzero_explicit, //
 };
 
@@ -46,23 +48,116 @@ const _: () = assert!(offset_of!(OnStack, context) == size_of::<bindings::skciph
 #[repr(C, align(16))]
 struct Iv([u8; MAX_IV_SIZE]);
 
+/// What a C request points to.
+///
+/// # Invariants
+///
+/// `src` and `dst` are tables of one entry, initialised by [`Head::init()`].
+#[repr(C)]
+pub(super) struct Head {
+    src: MaybeUninit<bindings::scatterlist>,
+    dst: MaybeUninit<bindings::scatterlist>,
+    iv: Iv,
+}
+
+// SAFETY: Memory without a value, and numbers.
+unsafe impl frame::Head for Head {}
+
+/// A request in memory of its own.
+pub(super) type Frame<'t> = frame::Frame<'t, Head, bindings::skcipher_request>;
+
+impl Head {
+    /// Initialises the tables.
+    #[inline]
+    fn init(&mut self) {
+        for sg in [&mut self.src, &mut self.dst] {
+            // SAFETY: `sg` is valid for writes of one entry.
+            unsafe { bindings::sg_init_table(sg.as_mut_ptr(), 1) };
+        }
+    }
+
+    /// Points `request` to the data and to a copy of `iv`. No `src` means in place.
+    ///
+    /// # Safety
+    ///
+    /// - `request` must be valid, and the data segments that are still borrowed.
+    /// - The tables must be initialised.
+    #[inline]
+    unsafe fn set_crypt(
+        &mut self,
+        request: *mut bindings::skcipher_request,
+        data: &Data,
+        iv: &[u8],
+    ) -> Result {
+        let (page, offset, len) = data.dst;
+
+        self.iv
+            .0
+            .get_mut(..iv.len())
+            .ok_or(EINVAL)?
+            .copy_from_slice(iv);
+
+        // SAFETY: `dst` is an initialised table of one entry by the safety requirements, and `page`
+        // is a page with `len` bytes at `offset` by the invariants of the segment it came from.
+        unsafe { bindings::sg_set_page(self.dst.as_mut_ptr(), page, len, offset) };
+
+        let src = match data.src {
+            None => self.dst.as_mut_ptr(),
+            Some((page, offset, src_len)) if src_len == len => {
+                // SAFETY: As for `dst`.
+                unsafe { bindings::sg_set_page(self.src.as_mut_ptr(), page, len, offset) };
+                self.src.as_mut_ptr()
+            }
+            Some(_) => return Err(EINVAL),
+        };
+
+        // SAFETY: The request is valid by the safety requirements.
+        unsafe {
+            bindings::skcipher_request_set_crypt(
+                request,
+                src,
+                self.dst.as_mut_ptr(),
+                len,
+                self.iv.0.as_mut_ptr().cast(),
+            )
+        };
+        Ok(())
+    }
+}
+
+/// Page, offset and length of a segment.
+type RawParts = (*mut bindings::page, u32, u32);
+
+/// What is encrypted or decrypted; in place without a `src`.
+struct Data {
+    src: Option<RawParts>,
+    dst: RawParts,
+}
+
+/// What is done with the data.
+type Crypt = unsafe extern "C" fn(*mut bindings::skcipher_request) -> c_int;
+
 /// One thread's use of a [`Skcipher`].
 ///
 /// It is big (about 600 bytes), so keep it for a whole bio. Each call but writes five pointers and
 /// the initialisation vector. It may be moved between calls: nothing points into it then.
+///
+/// The first call for a cipher that may finish later, or that needs more memory, allocates a request
+/// that stays where it is, and every call waits until the cipher is done.
 ///
 /// What the cipher left in it is wiped on drop.
 ///
 /// # Invariants
 ///
 /// - `on_stack.request` is initialised, and its `base.tfm` is that of `cipher`.
-/// - `src` and `dst` are tables of one entry, initialised by `sg_init_table()`.
+/// - The tables of `head` are initialised.
+/// - If there is a `frame`, its request is initialised, has the cipher of `cipher`, and completes
+///   the wait of `frame`; the tables of its head are initialised.
 pub struct Request<'t> {
     cipher: &'t Skcipher,
     on_stack: OnStack,
-    src: MaybeUninit<bindings::scatterlist>,
-    dst: MaybeUninit<bindings::scatterlist>,
-    iv: Iv,
+    head: Head,
+    frame: Option<Frame<'t>>,
 }
 
 impl<'t> Request<'t> {
@@ -76,12 +171,15 @@ impl<'t> Request<'t> {
                 request: MaybeUninit::zeroed(),
                 context: MaybeUninit::uninit(),
             },
-            src: MaybeUninit::uninit(),
-            dst: MaybeUninit::uninit(),
-            iv: Iv([0; MAX_IV_SIZE]),
+            head: Head {
+                src: MaybeUninit::uninit(),
+                dst: MaybeUninit::uninit(),
+                iv: Iv([0; MAX_IV_SIZE]),
+            },
+            frame: None,
         };
 
-        // INVARIANT: Establishes both invariants, line by line.
+        // INVARIANT: Establishes the invariants; there is no frame.
         // SAFETY: The request is valid for writes, and `tfm` is a cipher by its type invariants.
         unsafe {
             bindings::skcipher_request_set_tfm(
@@ -89,10 +187,7 @@ impl<'t> Request<'t> {
                 cipher.tfm.as_ptr(),
             )
         };
-        for sg in [&mut this.src, &mut this.dst] {
-            // SAFETY: `sg` is valid for writes of one entry.
-            unsafe { bindings::sg_init_table(sg.as_mut_ptr(), 1) };
-        }
+        this.head.init();
         this
     }
 
@@ -102,106 +197,80 @@ impl<'t> Request<'t> {
     ///
     /// Fails with [`EINVAL`] unless both have the same length, which is not 0 and a multiple of
     /// [`Skcipher::block_size`], and `iv` is [`Skcipher::iv_size`] bytes; with `ENOKEY` if the
-    /// cipher has no key; with [`EDEADLK`] in a hard interrupt; with [`ENOMEM`] if the data is not
-    /// aligned as the cipher needs it and there is no memory to copy it to. The contents of `dst`
-    /// are undefined then.
+    /// cipher has no key; with [`EDEADLK`] in a hard interrupt, and if [`Skcipher::is_async`] in a
+    /// softirq too; with [`ENOMEM`] if the data is not aligned as the cipher needs it and there is
+    /// no memory to copy it to. The contents of `dst` are undefined then.
     ///
-    /// Context: Task or softirq. Never sleeps.
+    /// Context: Task or softirq. Sleeps if [`Skcipher::is_async`].
     #[inline]
     pub fn encrypt(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8]) -> Result {
-        let (src, dst) = (src.as_raw_parts(), dst.as_raw_parts());
+        let data = Data {
+            src: Some(src.as_raw_parts()),
+            dst: dst.as_raw_parts(),
+        };
 
-        self.set_crypt(Some(src), dst, iv)?;
-        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the segments.
-        unsafe { self.call(bindings::crypto_skcipher_encrypt) }
+        // SAFETY: The caller lent us the segments.
+        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt) }
     }
 
     /// Decrypts `src` into `dst`. The inverse of [`Self::encrypt`], with the same conditions.
     ///
-    /// Context: Task or softirq. Never sleeps.
+    /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn decrypt(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8]) -> Result {
-        let (src, dst) = (src.as_raw_parts(), dst.as_raw_parts());
+        let data = Data {
+            src: Some(src.as_raw_parts()),
+            dst: dst.as_raw_parts(),
+        };
 
-        self.set_crypt(Some(src), dst, iv)?;
-        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the segments.
-        unsafe { self.call(bindings::crypto_skcipher_decrypt) }
+        // SAFETY: The caller lent us the segments.
+        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt) }
     }
 
     /// Encrypts `data` in place. Otherwise as [`Self::encrypt`].
     ///
-    /// Context: Task or softirq. Never sleeps.
+    /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn encrypt_in_place(&mut self, data: SegmentMut<'_>, iv: &[u8]) -> Result {
-        self.set_crypt(None, data.as_raw_parts(), iv)?;
-        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the segments.
-        unsafe { self.call(bindings::crypto_skcipher_encrypt) }
+        let data = Data {
+            src: None,
+            dst: data.as_raw_parts(),
+        };
+
+        // SAFETY: The caller lent us the segment.
+        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt) }
     }
 
     /// Decrypts `data` in place. Otherwise as [`Self::encrypt`].
     ///
-    /// Context: Task or softirq. Never sleeps.
+    /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn decrypt_in_place(&mut self, data: SegmentMut<'_>, iv: &[u8]) -> Result {
-        self.set_crypt(None, data.as_raw_parts(), iv)?;
-        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the segments.
-        unsafe { self.call(bindings::crypto_skcipher_decrypt) }
+        let data = Data {
+            src: None,
+            dst: data.as_raw_parts(),
+        };
+
+        // SAFETY: The caller lent us the segment.
+        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt) }
     }
 
-    /// Points the request to the data and to a copy of `iv`.
+    /// Runs the request on the data.
     ///
-    /// No `src` means in place.
+    /// # Safety
+    ///
+    /// The segments that `data` is made of must be borrowed until this returns.
     #[inline]
-    fn set_crypt(&mut self, src: Option<RawParts>, dst: RawParts, iv: &[u8]) -> Result {
-        let (page, offset, len) = dst;
+    unsafe fn crypt(&mut self, data: &Data, iv: &[u8], crypt: Crypt) -> Result {
+        let (_, _, len) = data.dst;
 
         if iv.len() != self.cipher.iv_size() || len == 0 || len % self.cipher.block_size != 0 {
             return Err(EINVAL);
         }
-        self.iv
-            .0
-            .get_mut(..iv.len())
-            .ok_or(EINVAL)?
-            .copy_from_slice(iv);
-
-        // SAFETY: `dst` is an initialised table of one entry by the type invariants, and `page` is
-        // a page with `len` bytes at `offset` by the invariants of the segment it came from.
-        unsafe { bindings::sg_set_page(self.dst.as_mut_ptr(), page, len, offset) };
-
-        let src = match src {
-            None => self.dst.as_mut_ptr(),
-            Some((page, offset, src_len)) if src_len == len => {
-                // SAFETY: As for `dst`.
-                unsafe { bindings::sg_set_page(self.src.as_mut_ptr(), page, len, offset) };
-                self.src.as_mut_ptr()
-            }
-            Some(_) => return Err(EINVAL),
-        };
-
-        // SAFETY: The request is initialised by the type invariants.
-        unsafe {
-            bindings::skcipher_request_set_crypt(
-                self.on_stack.request.as_mut_ptr(),
-                src,
-                self.dst.as_mut_ptr(),
-                len,
-                self.iv.0.as_mut_ptr().cast(),
-            )
-        };
-        Ok(())
-    }
-
-    /// Runs the request.
-    ///
-    /// # Safety
-    ///
-    /// `set_crypt()` succeeded, neither the request nor the segments have moved since, and the
-    /// segments are still borrowed by the caller.
-    #[inline]
-    unsafe fn call(
-        &mut self,
-        crypt: unsafe extern "C" fn(*mut bindings::skcipher_request) -> c_int,
-    ) -> Result {
+        if let Some(frames) = self.cipher.frames() {
+            // SAFETY: By the safety requirements.
+            return unsafe { self.crypt_in_frame(frames, data, iv, crypt) };
+        }
         // The FPU state of interrupted code would be lost, see `irq_fpu_usable()` on x86.
         //
         // SAFETY: Reads a counter of this CPU.
@@ -209,27 +278,90 @@ impl<'t> Request<'t> {
             return Err(EDEADLK);
         }
 
+        let request = self.on_stack.request.as_mut_ptr();
+        // SAFETY: The request and the tables are initialised by the type invariants; the data is by
+        // the safety requirements.
+        unsafe { self.head.set_crypt(request, data, iv)? };
         // SAFETY:
         // - The request has a cipher by the type invariants; source, destination and
-        //   initialisation vector are set and live, by the contract of this function.
-        // - The cipher is synchronous, so nothing is used after the call returns.
-        // - Its context fits: `crypto_alloc_sync_skcipher()` in `crypto/skcipher.c` refuses
-        //   ciphers that need more than `MAX_SYNC_SKCIPHER_REQSIZE`.
+        //   initialisation vector are set and live, see above.
+        // - The cipher is from `crypto_alloc_sync_skcipher()` by the type invariants, as it has no
+        //   frames. So it is synchronous, and nothing is used after the call returns, and its
+        //   context fits: that refuses ciphers that need more than `MAX_SYNC_SKCIPHER_REQSIZE`.
         match unsafe { crypt((&raw mut self.on_stack).cast()) } {
             0 => Ok(()),
             error => to_result(error),
         }
     }
-}
 
-/// Page, offset and length of a segment.
-type RawParts = (*mut bindings::page, u32, u32);
+    /// As [`Self::crypt()`], but in memory that a driver may use for longer, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::crypt()`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn crypt_in_frame(
+        &mut self,
+        frames: &'t frame::Frames<Head, bindings::skcipher_request>,
+        data: &Data,
+        iv: &[u8],
+        crypt: Crypt,
+    ) -> Result {
+        // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
+        let may_sleep = unsafe { bindings::in_task_irqs_on() };
+        if self.cipher.is_async && !may_sleep {
+            return Err(EDEADLK);
+        }
+        let frame = match &mut self.frame {
+            Some(frame) => frame,
+            none => {
+                let gfp = if may_sleep { Gfp::NOIO } else { Gfp::ATOMIC };
+                none.insert(Self::new_frame(self.cipher, frames.alloc(gfp)?))
+            }
+        };
+        let request = frame.request();
+
+        // SAFETY: The request and the tables are initialised by the type invariants; the data is by
+        // the safety requirements.
+        unsafe { frame.head().set_crypt(request, data, iv)? };
+        // SAFETY:
+        // - The request has a cipher by the type invariants; source, destination and
+        //   initialisation vector are set and live until this returns, and the frame has room for
+        //   the context by the type invariants of `Skcipher`.
+        // - The callback is set, see `new_frame()`.
+        unsafe { frame.run(self.cipher.is_async, crypt) }
+    }
+
+    /// Sets the request of `frame` up for `cipher`.
+    fn new_frame(cipher: &Skcipher, mut frame: Frame<'t>) -> Frame<'t> {
+        let (request, wait) = (frame.request(), frame.wait());
+
+        // SAFETY: `tfm` is a cipher by its type invariants; the request is valid for writes, and
+        // zeros are a valid value.
+        unsafe { bindings::skcipher_request_set_tfm(request, cipher.tfm.as_ptr()) };
+        // SAFETY: As above; the callback takes a `crypto_wait`.
+        unsafe {
+            bindings::skcipher_request_set_callback(
+                request,
+                bindings::CRYPTO_TFM_REQ_MAY_BACKLOG,
+                Some(bindings::crypto_req_done),
+                wait.cast(),
+            )
+        };
+        frame.head().init();
+        frame
+    }
+}
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        // SAFETY: The request has a cipher by the type invariants, and memory for its context
-        // behind it: see `call()`.
-        unsafe { bindings::skcipher_request_zero((&raw mut self.on_stack).cast()) };
-        memzero_explicit(&mut self.iv.0);
+        // With frames, nothing was done on the stack, and there is no room for the context.
+        if self.cipher.frames().is_none() {
+            // SAFETY: The request has a cipher by the type invariants, and memory for its context
+            // behind it: see `crypt()`.
+            unsafe { bindings::skcipher_request_zero((&raw mut self.on_stack).cast()) };
+        }
+        memzero_explicit(&mut self.head.iv.0);
     }
 }

@@ -15,9 +15,13 @@ use core::{
     ptr::NonNull, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    frame::Frames, //
+};
 
 use super::{
+    request::Head,
     Request,
     MAX_IV_SIZE, //
 };
@@ -26,12 +30,18 @@ use super::{
 ///
 /// # Invariants
 ///
-/// - `tfm` came from a successful `crypto_alloc_sync_skcipher()` and has not been freed.
+/// - `tfm` came from a successful `crypto_alloc_skcipher()` or `crypto_alloc_sync_skcipher()` and
+///   has not been freed.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
+/// - If there are `frames`, they have room for the context of `tfm`. If there are none, `tfm` came
+///   from `crypto_alloc_sync_skcipher()`.
+/// - `is_async` is set unless `tfm` finishes every request before the call returns.
 pub struct Skcipher {
     pub(super) tfm: NonNull<bindings::crypto_skcipher>,
     iv_size: u32,
     pub(super) block_size: NonZeroU32,
+    pub(super) is_async: bool,
+    frames: Option<Frames<Head, bindings::skcipher_request>>,
 }
 
 // SAFETY: A `crypto_skcipher` is not tied to the task that allocated it: `crypto_destroy_tfm()` in
@@ -44,13 +54,21 @@ unsafe impl Send for Skcipher {}
 unsafe impl Sync for Skcipher {}
 
 impl Skcipher {
-    /// Returns the best synchronous implementation of `name`, such as `xts(aes)`, without a key.
+    /// Returns the best implementation of `name`, such as `xts(aes)`, without a key.
+    ///
+    /// One that finishes requests at once, with little memory, is preferred to one that does not,
+    /// whatever their priorities.
     ///
     /// May load a module. Fails with [`ENOENT`] if there is no such cipher, and with [`EINVAL`] if
     /// its initialisation vector is longer than [`MAX_IV_SIZE`].
     ///
     /// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it.
     pub fn new(name: &CStr) -> Result<Self> {
+        Self::new_sync(name).or_else(|_| Self::new_any(name))
+    }
+
+    /// As [`Self::new()`], but only what a request on a stack will do for.
+    fn new_sync(name: &CStr) -> Result<Self> {
         // SAFETY: `name` is a C string.
         let tfm = from_err_ptr(unsafe {
             bindings::crypto_alloc_sync_skcipher(
@@ -59,25 +77,67 @@ impl Skcipher {
                 bindings::CRYPTO_ALG_ALLOCATES_MEMORY,
             )
         })?;
-        let tfm: *mut bindings::crypto_skcipher = tfm.cast();
 
-        // SAFETY: `crypto_alloc_sync_skcipher()` succeeded, so `tfm` is a cipher.
+        // SAFETY: A synchronous cipher is a cipher, and it is new.
+        unsafe { Self::from_raw(tfm.cast()) }
+    }
+
+    /// As [`Self::new()`], but the best of all.
+    #[cold]
+    fn new_any(name: &CStr) -> Result<Self> {
+        // SAFETY: `name` is a C string.
+        let tfm = from_err_ptr(unsafe {
+            bindings::crypto_alloc_skcipher(
+                name.as_char_ptr(),
+                0,
+                bindings::CRYPTO_ALG_ALLOCATES_MEMORY,
+            )
+        })?;
+
+        // SAFETY: It is new.
+        let mut this = unsafe { Self::from_raw(tfm)? };
+        // SAFETY: `tfm` is a cipher.
+        let reqsize = unsafe { bindings::crypto_skcipher_reqsize(tfm) };
+        // SAFETY: As above.
+        // INVARIANT: That is what it says of itself.
+        this.is_async = unsafe { bindings::crypto_skcipher_is_async(tfm) };
+        // INVARIANT: They are made for the cipher.
+        this.frames = Some(Frames::new(reqsize)?);
+        Ok(this)
+    }
+
+    /// Takes a cipher from C, as a synchronous one.
+    ///
+    /// # Safety
+    ///
+    /// `tfm` must be a cipher that the caller gives away. Unless the caller sets `frames`, it must
+    /// be from `crypto_alloc_sync_skcipher()`.
+    unsafe fn from_raw(tfm: *mut bindings::crypto_skcipher) -> Result<Self> {
+        // SAFETY: `tfm` is a cipher by the safety requirements.
         let iv_size = unsafe { bindings::crypto_skcipher_ivsize(tfm) };
         // SAFETY: As above.
         let block_size = unsafe { bindings::crypto_skcipher_blocksize(tfm) };
 
         // INVARIANT: `tfm` is a new cipher, and the sizes are its own; the bound on `iv_size` holds
-        // for every cipher that is returned.
+        // for every cipher that is returned. The rest is by the safety requirements.
         let this = Self {
             tfm: NonNull::new(tfm).ok_or(ENOENT)?,
             iv_size,
             // A block of no bytes, if there were such a cipher, would bound nothing.
             block_size: NonZeroU32::new(block_size).unwrap_or(NonZeroU32::MIN),
+            is_async: false,
+            frames: None,
         };
         if this.iv_size() > MAX_IV_SIZE {
             return Err(EINVAL);
         }
         Ok(this)
+    }
+
+    /// Returns where requests come from, if a stack will not do for them.
+    #[inline]
+    pub(super) fn frames(&self) -> Option<&Frames<Head, bindings::skcipher_request>> {
+        self.frames.as_ref()
     }
 
     /// Replaces the key.
@@ -109,6 +169,14 @@ impl Skcipher {
     #[inline]
     pub fn block_size(&self) -> usize {
         self.block_size.get() as usize
+    }
+
+    /// Returns whether the cipher may finish requests later, so that using it may sleep.
+    ///
+    /// Context: Any. Never sleeps.
+    #[inline]
+    pub fn is_async(&self) -> bool {
+        self.is_async
     }
 
     /// Returns the name of the implementation, such as `xts-aes-vaes-avx2`.

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Crypto requests in memory of their own.
+//!
+//! A driver may go on with a request after the call that passed it on returned, on another CPU or
+//! by DMA, so the request, the vectors and the tables of data must not be on a stack then. A
+//! [`Frame`] is all of that in one piece, from a pool that a cipher keeps for it.
+//!
+//! Whoever passes a frame on waits until the driver is done with it, whatever happens: nothing that
+//! it points to, nor the frame itself, can go away before.
+
+use kernel::{
+    error::to_result,
+    ffi::c_int,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    mem::{
+        align_of,
+        offset_of,
+        size_of, //
+    },
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    gfp::Gfp,
+    mempool::{
+        Element,
+        KmallocBytes,
+        Mempool, //
+    }, //
+};
+
+/// Frames in the reserve of a cipher. One would do, as who has one needs no other; with these, a few
+/// CPUs go on when memory is short.
+const RESERVE: usize = 4;
+
+/// A C request of type `R`, and what it needs.
+#[repr(C)]
+struct Layout<H, R> {
+    wait: bindings::crypto_wait,
+    head: H,
+    /// The last, as what belongs to the cipher, its context, follows.
+    request: R,
+}
+
+/// Frames of one cipher.
+pub(crate) struct Frames<H, R> {
+    pool: Pin<KBox<Mempool<KmallocBytes>>>,
+    _layout: PhantomData<fn() -> (H, R)>,
+}
+
+/// A request in memory of its own, wiped on drop.
+///
+/// # Invariants
+///
+/// `memory` holds a [`Layout`] whose `wait` is initialised, and whose other bytes were all zero when
+/// it was made, with room for the context of a cipher behind it. No driver uses it.
+pub(crate) struct Frame<'p, H, R> {
+    memory: Element<&'p Mempool<KmallocBytes>>,
+    _layout: PhantomData<(H, R)>,
+}
+
+/// Types that are valid if all their bytes are zero, and that need not be dropped.
+///
+/// # Safety
+///
+/// Both must be so.
+pub(crate) unsafe trait Head {}
+
+impl<H: Head, R> Frames<H, R> {
+    /// Creates the pool for a cipher whose context has `reqsize` bytes.
+    ///
+    /// Context: Task. Sleeps.
+    pub(crate) fn new(reqsize: u32) -> Result<Self> {
+        let align = align_of::<Layout<H, R>>();
+        // CAST: From 32 to 64 bits.
+        let size = (offset_of!(Layout<H, R>, request) + size_of::<R>())
+            .checked_add(reqsize as usize)
+            .ok_or(EINVAL)?
+            .max(size_of::<Layout<H, R>>())
+            // So that `kmalloc()` aligns it as much.
+            .checked_next_multiple_of(align)
+            .ok_or(EINVAL)?;
+
+        Ok(Self {
+            pool: KBox::pin_init(Mempool::new(RESERVE, KmallocBytes::new(size)?), GFP_KERNEL)?,
+            _layout: PhantomData,
+        })
+    }
+
+    /// Takes a frame.
+    ///
+    /// Fails with [`ENOMEM`] if there is none and `gfp` may not sleep.
+    ///
+    /// Context: Any but NMI. Sleeps if `gfp` allows it.
+    pub(crate) fn alloc(&self, gfp: Gfp) -> Result<Frame<'_, H, R>> {
+        let memory = self.pool.alloc(gfp)?;
+        let layout: NonNull<Layout<H, R>> = memory.as_byte_ptr().cast();
+
+        // SAFETY: The memory is as large as a `Layout` at least, and aligned for one, see `new()`.
+        unsafe { layout.write_bytes(0, 1) };
+        // SAFETY: `wait` is valid for writes.
+        unsafe { bindings::crypto_init_wait(&raw mut (*layout.as_ptr()).wait) };
+
+        // INVARIANT: As written above; `new()` left room for the context.
+        Ok(Frame {
+            memory,
+            _layout: PhantomData,
+        })
+    }
+}
+
+impl<H: Head, R> Frame<'_, H, R> {
+    /// Returns the address, valid as the type invariants say while `self` lives.
+    #[inline]
+    fn layout(&self) -> *mut Layout<H, R> {
+        self.memory.as_byte_ptr().cast().as_ptr()
+    }
+
+    /// Returns what is not the request.
+    #[inline]
+    pub(crate) fn head(&mut self) -> &mut H {
+        // SAFETY: No driver uses the frame, by the type invariants, and `H` was all zeros at
+        // first, which is a value by the contract of `Head`.
+        unsafe { &mut (*self.layout()).head }
+    }
+
+    /// Returns the request, with its context behind it.
+    #[inline]
+    pub(crate) fn request(&mut self) -> *mut R {
+        // SAFETY: The frame is valid by the type invariants.
+        unsafe { &raw mut (*self.layout()).request }
+    }
+
+    /// Returns what goes with [`Self::complete()`]: it must be the data of the request.
+    #[inline]
+    pub(crate) fn wait(&mut self) -> *mut bindings::crypto_wait {
+        // SAFETY: The frame is valid by the type invariants.
+        unsafe { &raw mut (*self.layout()).wait }
+    }
+
+    /// Passes the request on, and returns when the driver is done with it.
+    ///
+    /// Fails with [`EDEADLK`] in a hard interrupt, and if the cipher is asynchronous also
+    /// in a softirq and with interrupts off.
+    ///
+    /// # Safety
+    ///
+    /// - `crypt` may be called with the request, which is filled in, and what it points to must stay
+    ///   valid until this returns.
+    /// - If the cipher `is_async`, the callback of the request must be `crypto_req_done()`, with
+    ///   [`Self::wait()`] as its data; otherwise the cipher must not go on after `crypt` returned.
+    pub(crate) unsafe fn run(
+        &mut self,
+        is_async: bool,
+        crypt: unsafe extern "C" fn(*mut R) -> c_int,
+    ) -> Result {
+        // The FPU state of interrupted code would be lost, see `irq_fpu_usable()` on x86.
+        //
+        // SAFETY: Reads a counter of this CPU.
+        if unsafe { bindings::in_hardirq() } {
+            return Err(EDEADLK);
+        }
+        // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
+        if is_async && !unsafe { bindings::in_task_irqs_on() } {
+            return Err(EDEADLK);
+        }
+
+        // SAFETY: By the safety requirements.
+        let error = unsafe { crypt(self.request()) };
+        if !is_async {
+            return to_result(error);
+        }
+        // The wait cannot be interrupted, so the driver is done with everything afterwards. A
+        // request that it has no room for is backlogged, which needs no other treatment: the
+        // callback ignores the note that its turn has come.
+        //
+        // SAFETY: `wait` is initialised by the type invariants, and what the callback completes by
+        // the safety requirements. It is ready for the next request again when this returns.
+        to_result(unsafe { bindings::crypto_wait_req(error, self.wait()) })
+    }
+}
+
+impl<H, R> Drop for Frame<'_, H, R> {
+    fn drop(&mut self) {
+        // SAFETY: The memory has so many bytes, and no driver uses it by the type invariants.
+        unsafe {
+            bindings::memzero_explicit(
+                self.memory.as_byte_ptr().as_ptr().cast(),
+                self.memory.size(),
+            )
+        };
+    }
+}
