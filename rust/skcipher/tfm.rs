@@ -64,7 +64,10 @@ impl Skcipher {
     ///
     /// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it.
     pub fn new(name: &CStr) -> Result<Self> {
-        Self::new_sync(name).or_else(|_| Self::new_any(name))
+        match Self::new_sync(name) {
+            Err(error) if error != ENOMEM => Self::new_any(name),
+            result => result,
+        }
     }
 
     /// As [`Self::new()`], but only what a request on a stack will do for.
