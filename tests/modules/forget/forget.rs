@@ -8,18 +8,9 @@
 
 #![forbid(unsafe_code)]
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc,
-        Completion, //
-    },
-    workqueue, //
-};
+use kernel::prelude::*;
+
+use kscale::leak::at_once;
 
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod iova;
@@ -67,28 +58,7 @@ fn drop_in_order<T>(mut values: KVec<T>, mut number: usize) {
 ///
 /// Fails if it does for any of them.
 fn in_every_order(n: usize, check: fn(usize) -> Result) -> Result {
-    let failures = Arc::new(Atomic::new(0_usize), GFP_KERNEL)?;
-    let mut done = KVec::new();
-
-    for number in 0..orders(n) {
-        let failures = failures.clone();
-        let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        done.push(finished.clone(), GFP_KERNEL)?;
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            if let Err(error) = check(number) {
-                pr_err!("order {number}: {error:?}\n");
-                failures.fetch_add(1, Relaxed);
-            }
-            drop(failures);
-            finished.complete_all();
-        })?;
-    }
-    done.iter()
-        .for_each(|finished| finished.wait_for_completion());
-    match failures.load(Relaxed) {
-        0 => Ok(()),
-        _ => Err(EINVAL),
-    }
+    at_once(orders(n), check)
 }
 
 #[kunit_tests(kscale_forget)]
