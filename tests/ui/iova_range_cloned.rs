@@ -8,5 +8,5 @@ use kscale::iova::{
 };
 
 fn clones(range: Range<&Domain>) -> [Range<&Domain>; 2] {
-    [range.clone(), range]
+    [Clone::clone(&range), range]
 }

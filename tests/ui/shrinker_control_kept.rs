@@ -33,9 +33,7 @@ impl Callbacks for Cache {
     }
 
     fn scan_objects(&self, control: &ScanControl) -> Scan {
-        if let Some(memcg) = control.memcg() {
-            (self.memcg)(memcg);
-        }
+        control.memcg().map(self.memcg);
         Scan::STOP
     }
 }
