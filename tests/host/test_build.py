@@ -55,6 +55,22 @@ def undefined(module: Path) -> set[str]:
     return {line.split()[-1] for line in run.stdout.splitlines()}
 
 
+def helpers_of(source: str, config: str) -> list[str]:
+    """Returns the helpers in helpers.c that a kernel with this .config has."""
+    names = []
+    have = [True]
+    for line in source.splitlines():
+        if option := re.match(r"#if.*\b(CONFIG_\w+)", line):
+            have.append(have[-1] and bool(re.search(rf"^{option.group(1)}=", config, re.MULTILINE)))
+        elif line.startswith("#if"):
+            have.append(have[-1])
+        elif line.startswith("#endif"):
+            have.pop()
+        elif have[-1]:
+            names += re.findall(r"__kscale_helper \S.*?\**(kscale_helper_\w+)\(", line)
+    return names
+
+
 class Build(unittest.TestCase):
     """Builds a copy of the checkout, which the tests may change."""
 
@@ -102,8 +118,8 @@ class Build(unittest.TestCase):
 
     def test_helpers_are_functions_for_everybody_else(self) -> None:
         symvers = (self.out / "Module.symvers").read_text()
-        helpers = re.findall(r"__kscale_helper \S.*?\**(kscale_helper_\w+)\(",
-                             (self.checkout / "rust/helpers.c").read_text())
+        source = (self.checkout / "rust/helpers.c").read_text()
+        helpers = helpers_of(source, (KDIR / ".config").read_text())
         self.assertGreater(len(helpers), 10)
         for helper in helpers:
             self.assertRegex(symvers, rf"\t{helper}\tkscale\t")
