@@ -62,8 +62,8 @@ struct State {
     text: KeyText,
     /// The opposite of `Keys::converter`: the converter while there is no key.
     spare: Item<Option<Converter>>,
-    /// What the ciphers get in place of a key that was wiped. Made beforehand: when memory is short,
-    /// a key can still be wiped.
+    /// What the ciphers get in place of a key that was wiped. Made beforehand, so that wiping does
+    /// not stop halfway for want of memory.
     scrap: Key,
 }
 
@@ -156,8 +156,8 @@ impl Keys {
             self.state.lock().check_suspended()?;
 
             match (key, count) {
-                (Some(key), 3) if is(command, "set") => return self.set(key.as_bytes()),
-                (None, 2) if is(command, "wipe") => return self.wipe(),
+                (Some(key), 3) if is(command, "set") => return self.set_key(key.as_bytes()),
+                (None, 2) if is(command, "wipe") => return self.wipe_key(),
                 _ => {}
             }
         }
@@ -166,7 +166,7 @@ impl Keys {
     }
 
     /// Replaces the key.
-    fn set(&self, arg: &[u8]) -> Result {
+    fn set_key(&self, arg: &[u8]) -> Result {
         let arg = KeyArg::parse(arg)
             .filter(|arg| arg.size_bytes() == self.layout.size_bytes)
             .ok_or(EINVAL)?;
@@ -193,7 +193,7 @@ impl Keys {
     }
 
     /// Forgets the key, and where it is from.
-    fn wipe(&self) -> Result {
+    fn wipe_key(&self) -> Result {
         let mut state = self.state.lock();
 
         state.check_suspended()?;
@@ -247,5 +247,129 @@ impl State {
             // Freeing the ciphers overwrites it as well, but there will be no other key.
             *self.spare = None;
         })
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_keys_state)]
+mod tests {
+    use super::*;
+    use crate::{
+        cipher::CipherSpec,
+        options::Options, //
+    };
+    use kernel::str::CString;
+
+    const FIRST: &CStr = c"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const SECOND: &[u8] = b"00000000000000000000000000000000ffffffffffffffffffffffffffffffff";
+
+    /// Returns the state of a device with the key [`FIRST`].
+    fn keys() -> Result<Pin<KBox<Keys>>> {
+        let spec = CipherSpec::parse(c"aes-xts-plain64").map_err(|e| e.error())?;
+        let (key, text) = KeyArg::parse(FIRST.to_bytes()).ok_or(EINVAL)?.fetch()?;
+        let converter =
+            Converter::new(&spec, 32, || Ok(key), Options::DEFAULT).map_err(|e| e.error())?;
+        let layout = converter.key_layout();
+
+        KBox::try_pin_init(Keys::new(converter, text, layout), GFP_KERNEL)
+    }
+
+    /// Returns what the table line shows; [`None`] stands for a key that was wiped.
+    fn shown(keys: &Keys) -> Result<Option<CString>> {
+        keys.with_text(|text| match text {
+            KeyText::Digits(key) => Ok(Some(CString::try_from_fmt(fmt!("{key:x}"))?)),
+            KeyText::Name(name) => Ok(Some(CString::try_from_fmt(fmt!("{}", &**name))?)),
+            KeyText::Wiped => Ok(None),
+        })
+    }
+
+    fn bio_finds_key(keys: &Keys) -> bool {
+        keys.with(|_| Ok(())) == Ok(())
+    }
+
+    #[test]
+    fn a_key_is_changed_only_while_the_device_is_suspended() -> Result {
+        let keys = keys()?;
+
+        for _ in 0..2 {
+            assert_eq!(keys.set_key(SECOND), Err(EINVAL));
+            assert_eq!(keys.wipe_key(), Err(EINVAL));
+            assert!(bio_finds_key(&keys));
+            assert!(shown(&keys)?.is_some_and(|key| *key == *FIRST));
+
+            keys.suspended();
+            assert_eq!(keys.set_key(SECOND), Ok(()));
+            assert!(bio_finds_key(&keys));
+            assert!(shown(&keys)?.is_some_and(|key| key.to_bytes() == SECOND));
+            assert_eq!(keys.set_key(FIRST.to_bytes()), Ok(()));
+            assert_eq!(keys.may_resume(), Ok(()));
+            keys.resumed();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn without_a_key_bios_fail_and_the_device_stays_suspended() -> Result {
+        let keys = keys()?;
+
+        keys.suspended();
+        for _ in 0..2 {
+            assert_eq!(keys.wipe_key(), Ok(()));
+            assert!(keys.with(|_| Ok(())) == Err(BlkError::IOERR));
+            assert_eq!(keys.may_resume(), Err(EAGAIN));
+            assert!(shown(&keys)?.is_none());
+        }
+        // As if a message had come between the two hooks.
+        keys.resumed();
+        assert!(keys.with(|_| Ok(())) == Err(BlkError::IOERR));
+        assert_eq!(keys.set_key(SECOND), Err(EINVAL));
+
+        keys.suspended();
+        assert_eq!(keys.set_key(SECOND), Ok(()));
+        assert_eq!(keys.may_resume(), Ok(()));
+        assert!(bio_finds_key(&keys));
+        Ok(())
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_had_leaves_the_old_one() -> Result {
+        let keys = keys()?;
+
+        keys.suspended();
+        for arg in [
+            &b""[..],
+            b"-",
+            b"00",
+            b":32",
+            b":31:user:rcrypt_none",
+            b":32:user:",
+        ] {
+            assert_eq!(keys.set_key(arg), Err(EINVAL));
+            assert!(bio_finds_key(&keys));
+            assert!(shown(&keys)?.is_some_and(|key| *key == *FIRST));
+        }
+        if cfg!(CONFIG_KEYS) {
+            assert_eq!(keys.set_key(b":32:user:rcrypt_none"), Err(ENOKEY));
+            assert!(shown(&keys)?.is_some_and(|key| *key == *FIRST));
+        }
+        assert_eq!(keys.may_resume(), Ok(()));
+        Ok(())
+    }
+
+    #[test]
+    fn digits_that_are_none_leave_no_key() -> Result {
+        let keys = keys()?;
+        let mut digits = *FIRST.to_bytes().first_chunk::<64>().ok_or(EINVAL)?;
+
+        if let Some(last) = digits.last_mut() {
+            *last = b'g';
+        }
+        keys.suspended();
+        assert_eq!(keys.set_key(&digits), Err(EINVAL));
+        assert!(shown(&keys)?.is_none());
+        assert_eq!(keys.may_resume(), Err(EAGAIN));
+        assert_eq!(keys.set_key(FIRST.to_bytes()), Ok(()));
+        assert_eq!(keys.may_resume(), Ok(()));
+        Ok(())
     }
 }
