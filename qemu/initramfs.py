@@ -50,7 +50,7 @@ class Cpio:
     def tree(self, name: str, source: Path) -> None:
         """Adds a file of the host, or a directory with all regular files below it."""
         if source.is_file():
-            self.file(name, source.read_bytes())
+            self.file(name, source.read_bytes(), 0o755 if os.access(source, os.X_OK) else 0o644)
         for path in sorted(source.rglob("*")):
             if path.is_file():
                 self.file(f"{name}/{path.relative_to(source)}", path.read_bytes())

@@ -7,26 +7,19 @@ tests/suites.txt ran and passed, and nothing else was found on the console.
 """
 
 import argparse
-import contextlib
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import console
-import initramfs
 import ktap
 import modules
 import suites
+import uml
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-KERNEL_ARGS = (
-    "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic mempool_debug"
-    " rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
-)
 
 
 def parse_args(argv: list[str]) -> argparse.Namespace:
@@ -46,46 +39,6 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def pack(args: argparse.Namespace, planned: list[str], out: Path, scratch: Path) -> Path:
-    """Writes the initramfs, modules included, and returns its path."""
-    release = modules.kernel_release(args.kdir)
-    tree = modules.install(args.kdir, args.modules, scratch / "modules")
-    archive = initramfs.userland()
-    archive.directory("lib")
-    archive.tree(f"lib/modules/{release}", tree)
-    for script, name in (("uml", "init"), ("suites", "kscale/suites")):
-        archive.file(name, (initramfs.INIT_DIR / script).read_bytes(), 0o755)
-    env = {
-        "OUT": str(out),
-        "KUNIT_MODULES": " ".join(modules.with_suites(args.modules)),
-        "SUITES": " ".join(f"kunit:{name}" for name in planned),
-    }
-    archive.file("kscale/env", initramfs.environment(env))
-    initrd = scratch / "initrd.cpio"
-    initrd.write_bytes(archive.packed())
-    return initrd
-
-
-def boot(args: argparse.Namespace, initrd: Path, out: Path) -> str | None:
-    """Runs the kernel to its end; returns what went wrong, if so."""
-    argv = [str(args.kdir / "vmlinux"), f"mem={args.mem}", f"ncpus={args.cpus}"]
-    argv += [f"initrd={initrd}", *KERNEL_ARGS.split()]
-    with (out / "console.log").open("wb") as log:
-        kernel = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            kernel.wait(args.timeout)
-        except subprocess.TimeoutExpired:
-            return f"still running after {args.timeout:g} s"
-        finally:
-            # UML's processes are in one session with it; none may stay.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(kernel.pid, signal.SIGKILL)
-            kernel.wait()
-    return None
-
-
 def main(argv: list[str]) -> int:
     """Runs the suites and returns the exit status of the program."""
     args = parse_args(argv)
@@ -97,7 +50,13 @@ def main(argv: list[str]) -> int:
     planned = args.suite or suites.uml_names()
 
     with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
-        trouble = boot(args, pack(args, planned, out, Path(scratch)), out)
+        env = {
+            "KUNIT_MODULES": " ".join(modules.with_suites(args.modules)),
+            "SUITES": " ".join(f"kunit:{name}" for name in planned),
+        }
+        machine = uml.Machine(args.kdir, out, args.cpus, args.mem, "mempool_debug")
+        initrd = machine.pack(args.modules, env, {}, Path(scratch))
+        trouble = machine.boot(initrd, args.timeout)
     log = out / "ktap.log"
     text = log.read_text(errors="replace") if log.exists() else ""
     reports = console.reports((out / "console.log").read_text(errors="replace"))

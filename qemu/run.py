@@ -56,6 +56,10 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
         "--ram", action="store_true",
         help="share nothing with the host: modules and script are in RAM, busybox is the root",
     )
+    parser.add_argument(
+        "--pack", type=Path, action="append", default=[], metavar="FILE",
+        help="with --ram: put this beside the script",
+    )
     parser.add_argument("--timeout", type=float, default=300, help="seconds (default 300)")
     parser.add_argument("--boot-timeout", type=float, default=180, help="seconds (default 180)")
     parser.add_argument("--append", default="", help="more kernel arguments")
@@ -77,6 +81,8 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
         parser.error("--shell needs a terminal; --script runs a file")
     if args.ram and (args.suite or args.share or args.kunit_modules):
         parser.error("--ram takes neither --suite nor --share nor --kunit-modules")
+    if args.pack and not args.ram:
+        parser.error("--pack needs --ram")
     return args
 
 
@@ -125,6 +131,7 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
         packed = {f"lib/modules/{release}": tree}
         if args.script:
             packed[f"mnt/script/{args.script.name}"] = args.script
+        packed |= {f"mnt/script/{path.name}": path for path in args.pack}
         return make_guest(args, scratch, packed=packed)
     shares = [
         machine.Share("modules", tree, f"/lib/modules/{release}", fixed=True),

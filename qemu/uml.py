@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Boots User-Mode Linux, whose CPUs are threads of the host at native speed.
+
+It reads an initramfs with the modules, and writes into a directory of the host.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import initramfs
+import modules
+
+KERNEL_ARGS = (
+    "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
+    " rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to boot; `out` is where it may write, and has the console in `console.log`."""
+
+    kdir: Path
+    out: Path
+    cpus: int
+    memory: str = "512M"
+    append: str = ""
+
+    def pack(
+        self, built: Path, env: dict[str, str], packed: Mapping[str, bytes], scratch: Path
+    ) -> Path:
+        """Writes the initramfs, with the modules in `built`, and returns its path.
+
+        `env` is what init sources. The programs in `packed` may have any name; `kscale/job` is what
+        runs in place of the KUnit suites.
+        """
+        release = modules.kernel_release(self.kdir)
+        tree = modules.install(self.kdir, built, scratch / "modules")
+        archive = initramfs.userland()
+        archive.directory("lib")
+        archive.tree(f"lib/modules/{release}", tree)
+        for script, name in (("uml", "init"), ("suites", "kscale/suites")):
+            archive.file(name, (initramfs.INIT_DIR / script).read_bytes(), 0o755)
+        for name, body in packed.items():
+            archive.file(name, body, 0o755)
+        archive.file("kscale/env", initramfs.environment(env | {"OUT": str(self.out)}))
+        initrd = scratch / "initrd.cpio"
+        initrd.write_bytes(archive.packed())
+        return initrd
+
+    def boot(self, initrd: Path, timeout_s: float) -> str | None:
+        """Runs the kernel to its end; returns what went wrong, if so."""
+        argv = [str(self.kdir / "vmlinux"), f"mem={self.memory}", f"ncpus={self.cpus}"]
+        argv += [f"initrd={initrd}", *KERNEL_ARGS.split(), *self.append.split()]
+        with (self.out / "console.log").open("wb") as log:
+            kernel = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+            try:
+                kernel.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                return f"still running after {timeout_s:g} s"
+            finally:
+                # UML's processes are in one session with it; none may stay.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(kernel.pid, signal.SIGKILL)
+                kernel.wait()
+        return None
