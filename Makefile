@@ -39,7 +39,7 @@ test-long:
 
 .PHONY: bench
 bench:
-	+$(Q)$(PY)/bench/bench.py
+	+$(Q)$(SETUP) --plots && $(PY)/bench/bench.py
 
 .PHONY: kunit
 kunit:

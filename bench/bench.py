@@ -1,125 +1,145 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs benchmarks in guests, and prints what they measured side by side.
+"""Runs benchmarks, prints what they measured side by side, and writes a report.
 
 Environment, as make's command line leaves it: BENCH= names benchmarks (all by default), and with
-`quick` among them each does little; LANE= takes one lane; RUNS= boots each guest so often, and says
+`quick` among them each does little; LANE= takes some lanes; RUNS= boots each guest so often, and says
 whether all measured the same. KDIR= is as for `make modules`, TIMEOUT= as for `make guest`.
 
-The numbers are in out/bench/<benchmark>-<lane>.json. The exit status is 0 if every cell of every
-table was measured; no number is ever judged.
+Every sample is in out/bench/<benchmark>-<lane>.json; out/bench/report.json and report.html are made
+of all that is there. The exit status is 0 if every cell of every table was measured; no number is
+judged here, see gate.py.
 """
 
 import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent
 sys.path.append(str(CHECKOUT / "scripts"))
+sys.path.append(str(CHECKOUT / "qemu"))
 
+import claims
+import identity
+import kernel
+import machines
+import report
 import results
-from common import die, load_tools, note
+import steps
+from common import load_tools, note
 from kbuild import Kbuild, chosen_kdir, chosen_output
-from lanes import LANES, Lane
-from tables import BENCHMARKS, Table
+from steps import Step
+from tables import Table
 
-TIMEOUT_S = 900
-
-
-def chosen(variable: str, known: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Returns the words of a variable that are known, or all that are known, and the other words."""
-    words = os.environ.get(variable, "").split()
-    names = [name for name in known if name in words] or list(known)
-    return names, set(words) - set(known)
+OUT = CHECKOUT / "out/bench"
 
 
-def boot(kbuild: Kbuild, tools: dict[str, str], lane: Lane, name: str, quick: bool) -> str:
-    """Runs a benchmark in a guest, and returns what it printed."""
-    out = CHECKOUT / "out/bench" / f"{name}-{lane.name}"
-    argv = [
-        tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", tools["QEMU"],
-        "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), "--ram", *lane.options,
-        "--cpus", str(lane.cpus), "--timeout", os.environ.get("TIMEOUT") or str(TIMEOUT_S),
-        "--env", f"LANE={lane.name}", "--env", f"QUICK={'1' if quick else ''}",
-        "--script", str(HERE / f"{name}.sh"), "--out", str(out),
-    ]  # fmt: skip
-    run = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if run.returncode:
-        sys.stderr.write(run.stdout + run.stderr)
-        die(f"{name} on {lane.name} ended with status {run.returncode}")
-    return run.stdout
-
-
-def shown(name: str, lane: Lane, tables: list[Table], runs: list[results.Samples]) -> str:
+def shown(step: Step, tables: list[Table], runs: list[results.Samples]) -> str:
     """Returns the tables of one benchmark on one lane."""
+    lane = step.lane
     samples = results.merged(runs)
-    lines = [f"\n{name} [{lane.name}, {lane.cpus} vCPU]: {lane.claim}\n"]
-    lines += [results.render(table, samples, lane) for table in tables]
+    lines = [f"\n{step.benchmark.label} [{lane.name}, {lane.cpus} CPU]: {lane.claim}\n"]
+    lines += [results.render(table, samples, lane) for table in tables if table.shown]
     if len(runs) > 1:
         lines += list(results.differences(tables, runs, lane)) or [f"All {len(runs)} runs agree."]
     return "\n".join(lines)
 
 
-def run_lane(kbuild: Kbuild, tools: dict[str, str], name: str, lane: Lane, quick: bool) -> bool:
+def builds(lanes: set[str], tools: dict[str, str]) -> dict[str, Kbuild]:
+    """Builds the modules for each kind of guest that is needed, and the kernels before."""
+    os.environ["BENCH"] = "y"
+    found = {}
+    if lanes & {"qemu"}:
+        found["release"] = Kbuild(chosen_kdir(tools), chosen_output(), tools)
+    if lanes & {"uml"}:
+        found["uml"] = Kbuild(kernel.ensure("uml"), CHECKOUT / "out/uml-bench", tools)
+    for kbuild in found.values():
+        kbuild.build()
+    return found
+
+
+def run_step(step: Step, run: machines.Run) -> bool:
     """Runs a benchmark on one lane, and returns whether every cell was measured."""
     begin_s = time.monotonic()
-    note(f"{name} on {lane.name} ...")
-    tables = [table for table in BENCHMARKS[name] if lane.name in table.lanes]
-    runs = [
-        results.parse(boot(kbuild, tools, lane, name, quick))
-        for _ in range(int(os.environ.get("RUNS") or 1))
-    ]
-    report = {"benchmark": name, "lane": lane.name, "claim": lane.claim, "cpus": lane.cpus}
-    report |= {"quick": quick, "kernel": kbuild.kdir.name}
-    report |= {"tables": [asdict(table) for table in tables], "runs": runs}
-    path = CHECKOUT / "out/bench" / f"{name}-{lane.name}.json"
-    path.write_text(json.dumps(report, indent=1) + "\n")
-    note(f"{name} on {lane.name}: {time.monotonic() - begin_s:.0f} s")
+    tables = step.benchmark.on(step.lane.name)
+    try:
+        runs = [
+            results.parse(run.output(step.benchmark, step.lane))
+            for _ in range(int(os.environ.get("RUNS") or 1))
+        ]
+    except machines.Failed as error:
+        note(f"{step.name}: {error}")
+        return False
+    part: dict[str, object] = {
+        "schema": report.SCHEMA,
+        "benchmark": step.benchmark.number,
+        "name": step.benchmark.name,
+        "lane": step.lane.name,
+        "claim": step.lane.claim,
+        "cpus": step.lane.cpus,
+        "quick": run.quick,
+        "date": time.strftime("%Y-%m-%d"),
+        "seconds": round(time.monotonic() - begin_s, 1),
+        "identity": {},
+        "tables": [asdict(table) for table in tables],
+        "runs": runs,
+    }
+    kbuild = run.builds.get({"qemu": "release"}.get(step.lane.kind, step.lane.kind))
+    if kbuild:
+        part["identity"] = identity.identity(kbuild.kdir, run.tools["QEMU"])
+    (OUT / f"{step.name}.json").write_text(json.dumps(part, indent=1) + "\n")
 
     missing = [line for samples in runs for line in results.problems(tables, samples)]
     for line in missing:
-        note(f"{name} on {lane.name}: {line}")
+        note(f"{step.name}: {line}")
     if not missing:
-        print(shown(name, lane, tables, runs), flush=True)
+        print(shown(step, tables, runs), flush=True)
     return not missing
+
+
+def run_all(wanted: steps.Wanted, run: machines.Run) -> bool:
+    """Runs all steps one by one, as guests disturb each other, and says what is left."""
+    measured = report.durations(OUT)
+    left = [step.expected_s(wanted.quick, measured) for step in wanted.steps]
+    good = True
+    for number, step in enumerate(wanted.steps, 1):
+        rest = steps.minutes(sum(left[number - 1 :]))
+        note(f"[{number}/{len(wanted.steps)}] {step.name} ... about {rest} left")
+        begin_s = time.monotonic()
+        good = run_step(step, run) and good
+        note(f"{step.name}: {time.monotonic() - begin_s:.0f} s")
+    return good
 
 
 def main() -> int:
     """Runs what was asked for, and returns the exit status of the program."""
-    names, words = chosen("BENCH", BENCHMARKS)
-    lanes, others = chosen("LANE", LANES)
-    if words - {"quick"} or others:
-        die(f"{' '.join(sorted(words - {'quick'} | others))}: there are the benchmarks "
-            f"{', '.join(BENCHMARKS)}, the word quick, and the lanes {', '.join(LANES)}", 2)
-    steps = [
-        (name, lane)
-        for name in names
-        for lane in lanes
-        if any(lane in table.lanes for table in BENCHMARKS[name])
-    ]
-    if not steps:
-        die(f"{', '.join(names)} has nothing to measure on {', '.join(lanes)}", 2)
-
-    quick = "quick" in words
+    wanted = steps.from_environment()
     tools = load_tools()
-    os.environ["BENCH"] = "y"
-    kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
-    kbuild.build()
-    note(f"{len(steps)} guests to boot: {', '.join(' on '.join(step) for step in steps)}")
+    OUT.mkdir(parents=True, exist_ok=True)
+    kinds = {step.lane.kind for step in wanted.steps if step.lane.name != "kvm"}
+    if not os.environ.get("LANE") or "kvm" in os.environ["LANE"]:
+        kinds.add("qemu")
+    needs_load = any(step.benchmark.name == "rcrypt" for step in wanted.steps)
+    run = machines.Run(
+        tools, wanted.quick, builds(kinds, tools),
+        machines.build_load(tools) if needs_load else OUT / "load",
+    )  # fmt: skip
+    if any(step.lane.name == "kvm" for step in wanted.steps) and not machines.try_kvm(run):
+        note("LANE=kvm is left out: no guest runs on KVM here")
+        kept = [step for step in wanted.steps if step.lane.name != "kvm"]
+        wanted = steps.Wanted(kept, wanted.quick)
+    good = run_all(wanted, run)
 
-    def run_step(step: tuple[str, str]) -> bool:
-        return run_lane(kbuild, tools, step[0], LANES[step[1]], quick)
-
-    # Guests disturb each other, which matters where numbers do.
-    with ThreadPoolExecutor(2 if quick else 1) as pool:
-        return 0 if all(list(pool.map(run_step, steps))) else 1
+    found = report.gather(OUT)
+    print(claims.render(claims.judged(found)))
+    report.write(found, OUT)
+    for name in ("report.json", "report.html"):
+        note(f"wrote {os.path.relpath(OUT / name)}")
+    return 0 if good and wanted.steps else 1
 
 
 if __name__ == "__main__":

@@ -32,7 +32,16 @@ for cpus in 16 32 64 128 256; do
 	done
 done
 
+# slices <table>: prints how long the depots were.
+slices() {
+	awk -v table="$1" \
+		'{ for (part = 0; part < 16; part++) print "result", table, part, $1, $(NF - 15 + part) }' result
+}
+
+echo "all periods=$periods" >virtual || exit
+slices depot_over_time
 echo "all timer=once periods=$periods" >virtual || exit
+slices depot_after_burst
 awk '{ print "result recovery", "64_cpus_1", $1, $13 }' result
 
 for sizes in 1 6; do

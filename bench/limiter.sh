@@ -1,37 +1,54 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Measures what it costs to keep to a limit, and how well it is kept, in each of rcrypt's modes.
+# Measures what it costs to keep to a limit, and how well it is kept, in each of rcrypt's modes, and
+# in C where that has them.
 #
-# LANE=icount: one CPU, on which nanoseconds are instructions; tcg: four tasks on as many.
+# LANE=icount: one CPU, on which nanoseconds are instructions; others: four tasks on several.
 
 cd /sys/kernel/debug || exit
-modprobe bench_limiter || exit
+modprobe -a bench_limiter bench_limiter_c || exit
 
-for mode in exact approx credit; do
-	for case in far near near_32 full; do
-		case $LANE in
-		icount)
-			awk -v cell="instructions $case $mode" \
-				'{ printf "result %s %.3f\n", cell, $1 / $2 }' bench_limiter/$mode/cost-$case
-			;;
-		tcg)
-			awk -v cell="locks $case $mode" \
-				'{ printf "result %s %.3f\n", cell, $1 / $2 }' bench_limiter/$mode/locks-$case
-			for _ in 1 2 3; do
-				awk -v cell="requests_per_s $case $mode" \
-					'{ printf "result %s %.0f\n", cell, $2 * 1e9 / $1 }' \
-					bench_limiter/$mode/tasks-$case
-			done
-			;;
-		esac
+rounds='1 2 3 4 5'
+[ -z "$QUICK" ] || rounds='1 2'
+sides='bench_limiter/exact bench_limiter_c/exact bench_limiter/approx bench_limiter_c/approx
+	bench_limiter/credit'
+
+# column <directory>: prints its name in the tables.
+column() {
+	case $1 in
+	bench_limiter_c/*) echo "${1#*/}_c" ;;
+	*) echo "${1#*/}" ;;
+	esac
+}
+
+# The sides take turns, so that what else goes on here hits all of them.
+for case in far near near_32 full; do
+	if [ "$LANE" = icount ]; then
+		for side in $sides; do
+			awk -v cell="instructions $case $(column $side)" \
+				'{ printf "result %s %.3f\n", cell, $1 / $2 }' $side/cost-$case
+		done
+		continue
+	fi
+	for mode in exact approx credit; do
+		awk -v cell="locks $case $mode" \
+			'{ printf "result %s %.3f\n", cell, $1 / $2 }' bench_limiter/$mode/locks-$case
 	done
-	[ "$LANE" = icount ] || for _ in 1 2 3; do
+	for _ in $rounds; do
+		for side in $sides; do
+			awk -v cell="requests_per_s $case $(column $side)" \
+				'{ printf "result %s %.0f\n", cell, $2 * 1e9 / $1 }' $side/tasks-$case
+		done
+	done
+done
+[ "$LANE" != icount ] || exit 0
+
+for _ in $rounds; do
+	for mode in exact approx credit; do
 		awk -v cell="admission_error 4 $mode" \
 			'{ printf "result %s %d\n", cell, $1 - $2 }' bench_limiter/$mode/admitted
 	done
-done
-[ "$LANE" = icount ] || for _ in 1 2 3; do
 	awk '{ print "result read_error at_rest error " $1; print "result read_error at_rest bound " $2 }' \
 		bench_limiter/read
 done

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from lanes import Lane
 from tables import Table
@@ -75,7 +76,7 @@ def cell_text(table: Table, samples: Samples, lane: Lane, row: str, column: str)
     """Returns one number, with the spread where there is some to speak of."""
     numbers = samples[table.name][row][column]
     value = net(table, samples, lane, row, column)
-    if lane.best is min or min(numbers) == max(numbers):
+    if lane.exact or min(numbers) == max(numbers):
         return number(value)
     return f"{number(value)} ({number(min(numbers))}..{number(max(numbers))})"
 
@@ -112,3 +113,9 @@ def render(table: Table, samples: Samples, lane: Lane) -> str:
         for line in (head, *lines)
     ]
     return "\n".join([f"{table.title} ({table.unit})", "", *(f"  {row}" for row in rows), ""])
+
+
+def table_of(fields: dict[str, Any]) -> Table:
+    """Returns the table that was written as JSON."""
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Table(**(fields | lists))

@@ -14,13 +14,16 @@ measure() {
 
 measure bench_wrappers_c/clock clock dec_jnz c
 
-for order in 'c rust' 'rust c'; do
+measure_all() {
 	for case in $(ls bench_wrappers bench_wrappers_c | grep -vE ':|^clock$' | sort -u); do
-		for side in $order; do
+		for side in "$@"; do
 			case $side in
 			c) measure "bench_wrappers_c/$case" instructions "$case" c ;;
 			rust) measure "bench_wrappers/$case" instructions "$case" rust ;;
 			esac
 		done
 	done
-done
+}
+
+measure_all c rust
+[ -n "$QUICK" ] || measure_all rust c

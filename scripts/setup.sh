@@ -4,6 +4,7 @@
 # Finds every tool that kscale needs, installs what is missing, and writes down what it found.
 #
 # Usage: setup.sh            install what is missing; silent when nothing is
+#        setup.sh --plots    the same, with what only the plots of `make bench` need
 #        setup.sh --doctor   print a table of what is present and missing; install nothing
 #
 # Needs only what a minimal Debian has. Respects RUSTC, LLVM, BINDGEN, QEMU and PYTHON of
@@ -178,15 +179,17 @@ if path_of apt-get >/dev/null; then
 	)
 fi
 
+want_plots=
+[ "${1:-}" != --plots ] || want_plots=y
 choose
 case ${1:-} in
 --doctor)
 	doctor
 	exit
 	;;
-'') ;;
+'' | --plots) ;;
 *)
-	echo "usage: $0 [--doctor]" >&2
+	echo "usage: $0 [--plots | --doctor]" >&2
 	exit 2
 	;;
 esac

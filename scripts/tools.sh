@@ -3,7 +3,8 @@
 #
 # The tools that kscale needs, and how each is found; setup.sh reads this file.
 #
-# In: `cache`, the cache directory; `column`, the column of the table that fits this system.
+# In: `cache`, the cache directory; `column`, the column of the table that fits this system;
+# `want_plots`, not empty for what only `make bench` needs.
 
 # One line per tool:
 #   name | minimum version | package of Debian 12 | package of Debian 13 | who needs it
@@ -39,6 +40,8 @@ tools() {
 		newuidmap|-|uidmap|uidmap|Debian image, for who is not root
 		mkfs.ext4|-|e2fsprogs|e2fsprogs|Debian image
 	END
+	[ -z "${want_plots:-}" ] ||
+		echo "matplotlib|-|python3-matplotlib|python3-matplotlib|make bench: plots"
 }
 
 #
@@ -181,6 +184,7 @@ find_tool() {
 		fi
 		;;
 	python3) [ -z "$python" ] || found=$("$python" --version | version) ;;
+	matplotlib) [ -z "$python" ] || ! "$python" -c 'import matplotlib' 2>/dev/null || found=yes ;;
 	make | flex | bison)
 		! path_of "$1" >/dev/null || found=$("$1" --version | version)
 		;;

@@ -109,3 +109,11 @@ pub(crate) fn stats<B: Backend>(registry: &Registry<B>, f: &mut fmt::Formatter<'
     )?;
     registry.last.lock().write(f)
 }
+
+/// Prints how long it took to unregister under the last load, in nanoseconds.
+pub(crate) fn percentiles<B: Backend>(
+    registry: &Registry<B>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    registry.last.lock().write_percentiles(f)
+}

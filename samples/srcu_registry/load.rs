@@ -93,4 +93,12 @@ impl Results {
             self.latencies.max_ns(),
         )
     }
+
+    /// Writes a line for each of some percentages: a latency that so many were not above.
+    pub(crate) fn write_percentiles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for percent in [1, 10, 25, 50, 75, 90, 99, 100] {
+            writeln!(f, "{percent} {}", self.latencies.percentile_ns(percent))?;
+        }
+        Ok(())
+    }
 }

@@ -20,6 +20,7 @@
 //! echo 'dentries' >unregister
 //! echo 'readers=4 ms=1000' >run    # a load; returns when it is done
 //! cat stats
+//! cat percentiles                  # how long it took to unregister, in nanoseconds
 //! ```
 
 #![forbid(unsafe_code)]
@@ -84,6 +85,7 @@ impl kernel::InPlaceModule for RegistryModule {
 fn populate<'data, B: Backend>(registry: &'data Registry<B>, dir: &ScopedDir<'data, '_>) {
     dir.read_callback_file(c"state", registry, &files::state::<B>);
     dir.read_callback_file(c"stats", registry, &files::stats::<B>);
+    dir.read_callback_file(c"percentiles", registry, &files::percentiles::<B>);
     dir.write_only_callback_file(c"register", registry, &files::register::<B>);
     dir.write_only_callback_file(c"unregister", registry, &files::unregister::<B>);
     dir.write_only_callback_file(c"walk", registry, &files::walk::<B>);

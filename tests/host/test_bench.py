@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0
 """The benchmarks' numbers: what is missing is noticed, and what is shown is what was measured."""
 
+import contextlib
+import io
 import os
 import re
 import sys
 import unittest
-import unittest.mock
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(CHECKOUT / "bench"))
 sys.path.append(str(CHECKOUT / "scripts"))
+sys.path.append(str(CHECKOUT / "qemu"))
 
-import bench
 import results
+import steps
+from benchmarks import BENCHMARKS
 from lanes import LANES
-from tables import BENCHMARKS, WRAPPERS, Table
+from tables import Table
 
 TABLE = Table(
     name="cost",
@@ -92,41 +95,75 @@ class Results(unittest.TestCase):
 
 
 class Benchmarks(unittest.TestCase):
-    """bench/tables.py and what it speaks of."""
+    """bench/benchmarks.py and what it speaks of."""
 
     def test_every_benchmark_has_a_guest_script_and_a_lane(self) -> None:
-        for name, tables in BENCHMARKS.items():
-            with self.subTest(name):
-                self.assertTrue(os.access(CHECKOUT / f"bench/{name}.sh", os.X_OK))
-                self.assertTrue(tables)
-                for table in tables:
-                    self.assertTrue(set(table.lanes) <= set(LANES) and table.lanes)
+        for benchmark in BENCHMARKS.values():
+            with self.subTest(benchmark.number):
+                self.assertTrue(os.access(CHECKOUT / f"bench/{benchmark.name}.sh", os.X_OK))
+                lanes = {lane for table in benchmark.tables for lane in table.lanes}
+                self.assertTrue(lanes <= set(LANES) and lanes)
+                self.assertEqual(lanes, set(benchmark.seconds))
+                for table in benchmark.tables:
                     self.assertTrue(table.rows and table.columns)
 
+    def test_no_two_tables_of_a_benchmark_on_a_lane_have_the_same_name(self) -> None:
+        for benchmark in BENCHMARKS.values():
+            for lane in LANES:
+                names = [table.name for table in benchmark.on(lane)]
+                self.assertEqual(len(names), len(set(names)), f"{benchmark.number} {lane}")
+
     def test_each_wrapper_has_its_twin_in_c(self) -> None:
-        table = WRAPPERS[0]
+        table = BENCHMARKS["wrappers"].tables[0]
         # A case, or a file of its own where what is measured is less than what is done.
         patterns = (
-            (".rs", r'^        c"(\w+)" =>|^    dir\.read_callback_file\(c"(\w+)"'),
-            (".c", r"^\tCASE\((\w+),|^\tCREATE_FILE\((\w+_32)\)"),
+            ("wrappers/*.rs", r'^        c"(\w+)" =>|^    dir\.read_callback_file\(c"(\w+)"'),
+            ("twins/*.c", r"^\tCASE\((\w+),|^\tCREATE_FILE\((\w+_32)\)"),
         )
-        for suffix, pattern in patterns:
-            text = "".join(path.read_text() for path in (CHECKOUT / "bench").glob(f"*/*{suffix}"))
+        for files, pattern in patterns:
+            text = "".join(path.read_text() for path in (CHECKOUT / "bench").glob(files))
             found = re.findall(pattern, text, re.MULTILINE)
             cases = [case or file for case, file in found]
-            self.assertEqual(sorted(cases), sorted((table.baseline, *table.rows)), suffix)
+            self.assertEqual(sorted(cases), sorted((table.baseline, *table.rows)), files)
+
+    def test_the_whole_takes_no_more_than_forty_minutes(self) -> None:
+        """On lanes that work everywhere, as far as anyone knows beforehand."""
+        every = steps.wanted([], ["model", "icount", "uml", "tcg"]).steps
+        self.assertLess(sum(step.expected_s(False, {}) for step in every), 40 * 60)
+        self.assertLess(sum(step.expected_s(True, {}) for step in every), 5 * 60)
+
+
+class Steps(unittest.TestCase):
+    """bench/steps.py"""
+
+    def names(self, bench: str, lane: str = "") -> list[str]:
+        """Returns the steps for what was asked for."""
+        return [step.name for step in steps.wanted(bench.split(), lane.split()).steps]
+
+    def test_a_number_and_a_name_are_the_same(self) -> None:
+        self.assertEqual(self.names("003"), self.names("iova_storm"))
+        self.assertEqual(self.names("003", "tcg"), ["003-tcg"])
 
     def test_words_choose_what_to_run(self) -> None:
-        known: dict[str, object] = {"one": 1, "two": 2}
-        for text, names, others in (
-            ("", ["one", "two"], set()),
-            ("quick", ["one", "two"], {"quick"}),
-            ("two", ["two"], set()),
-            ("two quick one", ["one", "two"], {"quick"}),
-            ("three", ["one", "two"], {"three"}),
-        ):
-            with self.subTest(text), unittest.mock.patch.dict(os.environ, WORDS=text):
-                self.assertEqual(bench.chosen("WORDS", known), (names, others))
+        self.assertEqual(self.names("wrappers 000", "icount"), ["000-icount", "wrappers-icount"])
+        self.assertTrue(set(self.names("quick", "tcg icount")) > {"000-tcg", "rcrypt-icount"})
+        self.assertTrue(steps.wanted(["quick"], []).quick)
+        self.assertFalse(steps.wanted(["000"], []).quick)
+
+    def test_what_means_nothing_is_refused(self) -> None:
+        for bench, lane in (("005", ""), ("000", "time"), ("003", "icount")):
+            with self.subTest(bench, lane=lane), contextlib.redirect_stderr(io.StringIO()) as text:
+                with self.assertRaises(SystemExit) as raised:
+                    self.names(bench, lane)
+                self.assertEqual(raised.exception.code, 2)
+                self.assertIn(lane or bench, text.getvalue())
+
+    def test_a_step_takes_as_long_as_last_time(self) -> None:
+        step = steps.wanted(["003"], ["tcg"]).steps[0]
+        known = {"003-tcg": 17.0, "003-tcg-quick": 3.0}
+        self.assertEqual(step.expected_s(False, known), 17.0)
+        self.assertEqual(step.expected_s(True, known), 3.0)
+        self.assertGreater(step.expected_s(False, {}), step.expected_s(True, {}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0
+"""All benchmarks: those of the five mails, calls of the library, and rcrypt."""
+
+from calls import WRAPPERS
+from grid import GRID
+from seeds import SEEDS
+from tables import Benchmark
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.number: benchmark
+    for benchmark in (
+        *SEEDS,
+        Benchmark(
+            "wrappers",
+            "wrappers",
+            "Calls of the library beside C",
+            WRAPPERS,
+            {"icount": 60},
+        ),
+        Benchmark(
+            "rcrypt",
+            "rcrypt",
+            "rcrypt beside dm-crypt and dm-inlinecrypt",
+            GRID,
+            {"icount": 120, "tcg": 300, "kvm": 120},
+        ),
+    )
+}
+
+
+def find(word: str) -> Benchmark | None:
+    """Returns the benchmark of that number or name."""
+    named = {benchmark.name: benchmark for benchmark in BENCHMARKS.values()}
+    return BENCHMARKS.get(word) or named.get(word)

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A page that is had of a cache and left to it, by one and by many: the benchmark `cache`.
+//!
+//! Each file in `bench_cache/` of debugfs is a measurement, and reading it makes that:
+//!
+//! - `cost-local`, `cost-remote`: nanoseconds for so many pages that were had and left, a line for
+//!   each round; of this CPU's cache, or of a CPU's by its number.
+//! - `tasks-<number>_local`, `tasks-<number>_remote`: nanoseconds in which so many pages were had and
+//!   left by that many tasks; each of the CPU that it runs on, or all of CPU 0.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    cpu::CpuId,
+    debugfs::{
+        Scope,
+        ScopedDir, //
+    },
+    fmt,
+    prelude::*,
+    sync::{
+        Arc,
+        Completion, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    },
+    workqueue, //
+};
+
+use core::hint::black_box;
+
+use kscale::{
+    page::Page,
+    page_cache::{
+        Options,
+        PageCache, //
+    }, //
+};
+
+module! {
+    type: CacheModule,
+    name: "bench_cache",
+    authors: ["The kscale authors"],
+    description: "What a page of a cache costs",
+    license: "GPL",
+}
+
+/// Pages that are had and left in one round.
+const CALLS: usize = 256;
+
+/// The smallest of so many is what no timer interrupt has disturbed.
+const ROUNDS: usize = 5;
+
+/// Pages that each task has and leaves.
+const TASK_CALLS: usize = 20_000;
+
+/// As in `bench/twins/cache.c`.
+const PAGES_PER_CPU: usize = 8;
+
+/// Whose pages are had.
+#[derive(Clone, Copy)]
+enum Whose {
+    /// Those of the CPU that the task runs on.
+    Local,
+    /// Those of the CPU with this number.
+    Remote(CpuId),
+}
+
+struct Bench(Arc<PageCache>);
+
+impl Bench {
+    fn new() -> Result<Self> {
+        let options = Options {
+            pages_per_cpu: PAGES_PER_CPU,
+            ..Options::default()
+        };
+        let cache = PageCache::new(c"bench_cache", options)?;
+
+        cache.fill()?;
+        Ok(Self(Arc::new(cache, GFP_KERNEL)?))
+    }
+}
+
+/// Has a page and leaves it; one that there is no room for is freed.
+#[inline]
+fn get_and_put(cache: &PageCache, whose: Whose) {
+    let page: Option<Page> = match whose {
+        Whose::Local => cache.get(),
+        Whose::Remote(cpu) => cache.get_on(cpu),
+    };
+
+    if let Some(page) = black_box(page) {
+        drop(match whose {
+            Whose::Local => cache.put(page),
+            Whose::Remote(cpu) => cache.put_on(cpu, page),
+        });
+    }
+}
+
+#[inline(never)]
+fn measure(cache: &PageCache, whose: Whose) -> i64 {
+    let calls = black_box(CALLS);
+    let begin = Instant::<Monotonic>::now();
+
+    for _ in 0..calls {
+        get_and_put(black_box(cache), whose);
+    }
+    begin.elapsed().as_nanos()
+}
+
+fn cost(cache: &PageCache, whose: Whose, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for _ in 0..ROUNDS {
+        writeln!(f, "{} {CALLS}", measure(cache, whose))?;
+    }
+    Ok(())
+}
+
+fn tasks(cache: &Arc<PageCache>, count: usize, whose: Whose, f: &mut fmt::Formatter<'_>) -> Result {
+    let mut done = KVec::with_capacity(count, GFP_KERNEL)?;
+    let start = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+    let mut spawn = || -> Result {
+        let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        done.push(finished.clone(), GFP_KERNEL)?;
+        let (cache, start) = (cache.clone(), start.clone());
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            start.wait_for_completion();
+            for _ in 0..TASK_CALLS {
+                get_and_put(&cache, whose);
+            }
+            finished.complete_all();
+        })?;
+        Ok(())
+    };
+    // Those that were spawned get to their end, whatever the others.
+    let spawned = (0..count).try_for_each(|_| spawn());
+    let begin = Instant::<Monotonic>::now();
+    start.complete_all();
+    spawned?;
+    done.iter()
+        .for_each(|finished| finished.wait_for_completion());
+
+    let elapsed_ns = begin.elapsed().as_nanos();
+    // OVERFLOW: Both are small.
+    writeln!(f, "{elapsed_ns} {}", count.wrapping_mul(TASK_CALLS))?;
+    Ok(())
+}
+
+/// Returns whose pages those of CPU 0 are.
+fn of_cpu_0() -> Whose {
+    CpuId::from_u32(0).map_or(Whose::Local, Whose::Remote)
+}
+
+/// Adds a file for each number of tasks.
+macro_rules! task_files {
+    ($bench:ident, $dir:ident, $($name:literal => ($count:literal, $whose:expr),)*) => {
+        $($dir.read_callback_file($name, $bench, &|bench: &Bench, f: &mut fmt::Formatter<'_>| {
+            tasks(&bench.0, $count, $whose, f).map_err(|_| fmt::Error)
+        });)*
+    };
+}
+
+fn add_files<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
+    dir.read_callback_file(c"cost-local", bench, &|bench, f| {
+        cost(&bench.0, Whose::Local, f)
+    });
+    dir.read_callback_file(c"cost-remote", bench, &|bench, f| {
+        cost(&bench.0, of_cpu_0(), f)
+    });
+    task_files! { bench, dir,
+        c"tasks-1_local" => (1, Whose::Local),
+        c"tasks-2_local" => (2, Whose::Local),
+        c"tasks-4_local" => (4, Whose::Local),
+        c"tasks-1_remote" => (1, of_cpu_0()),
+        c"tasks-2_remote" => (2, of_cpu_0()),
+        c"tasks-4_remote" => (4, of_cpu_0()),
+    }
+}
+
+#[pin_data]
+struct CacheModule {
+    #[pin]
+    _bench: Scope<Bench>,
+}
+
+impl kernel::InPlaceModule for CacheModule {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        pin_init::pin_init_scope(|| {
+            let bench = Bench::new()?;
+
+            Ok(try_pin_init!(Self {
+                _bench <- Scope::dir(bench, c"bench_cache", add_files),
+            }))
+        })
+    }
+}

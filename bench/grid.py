@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The grid of requests that `rcrypt` is measured with, beside the two targets of C."""
+
+from itertools import product
+
+from tables import Table
+
+SIZES_KIB = (4, 16, 64, 128, 256, 512, 1024)
+DIRECTIONS = ("write", "read")
+SECTORS = (512, 4096)
+TARGETS = ("crypt", "inlinecrypt", "rcrypt")
+
+CIPHERS = {"null": "cipher_null-ecb", "aes": "aes-xts-plain64"}
+"""As in the names of rows, and in a table line."""
+
+
+def rows(disks: tuple[str, ...], ciphers: tuple[str, ...], jobs: tuple[int, ...]) -> tuple[str, ...]:
+    """Returns `<disk>_<cipher>_<sector>_<direction>_<jobs>_<KiB>` of each request."""
+    cells = product(disks, ciphers, SECTORS, DIRECTIONS, jobs, SIZES_KIB)
+    return tuple("_".join(map(str, cell)) for cell in cells)
+
+
+def request_tables(
+    name: str, unit: str, lanes: tuple[str, ...], disks: tuple[str, ...], jobs: tuple[int, ...]
+) -> tuple[Table, ...]:
+    """Returns a table for each cipher; dm-inlinecrypt has only AES."""
+    tables = []
+    for cipher in CIPHERS:
+        tables.append(
+            Table(
+                name=f"{name}_{cipher}",
+                title=f"A request, {CIPHERS[cipher]}, <disk>_<cipher>_<sector>_<dir>_<jobs>_<KiB>",
+                row="request",
+                rows=rows(disks, (cipher,), jobs),
+                columns=TARGETS if cipher == "aes" else ("crypt", "rcrypt"),
+                unit=unit,
+                lanes=lanes,
+                ratio=("rcrypt", "crypt"),
+            )
+        )
+    return tuple(tables)
+
+
+GRID = (
+    *request_tables("instructions", "instructions", ("icount",), ("brd", "null_blk"), (1,)),
+    *request_tables("ns", "ns", ("tcg", "kvm"), ("brd", "null_blk"), (1, 4)),
+)

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Makes device-mapper devices and puts a load on them, in a guest that has neither dmsetup nor fio.
+ *
+ * load create NAME SECTORS TARGET PARAMETERS   make a device and print its path
+ * load remove NAME                             remove it
+ * load io DEVICE read|write BYTES JOBS COUNT ROUNDS
+ *	In each round, JOBS threads make COUNT direct requests each, of BYTES, one after the other.
+ *	For each round print the nanoseconds that it took and the number of all requests. The round
+ *	before the first is not counted.
+ */
+
+#define _GNU_SOURCE
+#include <err.h>
+#include <fcntl.h>
+#include <linux/dm-ioctl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A request to device-mapper, with one line of a table. */
+struct request {
+	struct dm_ioctl head;
+	struct dm_target_spec spec;
+	char parameters[512];
+};
+
+static void ask(int control, unsigned long what, struct request *request, const char *name)
+{
+	request->head.version[0] = DM_VERSION_MAJOR;
+	request->head.data_size = sizeof(*request);
+	request->head.data_start = sizeof(request->head);
+	snprintf(request->head.name, sizeof(request->head.name), "%s", name);
+	if (ioctl(control, what, request))
+		err(1, "%s: device-mapper refuses %#lx", name, what);
+}
+
+static int open_control(void)
+{
+	int control = open("/dev/mapper/control", O_RDWR);
+
+	if (control < 0)
+		err(1, "/dev/mapper/control");
+	return control;
+}
+
+static void create(char **args)
+{
+	struct request request = {};
+	int control = open_control();
+	unsigned long long dev;
+
+	ask(control, DM_DEV_CREATE, &request, args[0]);
+	dev = request.head.dev;
+
+	request = (struct request){ .head.target_count = 1 };
+	request.spec.length = strtoull(args[1], NULL, 0);
+	snprintf(request.spec.target_type, sizeof(request.spec.target_type), "%s", args[2]);
+	if (snprintf(request.parameters, sizeof(request.parameters), "%s", args[3]) >=
+	    (int)sizeof(request.parameters))
+		errx(1, "%s: too long a line", args[0]);
+	ask(control, DM_TABLE_LOAD, &request, args[0]);
+
+	/* Not to suspend is to resume. */
+	request = (struct request){};
+	ask(control, DM_DEV_SUSPEND, &request, args[0]);
+	printf("/dev/dm-%llu\n", (dev & 0xff) | (dev >> 12 & 0xfff00));
+}
+
+static void remove_device(char **args)
+{
+	struct request request = {};
+
+	ask(open_control(), DM_DEV_REMOVE, &request, args[0]);
+}
+
+static struct {
+	int fd;
+	bool write;
+	size_t bytes;
+	unsigned long jobs, count, rounds;
+	pthread_barrier_t barrier;
+} load;
+
+static void make_requests(char *buffer, unsigned long job)
+{
+	off_t at = load.bytes * load.count * job;
+
+	for (unsigned long i = 0; i < load.count; i++, at += load.bytes) {
+		ssize_t done = load.write ? pwrite(load.fd, buffer, load.bytes, at) :
+					    pread(load.fd, buffer, load.bytes, at);
+
+		if (done != (ssize_t)load.bytes)
+			err(1, "request at %lld", (long long)at);
+	}
+}
+
+static void *new_buffer(void)
+{
+	void *buffer;
+
+	if (posix_memalign(&buffer, 4096, load.bytes))
+		errx(1, "no memory");
+	memset(buffer, 0x5a, load.bytes);
+	return buffer;
+}
+
+static void *job_fn(void *job)
+{
+	void *buffer = new_buffer();
+
+	for (unsigned long i = 0; i <= load.rounds; i++) {
+		pthread_barrier_wait(&load.barrier);
+		make_requests(buffer, (unsigned long)job);
+		pthread_barrier_wait(&load.barrier);
+	}
+	free(buffer);
+	return NULL;
+}
+
+static long long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void io_alone(void)
+{
+	void *buffer = new_buffer();
+
+	for (unsigned long i = 0; i <= load.rounds; i++) {
+		long long begin = now_ns();
+
+		make_requests(buffer, 0);
+		if (i)
+			printf("%lld %lu\n", now_ns() - begin, load.count);
+	}
+	free(buffer);
+}
+
+static void io(char **args)
+{
+	pthread_t threads[64];
+
+	load.fd = open(args[0], O_RDWR | O_DIRECT);
+	if (load.fd < 0)
+		err(1, "%s", args[0]);
+	load.write = !strcmp(args[1], "write");
+	load.bytes = strtoul(args[2], NULL, 0);
+	load.jobs = strtoul(args[3], NULL, 0);
+	load.count = strtoul(args[4], NULL, 0);
+	load.rounds = strtoul(args[5], NULL, 0);
+	if (!load.jobs || load.jobs > 64)
+		errx(1, "1 to 64 jobs");
+	pthread_barrier_init(&load.barrier, NULL, load.jobs + 1);
+
+	if (load.jobs == 1) {
+		io_alone();
+		return;
+	}
+	for (unsigned long job = 0; job < load.jobs; job++)
+		if (pthread_create(&threads[job], NULL, job_fn, (void *)job))
+			errx(1, "no thread");
+	for (unsigned long i = 0; i <= load.rounds; i++) {
+		/* After the barrier, they may have done some before this thread runs again. */
+		long long begin = now_ns();
+
+		pthread_barrier_wait(&load.barrier);
+		pthread_barrier_wait(&load.barrier);
+		if (i)
+			printf("%lld %lu\n", now_ns() - begin, load.jobs * load.count);
+	}
+	for (unsigned long job = 0; job < load.jobs; job++)
+		pthread_join(threads[job], NULL);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 6 && !strcmp(argv[1], "create"))
+		create(argv + 2);
+	else if (argc == 3 && !strcmp(argv[1], "remove"))
+		remove_device(argv + 2);
+	else if (argc == 8 && !strcmp(argv[1], "io"))
+		io(argv + 2);
+	else
+		errx(2, "create NAME SECTORS TARGET PARAMETERS | remove NAME | "
+			"io DEVICE read|write BYTES JOBS COUNT ROUNDS");
+	return 0;
+}

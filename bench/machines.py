@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the script of a benchmark on the machine of a lane, and returns what it printed."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parent
+sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts", "tests/host")]
+
+import accel
+import console
+import interleavings
+import uml
+from common import note
+from kbuild import Kbuild
+from lanes import Lane
+from tables import Benchmark
+
+TIMEOUT_S = 900
+DEFECTS = {
+    "ABA": "aba",
+    "a read of a freed page": "freed_page_read",
+    "a stranded page": "stranded_page",
+}
+"""As tests/host/loom names them, and as tables do."""
+
+
+class Failed(Exception):
+    """A benchmark that did not run to its end, and why."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all machines of a run share."""
+
+    tools: dict[str, str]
+    quick: bool
+    builds: dict[str, Kbuild]
+    """Modules for each kind of guest."""
+    load: Path
+    """The program bench/load.c."""
+
+    def env(self, lane: Lane) -> dict[str, str]:
+        """Returns what the script finds in its environment."""
+        return {"LANE": lane.name, "QUICK": "1" if self.quick else ""}
+
+    def output(self, benchmark: Benchmark, lane: Lane) -> str:
+        """Runs a benchmark on a lane, and returns what it printed."""
+        out = CHECKOUT / "out/bench" / f"{benchmark.number}-{lane.name}"
+        out.mkdir(parents=True, exist_ok=True)
+        if lane.kind == "host":
+            return interleavings_found()
+        return (self._qemu if lane.kind == "qemu" else self._uml)(benchmark, lane, out)
+
+    def _qemu(self, benchmark: Benchmark, lane: Lane, out: Path) -> str:
+        kbuild = self.builds["release"]
+        argv = [
+            self.tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", self.tools["QEMU"],
+            "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), "--ram", *lane.options,
+            "--cpus", str(lane.cpus), "--timeout", os.environ.get("TIMEOUT") or str(TIMEOUT_S),
+            *(f"--env={name}={value}" for name, value in self.env(lane).items()),
+            *(("--pack", str(self.load)) if benchmark.name == "rcrypt" else ()),
+            "--script", str(HERE / f"{benchmark.name}.sh"), "--out", str(out),
+        ]  # fmt: skip
+        run = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if run.returncode:
+            tail = "\n".join((run.stdout + run.stderr).splitlines()[-30:])
+            raise Failed(f"{tail}\nended with status {run.returncode}")
+        return run.stdout
+
+    def _uml(self, benchmark: Benchmark, lane: Lane, out: Path) -> str:
+        kbuild = self.builds["uml"]
+        for name in ("output.log", "status"):
+            (out / name).unlink(missing_ok=True)
+        exports = "".join(f"export {name}={value}\n" for name, value in self.env(lane).items())
+        job = f"#!/bin/sh\n{exports}cd /mnt/script\nexec ./{benchmark.name}.sh\n"
+        packed = {
+            "kscale/job": job.encode(),
+            f"mnt/script/{benchmark.name}.sh": (HERE / f"{benchmark.name}.sh").read_bytes(),
+        }
+        if benchmark.name == "rcrypt":
+            packed["mnt/script/load"] = self.load.read_bytes()
+        machine = uml.Machine(kbuild.kdir, out, lane.cpus)
+        with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
+            initrd = machine.pack(kbuild.out, {}, packed, Path(scratch))
+            trouble = machine.boot(initrd, float(os.environ.get("TIMEOUT") or TIMEOUT_S))
+        reports = console.reports((out / "console.log").read_text(errors="replace"))
+        status = out / "status"
+        if trouble or reports or not status.exists() or status.read_text().strip() != "0":
+            tail = (out / "output.log").read_text(errors="replace") if status.exists() else ""
+            why = trouble or "\n".join(reports) or tail[-2000:] or "the guest ended early"
+            raise Failed(f"{why}\nsee {out}/console.log")
+        return (out / "output.log").read_text(errors="replace")
+
+
+def interleavings_found() -> str:
+    """Returns which faults exploring all interleavings finds, in the mail's cache and in ours."""
+    try:
+        text = interleavings.explore()
+    except interleavings.NotBuilt as error:
+        raise Failed(str(error)) from error
+    # Each check of ours holds, or each mutant of it would count for nothing.
+    broken = len(re.findall(r"^not ok ", text, re.MULTILINE))
+    lines = []
+    for name, row in DEFECTS.items():
+        found = re.search(rf"^ok \d+ {name} of the patch is found", text, re.MULTILINE)
+        lines.append(f"result faults {row} patch {int(bool(found))}")
+        lines.append(f"result faults {row} slots {broken}")
+    return "\n".join(lines) + "\n"
+
+
+def kvm_works(tools: dict[str, str]) -> bool:
+    """Tells whether a guest is known to run on KVM; qemu/run.py tries it, and keeps the answer."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    known = accel.cache_dir() / f"kvm-{boot_id}-{accel.check_qemu(tools['QEMU'])}"
+    return known.exists() and known.read_text() == "works"
+
+
+def try_kvm(run: Run) -> bool:
+    """Tells whether a guest runs on KVM, by running one if nobody has since the last boot."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    kdir = str(run.builds["release"].kdir)
+    argv = [
+        run.tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", run.tools["QEMU"],
+        "--kdir", kdir, "--ram", "--accel", "auto", "--run", "true",
+        "--out", str(CHECKOUT / "out/bench/kvm"),
+    ]  # fmt: skip
+    subprocess.run(argv, capture_output=True, check=False)
+    return kvm_works(run.tools)
+
+
+def build_load(tools: dict[str, str]) -> Path:
+    """Compiles bench/load.c without shared libraries, for a guest that has none."""
+    target = CHECKOUT / "out/bench/load"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    suffix = tools["LLVM"] if tools["LLVM"].startswith("-") else ""
+    argv = [f"clang{suffix}", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread"]
+    note("compiles bench/load.c")
+    subprocess.run([*argv, "-o", str(target), str(HERE / "load.c")], check=True)
+    return target

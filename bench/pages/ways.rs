@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ways to have the pages of a write.
+//!
+//! Each counts its pages, as dm-crypt does, and asks before whether there may be more.
+
+use kernel::prelude::*;
+
+use kscale::{
+    mempool::{
+        Element,
+        Mempool,
+        Pages, //
+    },
+    page::{
+        self,
+        Page, //
+    }, //
+};
+
+use super::{
+    Bench,
+    FIRST_PASS,
+    MAX_PAGES, //
+};
+
+/// How pages are had.
+pub(crate) trait Way {
+    /// Has `count` pages, and gives them back.
+    fn fill_and_empty(&mut self, count: usize) -> Result;
+}
+
+/// One by one from a pool: dm-crypt until pages came in blocks.
+pub(crate) struct Single<'a> {
+    bench: &'a Bench,
+    pages: KVec<Element<&'a Mempool<Pages>>>,
+}
+
+impl<'a> Single<'a> {
+    pub(crate) fn new(bench: &'a Bench) -> Result<Self> {
+        Ok(Self {
+            bench,
+            pages: KVec::with_capacity(MAX_PAGES, GFP_KERNEL)?,
+        })
+    }
+}
+
+impl Way for Single<'_> {
+    #[inline(never)]
+    fn fill_and_empty(&mut self, count: usize) -> Result {
+        for _ in 0..count {
+            if !self.bench.has_room() {
+                return Err(ENOMEM);
+            }
+            let page = self.bench.pool.alloc(FIRST_PASS)?;
+            self.bench.counter.add(1);
+            self.pages.push_within_capacity(page).map_err(|_| ENOSPC)?;
+        }
+        while let Some(page) = self.pages.pop() {
+            drop(page);
+            self.bench.counter.sub(1);
+        }
+        Ok(())
+    }
+}
+
+/// Pages of a size, from the page allocator or from the pool.
+#[expect(dead_code, reason = "what is in them is only freed")]
+enum Block<'a> {
+    One(Element<&'a Mempool<Pages>>),
+    Order1(Page<1>),
+    Order2(Page<2>),
+    Order3(Page<3>),
+    Order4(Page<4>),
+    Order5(Page<5>),
+    Order6(Page<6>),
+    Order7(Page<7>),
+    Order8(Page<8>),
+}
+
+impl Block<'_> {
+    /// Allocates one of more than a page.
+    #[inline]
+    fn alloc(order: u32) -> Result<Self> {
+        match order {
+            1 => Page::alloc(FIRST_PASS).map(Self::Order1),
+            2 => Page::alloc(FIRST_PASS).map(Self::Order2),
+            3 => Page::alloc(FIRST_PASS).map(Self::Order3),
+            4 => Page::alloc(FIRST_PASS).map(Self::Order4),
+            5 => Page::alloc(FIRST_PASS).map(Self::Order5),
+            6 => Page::alloc(FIRST_PASS).map(Self::Order6),
+            7 => Page::alloc(FIRST_PASS).map(Self::Order7),
+            8 => Page::alloc(FIRST_PASS).map(Self::Order8),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Returns the number of its pages, as a power of two.
+    #[inline]
+    fn order(&self) -> u32 {
+        match self {
+            Self::One(_) => 0,
+            Self::Order1(_) => 1,
+            Self::Order2(_) => 2,
+            Self::Order3(_) => 3,
+            Self::Order4(_) => 4,
+            Self::Order5(_) => 5,
+            Self::Order6(_) => 6,
+            Self::Order7(_) => 7,
+            Self::Order8(_) => 8,
+        }
+    }
+}
+
+/// The largest blocks there are, then smaller ones: dm-crypt of 7.3.
+pub(crate) struct Compound<'a> {
+    bench: &'a Bench,
+    blocks: KVec<Block<'a>>,
+}
+
+impl<'a> Compound<'a> {
+    pub(crate) fn new(bench: &'a Bench) -> Result<Self> {
+        Ok(Self {
+            bench,
+            blocks: KVec::with_capacity(MAX_PAGES, GFP_KERNEL)?,
+        })
+    }
+
+    /// Has a block of at most this order.
+    #[inline]
+    fn block(&self, largest: u32) -> Result<Block<'a>> {
+        for order in (1..=largest).rev() {
+            if !self.bench.has_room() {
+                continue;
+            }
+            if let Ok(block) = Block::alloc(order) {
+                return Ok(block);
+            }
+        }
+        self.bench.pool.alloc(FIRST_PASS).map(Block::One)
+    }
+}
+
+impl Way for Compound<'_> {
+    #[inline(never)]
+    fn fill_and_empty(&mut self, count: usize) -> Result {
+        let mut left = count;
+        let mut order = u32::MAX;
+
+        while let Some(fits) = left.checked_ilog2() {
+            let block = self.block(order.min(fits))?;
+
+            order = block.order();
+            self.bench.counter.add(1 << order);
+            // OVERFLOW: A block is no larger than what is left.
+            left = left.wrapping_sub(1 << order);
+            self.blocks
+                .push_within_capacity(block)
+                .map_err(|_| ENOSPC)?;
+        }
+        while let Some(block) = self.blocks.pop() {
+            self.bench.counter.sub(1 << block.order());
+        }
+        Ok(())
+    }
+}
+
+/// All at once: `rcrypt` without pages in stock.
+pub(crate) struct Bulk<'a> {
+    bench: &'a Bench,
+    pages: KVec<Page>,
+}
+
+impl<'a> Bulk<'a> {
+    pub(crate) fn new(bench: &'a Bench) -> Result<Self> {
+        Ok(Self {
+            bench,
+            pages: KVec::with_capacity(MAX_PAGES, GFP_KERNEL)?,
+        })
+    }
+}
+
+impl Way for Bulk<'_> {
+    #[inline(never)]
+    fn fill_and_empty(&mut self, count: usize) -> Result {
+        if !self.bench.has_room() {
+            return Err(ENOMEM);
+        }
+        let slots = self.pages.spare_capacity_mut();
+        let slots = slots.get_mut(..count).ok_or(EINVAL)?;
+        let pages = self.bench.pool.alloc_bulk(slots)?;
+
+        // CAST: Small.
+        self.bench.counter.add(count as i64);
+        drop(pages);
+        // CAST: As above.
+        self.bench.counter.sub(count as i64);
+        Ok(())
+    }
+}
+
+/// From the stock of this CPU, and the rest at once: `rcrypt` with pages in stock.
+pub(crate) struct Recycled<'a> {
+    bench: &'a Bench,
+    pages: KVec<Option<Page>>,
+}
+
+impl<'a> Recycled<'a> {
+    pub(crate) fn new(bench: &'a Bench) -> Result<Self> {
+        let mut pages = KVec::with_capacity(MAX_PAGES, GFP_KERNEL)?;
+
+        for _ in 0..MAX_PAGES {
+            pages.push(None, GFP_KERNEL)?;
+        }
+        bench.cache.fill()?;
+        Ok(Self { bench, pages })
+    }
+}
+
+impl Way for Recycled<'_> {
+    #[inline(never)]
+    fn fill_and_empty(&mut self, count: usize) -> Result {
+        let slots = self.pages.get_mut(..count).ok_or(EINVAL)?;
+        let cached = self.bench.cache.get_bulk(slots);
+        let rest = slots.get_mut(cached..).unwrap_or_default();
+        // CAST: Small.
+        let added = rest.len() as i64;
+
+        if added != 0 {
+            if !self.bench.has_room() || page::alloc_bulk(FIRST_PASS, rest) != rest.len() {
+                return Err(ENOMEM);
+            }
+            self.bench.counter.add(added);
+        }
+        self.bench.cache.put_bulk(slots);
+        slots.iter_mut().for_each(|page| drop(page.take()));
+        if added != 0 {
+            self.bench.counter.sub(added);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The plots of each benchmark, made of a report."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import figures
+import grid
+import seeds
+from report import Report
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure, and where its numbers are from."""
+
+    name: str
+    number: str
+    lane: str
+    caption: str
+    svg: str
+
+
+Columns = dict[str, list[float | None]]
+Maker = Callable[[Report], Plot | None]
+
+
+def columns(
+    report: Report, number: str, lane: str, table: str, rows: tuple[str, ...],
+    names: tuple[str, ...],
+) -> Columns:  # fmt: skip
+    """Returns the columns of a table with anything in them, under names for people."""
+    found = {
+        shown(name): [report.value(number, lane, table, row, name) for row in rows]
+        for name in names
+    }
+    return {name: values for name, values in found.items() if any(v is not None for v in values)}
+
+
+def shown(column: str) -> str:
+    """Returns the name of a column for people."""
+    return column.removesuffix("_c") + (figures.TWIN if column.endswith("_c") else "")
+
+
+def plot(
+    number: str, lane: str, name: str, caption: str, drawn: figures.Figure
+) -> Plot:
+    """Returns a finished plot."""
+    full = f"{number}-{name}"
+    return Plot(full, number, lane, caption, figures.svg(drawn, full, caption))
+
+
+def limiter_cost(report: Report) -> Plot | None:
+    """000: instructions of a request."""
+    found = columns(report, "000", "icount", "instructions", seeds.CASES, seeds.MODES)
+    if not found:
+        return None
+    drawn, (axes,) = figures.figure()
+    labels = ["far from\nthe limit", "near", "near,\n32 at once", "at the limit"]
+    figures.grouped_bars(axes, labels, found, "instructions")
+    figures.legend(drawn)
+    return plot("000", "icount", "cost", "A request and giving back, by mode of the limit", drawn)
+
+
+def limiter_rate(report: Report) -> Plot | None:
+    """000: requests of several tasks."""
+    lane = report.timed("000")
+    if not lane:
+        return None
+    found = columns(report, "000", lane, "requests_per_s", seeds.CASES, seeds.MODES)
+    drawn, (axes,) = figures.figure()
+    labels = ["far from\nthe limit", "near", "near,\n32 at once", "at the limit"]
+    figures.grouped_bars(axes, labels, found, "requests/s of 4 tasks")
+    axes.set_yscale("log")
+    figures.legend(drawn)
+    return plot("000", lane, "rate", "Requests of four tasks, by mode of the limit", drawn)
+
+
+def registry_walks(report: Report) -> Plot | None:
+    """001: walks against readers, and cycles of register and unregister."""
+    lane = report.timed("001")
+    if not lane:
+        return None
+    drawn, (left, right) = figures.figure(panels=2)
+    walks = columns(report, "001", lane, "walks_per_s", seeds.READERS, seeds.WAYS)
+    figures.lines(left, [float(n) for n in seeds.READERS], walks)
+    left.set_xlabel("readers")
+    left.set_ylabel("walks/s")
+    left.set_xticks(range(1, 5))
+    left.set_ylim(bottom=0)
+    cycles = columns(report, "001", lane, "unregistered_per_s", seeds.LOADS, seeds.WAYS)
+    places = [float(index) for index in range(len(seeds.LOADS))]
+    figures.lines(right, places, cycles)
+    right.set_xticks(places, seeds.LOADS)
+    right.set_xlabel("load")
+    right.set_ylabel("registered and unregistered/s")
+    right.set_ylim(bottom=0)
+    figures.legend(drawn)
+    return plot("001", lane, "walks", "Walks with a writer (left), and what that gets done", drawn)
+
+
+def registry_latency(report: Report) -> Plot | None:
+    """001: how long it takes to unregister."""
+    lane = report.timed("001")
+    if not lane:
+        return None
+    drawn, panels = figures.figure(panels=3, width=8.4)
+    for axes, load in zip(panels, ("cycles", "4", "sleeper"), strict=True):
+        rows = tuple(f"p{percent}_{load}" for percent in seeds.PERCENTILES)
+        found = columns(report, "001", lane, "unregister_ns", rows, seeds.WAYS)
+        for name, values in found.items():
+            known = [
+                (max(ns, 1) / 1000, percent)
+                for ns, percent in zip(values, seeds.PERCENTILES, strict=True)
+                if ns is not None
+            ]
+            axes.step(*zip(*known, strict=True), where="post", **figures.line_style(name, found))
+        axes.set_xscale("log")
+        axes.set_xlabel("us")
+        titles = {"cycles": "no readers, no pause", "4": "4 readers", "sleeper": "4 readers, one sleeps"}
+        axes.set_title(titles[load])
+    panels[0].set_ylabel("% are not longer")
+    figures.legend(drawn)
+    return plot("001", lane, "latency", "How long it takes to unregister", drawn)
+
+
+def page_cost(report: Report) -> Plot | None:
+    """002: pages of a write."""
+    lane = "icount" if ("002", "icount") in report.parts else report.timed("002")
+    if not lane or ("002", lane) not in report.parts:
+        return None
+    drawn, panels = figures.figure(panels=2)
+    table = "instructions" if lane == "icount" else "ns"
+    for axes, count in zip(panels, (32, 256), strict=True):
+        rows = tuple(row for row in seeds.PAGE_ROWS if row.startswith(f"{count}_"))
+        found = columns(report, "002", lane, table, rows, seeds.PAGE_WAYS)
+        figures.grouped_bars(axes, [row.partition("_")[2] for row in rows], found, table)
+        axes.set_title(f"{count} pages")
+    figures.legend(drawn)
+    return plot("002", lane, "cost", "Pages of a write, allocated and freed", drawn)
+
+
+CPUS = (16, 32, 64, 128, 256)
+
+
+def storm_cliff(report: Report) -> Plot | None:
+    """003: operations on the tree and memory against CPUs."""
+    lane = report.timed("003")
+    if not lane:
+        return None
+    drawn, (left, right) = figures.figure(panels=2)
+    rows = tuple(f"{cpus}_cpus_1" for cpus in CPUS)
+    ops = columns(report, "003", lane, "tree_ops", rows, seeds.POLICIES)
+    # Zero has no place on the scale.
+    ops = {name: [v and max(v, 0.01) for v in values] for name, values in ops.items()}
+    memory = columns(report, "003", lane, "memory", rows, seeds.POLICIES)
+    for axes, found, unit in (
+        (left, ops, "operations on the tree/1000 I/Os"),
+        (right, memory, "KiB of magazines and nodes"),
+    ):
+        figures.lines(axes, [float(n) for n in CPUS], found)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(CPUS, [str(n) for n in CPUS])
+        axes.set_xlabel("virtual CPUs, one size")
+        axes.set_ylabel(unit)
+    figures.legend(drawn)
+    return plot("003", lane, "cliff", "The cliff (left), and what avoiding it takes", drawn)
+
+
+def storm_depot(report: Report) -> Plot | None:
+    """003: the depot over time."""
+    lane = report.timed("003")
+    if not lane:
+        return None
+    drawn, panels = figures.figure(panels=2)
+    for axes, (table, title) in zip(
+        panels,
+        (("depot_over_time", "timer always"), ("depot_after_burst", "timer once, in the middle")),
+        strict=True,
+    ):
+        found = columns(report, "003", lane, table, seeds.SLICES, seeds.POLICIES)
+        figures.lines(axes, [float(part) for part in seeds.SLICES], found)
+        axes.set_title(title)
+        axes.set_xlabel("sixteenth of the time")
+        axes.set_ylabel("magazines in the depot")
+        axes.set_ylim(bottom=0)
+    figures.legend(drawn)
+    return plot("003", lane, "depot", "The depot over time, 64 CPUs and one size", drawn)
+
+
+def cache_cost(report: Report) -> Plot | None:
+    """004: a page from a cache, alone and with others."""
+    lane = report.timed("004")
+    sides = ("locked_c", "slots")
+    found = columns(report, "004", "icount", "instructions", ("local", "remote"), sides)
+    if not found:
+        return None
+    drawn, (left, *others) = figures.figure(panels=3 if lane else 1, width=8.4)
+    figures.grouped_bars(left, ["this CPU's", "by number"], found, "instructions")
+    for axes, where in zip(others, ("local", "remote")):
+        rows = tuple(f"{tasks}_{where}" for tasks in (1, 2, 4))
+        rates = columns(report, "004", lane or "", "pairs_per_s", rows, sides)
+        figures.lines(axes, [1.0, 2.0, 4.0], rates)
+        axes.set_title("each its own CPU's" if where == "local" else "all those of CPU 0")
+        axes.set_xlabel(f"tasks, {lane}")
+        axes.set_ylabel("gets and puts/s")
+        axes.set_xticks((1, 2, 4))
+        axes.set_ylim(bottom=0)
+    figures.legend(drawn)
+    lanes = f"icount, {lane}" if lane else "icount"
+    return plot("004", lanes, "cost", "A page that is had and left, alone and with others", drawn)
+
+
+def call_ratios(report: Report) -> Plot | None:
+    """Calls of the library beside C."""
+    part = report.parts.get(("wrappers", "icount"))
+    if not part:
+        return None
+    cells = part["tables"]["instructions"]["cells"]
+    found = [
+        (name, cell["rust"][0] / cell["c"][0])
+        for name, cell in cells.items()
+        if "rust" in cell and "c" in cell and cell["c"][0]
+    ]
+    found.sort(key=lambda pair: pair[1])
+    drawn, (axes,) = figures.figure(height=1 + 0.16 * len(found))
+    places = range(len(found))
+    axes.axvline(1, color=figures.FOREGROUND, linewidth=0.8)
+    axes.hlines(places, 1, [ratio for _, ratio in found], color=figures.SERIES[0], linewidth=1.2)
+    axes.plot([ratio for _, ratio in found], places, "o", color=figures.SERIES[0], markersize=4)
+    axes.set_yticks(places, [name for name, _ in found], fontsize=7)
+    axes.set_ylim(-1, len(found))
+    axes.set_xlabel("instructions, Rust/C")
+    return plot("wrappers", "icount", "ratio", "Calls of the library beside their twins", drawn)
+
+
+def heat_map(report: Report, lane: str, against: str) -> Plot | None:
+    """rcrypt: the grid, as quotients to a target of C."""
+    tables = report.parts.get(("rcrypt", lane), {}).get("tables", {})
+    rows: dict[str, list[float | None]] = {}
+    for table in tables.values():
+        for row, cells in table["cells"].items():
+            name, _, size = row.rpartition("_")
+            above, below = cells.get("rcrypt"), cells.get(against)
+            if above and below and below[0]:
+                place = grid.SIZES_KIB.index(int(size))
+                line = rows.setdefault(name, [None] * len(grid.SIZES_KIB))
+                line[place] = above[0] / below[0]
+    if not rows:
+        return None
+    drawn, (axes,) = figures.figure(height=1.2 + 0.24 * len(rows))
+    axes.grid(visible=False)
+    for place, values in enumerate(rows.values()):
+        for column, ratio in enumerate(values):
+            if ratio is not None:
+                back, ink = heat(ratio)
+                axes.fill_between(
+                    (column - 0.5, column + 0.5), place - 0.5, place + 0.5, color=back, linewidth=0
+                )
+                axes.text(column, place, f"{ratio:.2f}", ha="center", va="center", color=ink)
+    axes.set_xlim(-0.5, len(grid.SIZES_KIB) - 0.5)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xticks(range(len(grid.SIZES_KIB)), [f"{size} KiB" for size in grid.SIZES_KIB])
+    axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows], fontsize=8)
+    unit = "instructions" if lane == "icount" else "time"
+    caption = f"rcrypt beside {against}: {unit} of a request, less than 1 is better"
+    return plot("rcrypt", lane, f"{lane}-{against}", caption, drawn)
+
+
+def heat(ratio: float) -> tuple[str, str]:
+    """Returns the colour of a cell and of what is written in it: blue is less, orange is more."""
+    strength = min(abs(math.log2(max(ratio, 1e-3))) / 0.6, 1)
+    full = (0x21, 0x66, 0xAC) if ratio < 1 else (0xC5, 0x5A, 0x11)
+    parts = [round(0xF2 + (part - 0xF2) * strength) for part in full]
+    ink = "#ffffff" if strength > 0.55 else "#111111"
+    return "#" + "".join(f"{part:02x}" for part in parts), ink
+
+
+MAKERS: tuple[Maker, ...] = (
+    limiter_cost,
+    limiter_rate,
+    registry_walks,
+    registry_latency,
+    page_cost,
+    storm_cliff,
+    storm_depot,
+    cache_cost,
+    call_ratios,
+    *(
+        lambda report, lane=lane, against=against: heat_map(report, lane, against)
+        # What is left out says nothing about a single number.
+        for lane in ("icount", "kvm")
+        for against in ("crypt", "inlinecrypt")
+    ),
+)
+
+
+def all_plots(report: Report) -> list[Plot]:
+    """Returns the plots that there are numbers for."""
+    return [made for maker in MAKERS if (made := maker(report))]

@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Measures a request to rcrypt, beside dm-crypt and dm-inlinecrypt, in the grid of bench/grid.py.
+#
+# LANE=icount: nanoseconds are instructions; others: also four jobs at once.
+
+modprobe dm_crypt || exit
+modprobe rcrypt || exit
+modprobe dm_inlinecrypt || exit
+modprobe null_blk nr_devices=1 gb=1 queue_mode=2 irqmode=0 bs=512 || exit
+modprobe brd rd_nr=1 rd_size=32768 || exit
+
+sectors=65536
+# Two halves that differ, or XTS is weak and refused.
+half=0123456789abcdef0123456789abcdef
+key=${half}${half}fedcba9876543210${half}fedcba9876543210
+
+jobs='1 4'
+table=ns
+rounds='1 2 3'
+# How often each makes as many requests as that has bytes.
+times=1 bytes=1048576
+case $LANE in
+icount) table=instructions jobs=1 rounds=1 times=3 ;;
+esac
+[ -z "$QUICK" ] || rounds=1 bytes=131072
+
+# parameters <target> <cipher> <sector size> <device>
+parameters() {
+	case $2 in
+	null) line='cipher_null-ecb -' options= ;;
+	aes) line="aes-xts-plain64 $key" options=iv_large_sectors ;;
+	esac
+	if [ "$3" = 512 ]; then
+		options=
+	else
+		options="sector_size:$3 $options"
+	fi
+	set -- "$4" $options
+	device=$1
+	shift
+	echo "$line 0 $device 0${*:+ $# $*}"
+}
+
+# measure <disk> <cipher> <sector size>
+measure() {
+	case $1 in
+	brd) below=/dev/ram0 ;;
+	null_blk) below=/dev/nullb0 ;;
+	esac
+	targets='crypt rcrypt'
+	[ "$2" = null ] || targets="$targets inlinecrypt"
+	for target in $targets; do
+		path=$(./load create $target $sectors $target "$(parameters $target $2 $3 $below)") || exit
+		eval "path_$target=$path"
+	done
+	for direction in write read; do
+		for job in $jobs; do
+			for kib in 4 16 64 128 256 512 1024; do
+				count=$((bytes / kib / 1024))
+				[ $count -gt 0 ] || count=1
+				# The targets take turns, so that what else goes on here hits all of them.
+				for _ in $rounds; do
+					for target in $targets; do
+						eval "path=\$path_$target"
+						./load io $path $direction $((kib * 1024)) $job $count $times |
+							awk -v cell="${table}_$2 $1_$2_$3_${direction}_${job}_$kib $target" \
+								'{ printf "result %s %.0f\n", cell, $1 / $2 }'
+					done
+				done
+			done
+		done
+	done
+	for target in $targets; do
+		./load remove $target || exit
+	done
+}
+
+for disk in brd null_blk; do
+	for cipher in null aes; do
+		for sector in 512 4096; do
+			measure $disk $cipher $sector
+		done
+	done
+done

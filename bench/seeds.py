@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the five mails made claims about, and what is measured of each.
+
+In a table a column `<name>_c` is C, compiled by the same clang; the others are Rust.
+"""
+
+from tables import Benchmark, Table
+
+# Lanes with several CPUs.
+PARALLEL = ("tcg", "kvm", "uml")
+# Without User-Mode Linux: it has no IOVAs, and a walk that sleeps under SRCU did not end there.
+EMULATED = ("tcg", "kvm")
+
+CASES = ("far", "near", "near_32", "full")
+MODES = ("exact_c", "exact", "approx_c", "approx", "credit")
+OUR_MODES = ("exact", "approx", "credit")
+LIMITER = (
+    Table(
+        name="instructions",
+        title="A request for 1 or 32 credits, and giving them back",
+        row="limit",
+        rows=CASES,
+        columns=MODES,
+        unit="instructions",
+        lanes=("icount",),
+    ),
+    Table(
+        name="locks",
+        title="Locks per request, of one task",
+        row="limit",
+        rows=CASES,
+        columns=OUR_MODES,
+        unit="locks",
+        lanes=PARALLEL,
+    ),
+    Table(
+        name="requests_per_s",
+        title="Requests of 4 tasks",
+        row="limit",
+        rows=CASES,
+        columns=MODES,
+        unit="1/s",
+        lanes=PARALLEL,
+    ),
+    Table(
+        name="admission_error",
+        title="Admitted above the limit (below: negative), asked for one by one",
+        row="tasks",
+        rows=("4",),
+        columns=OUR_MODES,
+        unit="credits",
+        lanes=PARALLEL,
+    ),
+    Table(
+        name="read_error",
+        title="Approximate read, and what percpu_counter's documentation promises",
+        row="when",
+        rows=("at_rest",),
+        columns=("error", "bound"),
+        unit="counts",
+        lanes=PARALLEL,
+    ),
+)
+
+WAYS = ("rwsem_c", "rwsem", "srcu_c", "srcu", "refcount_c", "refcount")
+READERS = ("1", "2", "3", "4")
+LOADS = ("idle", "cycles", *READERS, "sleeper")
+PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
+
+REGISTRY = (
+    Table(
+        name="walks_per_s",
+        title="Walks of 16 reclaimers that got to the end, with one writer",
+        row="readers",
+        rows=READERS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=EMULATED,
+    ),
+    Table(
+        name="cut_short_per_s",
+        title="Walks that made way for the writer",
+        row="readers",
+        rows=READERS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=EMULATED,
+    ),
+    Table(
+        name="skipped_per_s",
+        title="Walks that were skipped because of the writer",
+        row="readers",
+        rows=READERS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=EMULATED,
+    ),
+    Table(
+        name="unregister_ns",
+        title="How long it took to unregister (idle, cycles: no readers; sleeper: 4, and one sleeps)",
+        row="latency",
+        rows=tuple(f"p{percent}_{load}" for load in LOADS for percent in PERCENTILES),
+        columns=WAYS,
+        unit="ns",
+        lanes=EMULATED,
+        shown=False,
+    ),
+    Table(
+        name="unregistered_per_s",
+        title="Reclaimers that came and went, with 100 us between the two (cycles: none)",
+        row="load",
+        rows=LOADS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=EMULATED,
+    ),
+)
+
+PAGE_WAYS = ("single_c", "single", "compound_c", "compound", "bulk_c", "bulk", "recycled")
+PAGE_ROWS = ("32_warm", "32_fragmented", "256_warm", "256_cold", "256_fragmented")
+PAGES = (
+    Table(
+        name="instructions",
+        title="Pages of one write, allocated and freed",
+        row="pages",
+        rows=PAGE_ROWS,
+        columns=PAGE_WAYS,
+        unit="instructions",
+        lanes=("icount",),
+    ),
+    Table(
+        name="ns",
+        title="Pages of one write, allocated and freed",
+        row="pages",
+        rows=PAGE_ROWS,
+        columns=PAGE_WAYS,
+        unit="ns",
+        lanes=("kvm", "uml"),
+    ),
+)
+
+STORM_CELLS = tuple(f"{cpus}_cpus_{sizes}" for cpus in (16, 32, 64, 128, 256) for sizes in (1, 2, 6))
+POLICIES = ("fixed_drop", "fixed_flush", "scaled", "trimmed", "adaptive")
+SLICES = tuple(str(part) for part in range(16))
+IOVA_STORM = (
+    Table(
+        name="tree_allocs",
+        title="Allocations from the tree per 1000 I/Os, with that many sizes",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=POLICIES,
+        unit="allocations",
+        lanes=EMULATED,
+        shown=False,
+    ),
+    Table(
+        name="tree_ops",
+        title="Operations on the tree per 1000 I/Os, with that many sizes",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=POLICIES,
+        unit="operations",
+        lanes=EMULATED,
+    ),
+    Table(
+        name="memory",
+        title="The most memory of magazines and nodes, with those of ranges in use",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=POLICIES,
+        unit="KiB",
+        lanes=EMULATED,
+    ),
+    Table(
+        name="depot",
+        title="The longest that the depots of all sizes were",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=POLICIES,
+        unit="magazines",
+        lanes=EMULATED,
+        shown=False,
+    ),
+    Table(
+        name="depot_over_time",
+        title="How long the depot was, 64 CPUs and one size",
+        row="part",
+        rows=SLICES,
+        columns=POLICIES,
+        unit="magazines",
+        lanes=EMULATED,
+        shown=False,
+    ),
+    Table(
+        name="depot_after_burst",
+        title="The same, with a timer that runs once, in the middle",
+        row="part",
+        rows=SLICES,
+        columns=POLICIES,
+        unit="magazines",
+        lanes=EMULATED,
+        shown=False,
+    ),
+    Table(
+        name="steals",
+        title="How often adaptive took from another CPU per 1000 I/Os, and how many it looked at",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=("steals", "visits"),
+        unit="CPUs",
+        lanes=EMULATED,
+        shown=False,
+    ),
+    Table(
+        name="recovery",
+        title="I/Os that one burst of the timer disturbed, in full thousands",
+        row="machine",
+        rows=("64_cpus_1",),
+        columns=POLICIES,
+        unit="I/Os",
+        lanes=EMULATED,
+    ),
+    Table(
+        name="ios_per_s",
+        title="Ranges that 4 tasks allocated and queued to be freed, of 1 or 6 sizes",
+        row="sizes",
+        rows=("1", "6"),
+        columns=("tree", "rcaches", *POLICIES),
+        unit="1/s",
+        lanes=EMULATED,
+    ),
+)
+
+CACHE_TASKS = tuple(f"{tasks}_{where}" for where in ("local", "remote") for tasks in (1, 2, 4))
+CACHE = (
+    Table(
+        name="instructions",
+        title="A page that is had of a cache and left to it: of this CPU, or by its number",
+        row="cache",
+        rows=("local", "remote"),
+        columns=("locked_c", "slots"),
+        unit="instructions",
+        lanes=("icount",),
+        ratio=("slots", "locked_c"),
+    ),
+    Table(
+        name="pairs_per_s",
+        title="The same of so many tasks: each of its own CPU, or all of CPU 0",
+        row="tasks",
+        rows=CACHE_TASKS,
+        columns=("locked_c", "slots"),
+        unit="1/s",
+        lanes=PARALLEL,
+        ratio=("slots", "locked_c"),
+    ),
+    Table(
+        name="faults",
+        title="Faults that exploring every interleaving finds",
+        row="fault",
+        rows=("aba", "freed_page_read", "stranded_page"),
+        columns=("patch", "slots"),
+        unit="found",
+        lanes=("model",),
+    ),
+)
+
+SEEDS = (
+    Benchmark(
+        "000",
+        "limiter",
+        "A limit on pages that many CPUs ask about",
+        LIMITER,
+        {"icount": 60, "tcg": 40, "kvm": 20, "uml": 20},
+    ),
+    Benchmark(
+        "001",
+        "registry",
+        "A registry of shrinkers that is walked while it changes",
+        REGISTRY,
+        {"tcg": 120, "kvm": 90},
+    ),
+    Benchmark(
+        "002",
+        "pages",
+        "The 256 pages of a write of 1 MiB",
+        PAGES,
+        {"icount": 120, "kvm": 30, "uml": 30},
+    ),
+    Benchmark(
+        "003",
+        "iova_storm",
+        "Caches of IOVAs, and a depot that all CPUs share",
+        IOVA_STORM,
+        {"tcg": 200, "kvm": 90},
+    ),
+    Benchmark(
+        "004",
+        "cache",
+        "Pages in stock for each CPU, without a lock",
+        CACHE,
+        {"icount": 60, "tcg": 40, "kvm": 20, "uml": 20, "model": 60},
+    ),
+)

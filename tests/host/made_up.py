@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Numbers that nobody measured, in every cell of every benchmark, for tests of what shows them."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path += [str(CHECKOUT / directory) for directory in ("bench", "scripts", "qemu")]
+
+import report
+from benchmarks import BENCHMARKS
+from lanes import LANES
+from tables import Benchmark, Table
+
+
+def number(table: Table, row: str, column: str) -> float:
+    """Returns a number that is the same each time, and another in most cells."""
+    seed = sum(map(ord, f"{table.name}{row}{column}"))
+    return 100 + seed % 97
+
+
+def samples(table: Table) -> dict[str, dict[str, list[float]]]:
+    """Returns two samples for each cell."""
+    rows = (*((table.baseline,) if table.baseline else ()), *table.rows)
+    found = {
+        row: {column: [number(table, row, column), number(table, row, column) + 3]
+              for column in table.columns}
+        for row in rows
+    }
+    if table.baseline:
+        found[table.baseline] = {column: [2, 3] for column in table.columns}
+    return found
+
+
+def part(benchmark: Benchmark, lane: str) -> dict[str, object]:
+    """Returns what bench.py writes for one benchmark on one lane."""
+    tables = benchmark.on(lane)
+    identity = {"kernel": "7.3.9", "config": "0", "clang": "22.1", "rustc": "1.96", "qemu": "10.0"}
+    return {
+        "schema": report.SCHEMA,
+        "benchmark": benchmark.number,
+        "name": benchmark.name,
+        "lane": lane,
+        "claim": LANES[lane].claim,
+        "cpus": LANES[lane].cpus,
+        "quick": False,
+        "date": "2026-01-01",
+        "seconds": 7.0,
+        "identity": identity if LANES[lane].kind != "host" else {},
+        "tables": [asdict(table) for table in tables],
+        "runs": [{table.name: samples(table) for table in tables}],
+    }
+
+
+def write(out: Path) -> None:
+    """Writes the raw file of each benchmark on each of its lanes."""
+    for benchmark in BENCHMARKS.values():
+        for lane in LANES:
+            if benchmark.on(lane):
+                path = out / f"{benchmark.number}-{lane}.json"
+                path.write_text(json.dumps(part(benchmark, lane)))

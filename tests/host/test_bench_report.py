@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The report of the benchmarks: what it shows is what was measured, and nothing else."""
+
+import importlib.util
+import json
+import re
+import tempfile
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+
+import made_up  # Puts the directories of the rest on the path.
+
+import claims
+import gate
+import identity
+import publish
+import report
+
+HAS_PLOTS = importlib.util.find_spec("matplotlib")
+
+
+class Made(unittest.TestCase):
+    """Has a directory with numbers that nobody measured."""
+
+    def setUp(self) -> None:
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.out = Path(temp.name)
+        made_up.write(self.out)
+
+    def change(self, name: str, table: str, row: str, column: str, numbers: list[float]) -> None:
+        """Puts other numbers into a cell; none at all take it away."""
+        path = self.out / f"{name}.json"
+        part = json.loads(path.read_text())
+        cells = part["runs"][0][table][row]
+        cells[column] = numbers
+        if not numbers:
+            del cells[column]
+        path.write_text(json.dumps(part))
+
+    def finding(self, check: claims.Callable) -> claims.Finding | None:
+        """Returns what is found of a claim."""
+        return check(report.gather(self.out))
+
+
+class Reports(Made):
+    """bench/report.py"""
+
+    def test_the_json_has_what_was_measured(self) -> None:
+        self.change("000-icount", "instructions", "near", "credit", [7.5, 7.25, 9])
+        self.change("000-tcg", "requests_per_s", "near", "credit", [10, 30, 11])
+        found = report.gather(self.out)
+        (self.out / "report.json").write_text(found.json())
+        self.assertEqual(report.load(self.out / "report.json").json(), found.json())
+        cell = found.cell("000", "icount", "instructions", "near", "credit")
+        self.assertEqual(cell, (7.25, 7.25, 9, 3))
+        cell = found.cell("000", "tcg", "requests_per_s", "near", "credit")
+        self.assertEqual(cell, (11, 10, 30, 3))
+        self.assertIsNone(found.cell("000", "icount", "instructions", "near", "none"))
+
+    def test_the_cost_of_measuring_is_taken_off(self) -> None:
+        self.change("wrappers-icount", "instructions", "empty", "c", [4])
+        self.change("wrappers-icount", "instructions", "alloc_page", "c", [50])
+        cell = report.gather(self.out).cell("wrappers", "icount", "instructions", "alloc_page", "c")
+        self.assertEqual(cell, (46, 46, 46, 1))
+
+    def test_a_file_of_another_version_is_left_out(self) -> None:
+        path = self.out / "003-tcg.json"
+        part = json.loads(path.read_text())
+        path.write_text(json.dumps(part | {"schema": report.SCHEMA + 1}))
+        found = report.gather(self.out)
+        self.assertNotIn(("003", "tcg"), found.parts)
+        self.assertIn(("003", "kvm"), found.parts)
+
+    def test_time_is_of_the_lane_that_knows_most_of_it(self) -> None:
+        for lane in ("kvm", "uml", "tcg"):
+            self.assertEqual(report.gather(self.out).timed("000"), lane)
+            (self.out / f"000-{lane}.json").unlink()
+        self.assertIsNone(report.gather(self.out).timed("000"))
+
+    def test_how_long_it_took_is_kept_apart_for_quick_runs(self) -> None:
+        self.assertEqual(report.durations(self.out)["003-tcg"], 7)
+        self.assertNotIn("003-tcg-quick", report.durations(self.out))
+
+
+class Claims(Made):
+    """bench/claims.py"""
+
+    def test_every_mail_has_claims_and_each_is_measured(self) -> None:
+        judged = claims.judged(report.gather(self.out))
+        self.assertEqual(
+            {row.claim.number for row in judged}, {"000", "001", "002", "003", "004"}
+        )
+        for row in judged:
+            with self.subTest(row.claim.says):
+                self.assertIsNotNone(row.finding)
+
+    def test_what_was_not_measured_says_so(self) -> None:
+        for path in self.out.glob("*.json"):
+            path.unlink()
+        for row in claims.judged(report.gather(self.out)):
+            with self.subTest(row.claim.says):
+                self.assertEqual(row.words()[2:], ("", claims.NOT_RUN, "", ""))
+
+    def test_verdicts_follow_the_numbers(self) -> None:
+        cells = (
+            (claims.compare_cost, "000-icount", "instructions", ("near", "approx_c"), 5, 500),
+            (claims.bulk_pages, "002-icount", "instructions", ("256_warm", "bulk_c"), 1, 9000),
+            (claims.cliff, "003-kvm", "tree_ops", ("64_cpus_1", "fixed_drop"), 9000, 1),
+            (claims.flush_all, "003-kvm", "tree_ops", ("64_cpus_1", "fixed_flush"), 9000, 1),
+            (claims.regression, "001-kvm", "unregistered_per_s", ("cycles", "srcu_c"), 1, 9000),
+            (claims.walk_rate, "001-kvm", "walks_per_s", ("4", "srcu_c"), 9000, 1),
+            (claims.lock_free_cost, "004-icount", "instructions", ("local", "slots"), 1, 9000),
+            (claims.remote, "004-kvm", "pairs_per_s", ("4_remote", "slots"), 9000, 1),
+            (claims.safe, "004-model", "faults", ("aba", "slots"), 0, 1),
+        )
+        for check, name, table, (row, column), one, other in cells:
+            with self.subTest(check.__name__):
+                for fault in ("aba", "freed_page_read", "stranded_page"):
+                    self.change("004-model", "faults", fault, "slots", [0])
+                self.change(name, table, row, column, [one])
+                first = self.finding(check)
+                self.change(name, table, row, column, [other])
+                second = self.finding(check)
+                assert first and second
+                self.assertNotEqual(first.verdict, second.verdict)
+
+    def test_samples_that_overlap_say_nothing(self) -> None:
+        for numbers, verdict in (
+            ([90, 100, 110], "no difference beyond the spread"),
+            ([101, 102, 110], "direction holds"),
+            ([70, 71, 72], "other way round here"),
+            ([101, 110], "direction holds, but few samples"),
+        ):
+            self.change("001-kvm", "walks_per_s", "4", "rwsem_c", [80, 95, 100])
+            self.change("001-kvm", "walks_per_s", "4", "srcu_c", numbers)
+            found = self.finding(claims.walk_rate)
+            assert found
+            self.assertEqual(found.verdict, verdict)
+
+    def test_the_table_for_the_terminal_has_all_words(self) -> None:
+        judged = claims.judged(report.gather(self.out))
+        text = claims.render(judged)
+        self.assertLessEqual(max(map(len, text.splitlines())), 130)
+        for row in judged:
+            for part in row.words():
+                for word in part.split():
+                    self.assertIn(word, text)
+
+
+class Gate(Made):
+    """bench/gate.py"""
+
+    THEN = {"add": {"c": 200.0, "rust": 1000.0}, "sum": {"c": 3.0, "rust": 3.0}}
+
+    def test_half_a_percent_is_the_most_that_may_change(self) -> None:
+        for rust, good in ((1000.0, True), (1004.9, True), (995.1, True), (1006, False), (990, False)):
+            now = self.THEN | {"add": {"c": 200.0, "rust": rust}}
+            text, found = gate.ktap(self.THEN, now)
+            with self.subTest(rust):
+                self.assertEqual(found, good)
+                self.assertEqual("not ok 1 add" in text, not good)
+                self.assertIn("ok 2 sum", text)
+
+    def test_what_moved_is_named_with_both_counts(self) -> None:
+        text, _ = gate.ktap(self.THEN, self.THEN | {"sum": {"c": 3.0, "rust": 4.0}})
+        self.assertIn("# sum rust took 3 instructions, now 4 (+1)\nnot ok 2 sum", text)
+
+    def test_a_call_that_is_missing_or_new_does_not_pass(self) -> None:
+        _, good = gate.ktap(self.THEN, {"add": self.THEN["add"]})
+        self.assertFalse(good)
+        _, good = gate.ktap(self.THEN, self.THEN | {"inc": {"c": 1.0, "rust": 1.0}})
+        self.assertFalse(good)
+
+    def test_only_the_same_toolchain_is_compared(self) -> None:
+        counts = self.out / "counts"
+        path = gate.bless(self.out / "wrappers-icount.json", counts)
+        ours = json.loads(path.read_text())["identity"]
+        then, reason = gate.load(counts, ours)
+        self.assertEqual(reason, "")
+        self.assertEqual(len(then), len(gate.BENCHMARKS["wrappers"].tables[0].rows))
+        then, reason = gate.load(counts, ours | {"config": "1"})
+        self.assertEqual(then, {})
+        self.assertIn("config 0 then, 1 now", reason)
+        then, reason = gate.load(counts, ours | {"clang": "99.1"})
+        self.assertEqual(then, {})
+        self.assertIn("clang-99.1", reason)
+
+    def test_counts_of_the_repository_can_be_read(self) -> None:
+        files = list(gate.COUNTS.glob("*.json"))
+        self.assertTrue(files)
+        for path in files:
+            data = json.loads(path.read_text())
+            self.assertEqual(path.name, identity.file_name(data["identity"]))
+            for sides in data["counts"].values():
+                self.assertEqual(set(sides), {"c", "rust"})
+
+
+class Published(Made):
+    """bench/publish.py, and what it has written."""
+
+    def test_documents_have_the_numbers_of_the_report(self) -> None:
+        found = report.load(publish.DOCS / "report.json")
+        for path in publish.files():
+            with self.subTest(path.name):
+                text = path.read_text()
+                self.assertEqual(publish.rewritten(text, found), text)
+
+    def test_every_mail_has_a_page_with_its_numbers(self) -> None:
+        for number in {claim.number for claim in claims.CLAIMS}:
+            text = (publish.DOCS / f"{number}.md").read_text()
+            self.assertEqual([match[2] for match in publish.BLOCK.finditer(text)], [number])
+
+    def test_plots_that_are_shown_are_there_and_no_others(self) -> None:
+        shown = publish.shown_plots()
+        self.assertEqual(shown, {path.stem for path in publish.DOCS.glob("*.svg")})
+        self.assertGreater(len(shown), 5)
+        for name in shown:
+            tree = xml.etree.ElementTree.parse(publish.DOCS / f"{name}.svg")
+            self.assertTrue(tree.getroot().tag.endswith("svg"))
+
+    def test_numbers_are_written_between_their_lines_only(self) -> None:
+        found = report.gather(self.out)
+        text = "before\n<!-- numbers: 000 -->\nstale words\n<!-- end of numbers -->\nafter\n"
+        once = publish.rewritten(text, found)
+        self.assertTrue(once.startswith("before\n<!-- numbers: 000 -->\n"))
+        self.assertTrue(once.endswith("<!-- end of numbers -->\nafter\n"))
+        self.assertNotIn("stale", once)
+        self.assertIn("31 MB with 256 CPUs", once)
+        self.assertEqual(publish.rewritten(once, found), once)
+
+
+if HAS_PLOTS:
+
+    class Pages(Made):
+        """bench/page.py and what it draws with, where `make bench` has installed that."""
+
+        def test_the_page_needs_no_other_file(self) -> None:
+            report.write(report.gather(self.out), self.out)
+            text = (self.out / "report.html").read_text()
+            self.assertNotRegex(text, r"(?:src|href)=\"(?!#)")
+            self.assertNotIn("url(http", text)
+            self.assertNotIn("<script", text)
+            for media in ("prefers-color-scheme:dark", "@media print"):
+                self.assertIn(media, text)
+            # What is referred to in a plot is there, once.
+            names = re.findall(r'\bid="([^"]+)"', text)
+            self.assertEqual(len(names), len(set(names)))
+            wanted = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text))
+            self.assertLessEqual({one or other for one, other in wanted}, set(names))
+
+        def test_no_stand_in_is_left_in_a_plot(self) -> None:
+            import figures
+            import plots
+
+            made = plots.all_plots(report.gather(self.out))
+            self.assertEqual({plot.number for plot in made}, set(gate.BENCHMARKS))
+            for plot in made:
+                for stand_in in figures.VARIABLES:
+                    self.assertNotIn(stand_in, plot.svg)
+                xml.etree.ElementTree.fromstring(figures.standalone(plot.svg).encode())
+
+        def test_a_report_of_a_part_can_be_drawn(self) -> None:
+            for keep in ("000-icount", "003-tcg", "rcrypt-tcg", "004-model"):
+                for path in self.out.glob("*-*.json"):
+                    if path.stem != keep:
+                        path.rename(path.with_suffix(".away"))
+                with self.subTest(keep):
+                    report.write(report.gather(self.out), self.out)
+                for path in self.out.glob("*.away"):
+                    path.rename(path.with_suffix(".json"))
+
+        def test_rows_that_were_not_measured_leave_a_gap(self) -> None:
+            for path in self.out.glob("*-*.json"):
+                part = json.loads(path.read_text())
+                for run in part["runs"]:
+                    for table in run.values():
+                        del table[sorted(table)[-1]]
+                path.write_text(json.dumps(part))
+            report.write(report.gather(self.out), self.out)
+
+
+if __name__ == "__main__":
+    unittest.main()
