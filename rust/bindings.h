@@ -10,7 +10,9 @@
 #include <crypto/authenc.h>
 #include <crypto/md5.h>
 #include <crypto/skcipher.h>
+#if IS_ENABLED(CONFIG_ENCRYPTED_KEYS)
 #include <keys/encrypted-type.h>
+#endif
 #if IS_ENABLED(CONFIG_TRUSTED_KEYS)
 #include <keys/trusted-type.h>
 #endif

@@ -9,7 +9,9 @@
 #include <crypto/aead.h>
 #include <crypto/aes.h>
 #include <crypto/skcipher.h>
+#if IS_ENABLED(CONFIG_ENCRYPTED_KEYS)
 #include <keys/encrypted-type.h>
+#endif
 #if IS_ENABLED(CONFIG_TRUSTED_KEYS)
 #include <keys/trusted-type.h>
 #endif
