@@ -42,12 +42,14 @@ map() {
 		shift
 	done
 	shift
+	# Commas are between the fields of what dmsetup gets.
+	escaped=$(printf '%s' "$1" | sed 's/,/\\,/g')
 	concise=
 	for device in $devices; do
 		name=${device%%:*}
 		device=${device#*:}
 		concise="$concise${concise:+;}$name,,,rw,0 $plain_sectors ${device%%:*}"
-		concise="$concise $1 $2 $3 ${device#*:} $4${5:+ $5}"
+		concise="$concise $escaped $2 $3 ${device#*:} $4${5:+ $5}"
 	done
 	dmsetup create --concise "$concise"
 }
