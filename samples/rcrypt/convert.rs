@@ -159,12 +159,12 @@ impl Converter {
     /// There is code of its own for each mode, so that it is asked for once per bio.
     #[inline]
     fn convert(&self, first_sector: u64, work: impl Work) -> BlkResult {
-        let cipher = self.cipher(0)?;
+        let first = self.ciphers.first().filter(|_| self.ciphers.len() > 1);
 
         match &self.iv {
             Generator::Sector(mode) => self.convert_by(first_sector, mode.walk(self.iv_size), work),
-            Generator::Eboiv(mode) => self.convert_by(first_sector, mode.walk(cipher)?, work),
-            Generator::Elephant(mode) => self.convert_by(first_sector, mode.walk(cipher)?, work),
+            Generator::Eboiv(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
+            Generator::Elephant(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
             Generator::Lmk(mode) => self.convert_by(first_sector, mode, work),
             Generator::Tcw(mode) => self.convert_by(first_sector, mode, work),
             // The constructor of the target refuses it.
@@ -294,7 +294,7 @@ impl<'a, W: Walk> Cursor<'a, W> {
         let sector = self.next(src.len())?;
         let (iv, input) = self
             .walk
-            .before_encrypt(sector, src, &mut dst)
+            .before_encrypt(&mut self.request, sector, src, &mut dst)
             .map_err(|_| BlkError::IOERR)?;
         let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
 
@@ -312,7 +312,7 @@ impl<'a, W: Walk> Cursor<'a, W> {
         let sector = self.next(data.len())?;
         let iv = self
             .walk
-            .before_decrypt(sector, &mut data)
+            .before_decrypt(&mut self.request, sector, &mut data)
             .map_err(|_| BlkError::IOERR)?;
         let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
 

@@ -25,7 +25,10 @@ use kscale::{
         SegmentMut, //
     },
     dm::CtrError,
-    skcipher::MAX_IV_SIZE, //
+    skcipher::{
+        Request,
+        MAX_IV_SIZE, //
+    }, //
 };
 
 use crate::{
@@ -65,11 +68,13 @@ pub(crate) enum Input {
 
 /// What a mode does to the sectors of a bio, before and after the cipher.
 ///
-/// `sector` is what the vector is made of: a number of sectors, the offset included.
+/// `sector` is what the vector is made of: a number of sectors, the offset included. `request` is
+/// that which the sector will be encrypted or decrypted by.
 pub(crate) trait Walk {
     /// Prepares a sector for encryption, and returns its vector.
     fn before_encrypt(
         &mut self,
+        request: &mut Request<'_>,
         sector: u64,
         src: Segment<'_>,
         dst: &mut SegmentMut<'_>,
@@ -82,7 +87,12 @@ pub(crate) trait Walk {
     }
 
     /// Prepares a sector for decryption, and returns its vector.
-    fn before_decrypt(&mut self, sector: u64, data: &mut SegmentMut<'_>) -> Result<Iv>;
+    fn before_decrypt(
+        &mut self,
+        request: &mut Request<'_>,
+        sector: u64,
+        data: &mut SegmentMut<'_>,
+    ) -> Result<Iv>;
 
     /// Finishes a sector that was decrypted.
     #[inline]

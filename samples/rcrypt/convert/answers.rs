@@ -8,6 +8,8 @@ use kernel::prelude::*;
 mod tests {
     use super::super::*;
 
+    use kernel::str::CString;
+
     use core::num::NonZeroU32;
 
     use kscale::{
@@ -154,6 +156,37 @@ mod tests {
             let (decrypted, rest) = page.as_slice().split_at(len);
             assert!(*decrypted == plain.as_slice()[..len]);
             assert!(rest.iter().all(|&byte| byte == 0xee));
+        }
+        Ok(())
+    }
+
+    /// Ciphers whose requests are not on the stack.
+    #[test]
+    fn modes_wait_for_ciphers_that_finish_later() -> Result {
+        let cipher = Skcipher::new(c"cbc(aes)")?;
+        let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
+
+        for (mode, n_keys, key_len) in [
+            ("eboiv", 1, 32),
+            ("elephant", 1, 32),
+            ("lmk", 64, 64 * 16),
+            ("tcw", 1, 64),
+        ] {
+            let name = CString::try_from_fmt(fmt!("aes:{n_keys}-cbc-{mode}"))?;
+            let now = converter(&name, key(key_len)?, 512).map_err(|error| error.error())?;
+            // It wraps implementations, not ciphers.
+            let name = CString::try_from_fmt(fmt!("capi:cryptd({driver})-{mode}"))?;
+            let later = converter(&name, key(key_len)?, 512).map_err(|error| error.error())?;
+            assert!(later.ciphers.iter().all(|cipher| cipher.is_async()));
+            let (mut plain, mut a, mut b) = (data()?, data()?, data()?);
+
+            assert!(now.convert(SECTOR, EncryptOne(&mut plain, &mut a)).is_ok());
+            assert!(later
+                .convert(SECTOR, EncryptOne(&mut plain, &mut b))
+                .is_ok());
+            assert!(*a.as_slice() == *b.as_slice());
+            assert!(later.convert(SECTOR, DecryptOne(&mut b)).is_ok());
+            assert!(*b.as_slice() == *plain.as_slice());
         }
         Ok(())
     }

@@ -58,17 +58,20 @@ impl Eboiv {
         })
     }
 
-    /// Returns what is done to the sectors of a bio. `cipher` is the first one.
+    /// Returns what is done to the sectors of a bio. `first` is the first of several ciphers.
     ///
     /// Waits for memory if it may; where it must not, it may fail with [`BlkError::RESOURCE`].
-    pub(crate) fn walk<'a>(&'a self, cipher: &'a Skcipher) -> Result<EboivWalk<'a>, BlkError> {
+    pub(crate) fn walk<'a>(
+        &'a self,
+        first: Option<&'a Skcipher>,
+    ) -> Result<EboivWalk<'a>, BlkError> {
         let page = self
             .pages
             .alloc(Gfp::noio_or_atomic())
             .map_err(|_| BlkError::RESOURCE)?;
 
         Ok(EboivWalk {
-            request: cipher.request(),
+            first,
             page,
             used: 0,
             mode: self,
@@ -78,7 +81,7 @@ impl Eboiv {
 
 /// The mode, for one bio.
 pub(crate) struct EboivWalk<'a> {
-    request: Request<'a>,
+    first: Option<&'a Skcipher>,
     page: Element<&'a Mempool<Pages>>,
     /// How many bytes of the page are to be wiped.
     used: usize,
@@ -87,7 +90,10 @@ pub(crate) struct EboivWalk<'a> {
 
 impl EboivWalk<'_> {
     /// Returns the vector of a sector.
-    pub(super) fn iv(&mut self, sector: u64) -> Result<Iv> {
+    ///
+    /// A request of some ciphers has memory from a pool, so there must not be two of them at once.
+    /// That of the sector has none before it is used for the sector.
+    pub(super) fn iv(&mut self, request: &mut Request<'_>, sector: u64) -> Result<Iv> {
         // CAST: From 32 to 64 bits.
         let size = self.mode.iv_size as usize;
         let mut offset = [0; MAX_IV_SIZE];
@@ -101,8 +107,11 @@ impl EboivWalk<'_> {
 
         self.work_area(size)?.fill(0);
         let block = self.page.segment_mut(0, self.mode.iv_size).ok_or(EINVAL)?;
-        self.request
-            .encrypt_in_place(block, offset.get(..size).ok_or(EINVAL)?)?;
+        let offset = offset.get(..size).ok_or(EINVAL)?;
+        match self.first {
+            None => request.encrypt_in_place(block, offset)?,
+            Some(first) => first.request().encrypt_in_place(block, offset)?,
+        }
         iv.get_mut(..size)
             .ok_or(EINVAL)?
             .copy_from_slice(self.work_area(size)?);
@@ -127,14 +136,20 @@ impl Drop for EboivWalk<'_> {
 impl Walk for EboivWalk<'_> {
     fn before_encrypt(
         &mut self,
+        request: &mut Request<'_>,
         sector: u64,
         _src: Segment<'_>,
         _dst: &mut SegmentMut<'_>,
     ) -> Result<(Iv, Input)> {
-        Ok((self.iv(sector)?, Input::Source))
+        Ok((self.iv(request, sector)?, Input::Source))
     }
 
-    fn before_decrypt(&mut self, sector: u64, _data: &mut SegmentMut<'_>) -> Result<Iv> {
-        self.iv(sector)
+    fn before_decrypt(
+        &mut self,
+        request: &mut Request<'_>,
+        sector: u64,
+        _data: &mut SegmentMut<'_>,
+    ) -> Result<Iv> {
+        self.iv(request, sector)
     }
 }

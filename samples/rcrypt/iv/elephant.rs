@@ -17,7 +17,10 @@ use kscale::{
         SegmentMut, //
     },
     key::memzero_explicit,
-    skcipher::Skcipher, //
+    skcipher::{
+        Request,
+        Skcipher, //
+    }, //
 };
 
 use super::{
@@ -79,9 +82,12 @@ impl Elephant {
     }
 
     /// See [`Eboiv::walk()`].
-    pub(crate) fn walk<'a>(&'a self, cipher: &'a Skcipher) -> Result<ElephantWalk<'a>, BlkError> {
+    pub(crate) fn walk<'a>(
+        &'a self,
+        first: Option<&'a Skcipher>,
+    ) -> Result<ElephantWalk<'a>, BlkError> {
         Ok(ElephantWalk {
-            eboiv: self.eboiv.walk(cipher)?,
+            eboiv: self.eboiv.walk(first)?,
             mode: self,
         })
     }
@@ -119,6 +125,7 @@ pub(crate) struct ElephantWalk<'a> {
 impl Walk for ElephantWalk<'_> {
     fn before_encrypt(
         &mut self,
+        request: &mut Request<'_>,
         sector: u64,
         src: Segment<'_>,
         dst: &mut SegmentMut<'_>,
@@ -130,11 +137,16 @@ impl Walk for ElephantWalk<'_> {
         self.mode.add_sector_key(sector, data);
         diffuser::encrypt(data);
         dst.write_at(0, data)?;
-        Ok((self.eboiv.iv(sector)?, Input::Destination))
+        Ok((self.eboiv.iv(request, sector)?, Input::Destination))
     }
 
-    fn before_decrypt(&mut self, sector: u64, _data: &mut SegmentMut<'_>) -> Result<Iv> {
-        self.eboiv.iv(sector)
+    fn before_decrypt(
+        &mut self,
+        request: &mut Request<'_>,
+        sector: u64,
+        _data: &mut SegmentMut<'_>,
+    ) -> Result<Iv> {
+        self.eboiv.iv(request, sector)
     }
 
     fn after_decrypt(&mut self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {

@@ -24,7 +24,10 @@ use kscale::{
         self,
         Md5, //
     },
-    skcipher::MAX_IV_SIZE, //
+    skcipher::{
+        Request,
+        MAX_IV_SIZE, //
+    }, //
 };
 
 use super::{
@@ -124,6 +127,7 @@ impl Lmk {
 impl Walk for &Lmk {
     fn before_encrypt(
         &mut self,
+        _request: &mut Request<'_>,
         sector: u64,
         src: Segment<'_>,
         dst: &mut SegmentMut<'_>,
@@ -137,7 +141,12 @@ impl Walk for &Lmk {
         Ok((self.iv(sector, &data), Input::Destination))
     }
 
-    fn before_decrypt(&mut self, _sector: u64, _data: &mut SegmentMut<'_>) -> Result<Iv> {
+    fn before_decrypt(
+        &mut self,
+        _request: &mut Request<'_>,
+        _sector: u64,
+        _data: &mut SegmentMut<'_>,
+    ) -> Result<Iv> {
         Ok([0; MAX_IV_SIZE])
     }
 

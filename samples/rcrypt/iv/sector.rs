@@ -9,7 +9,10 @@ use kscale::{
         Segment,
         SegmentMut, //
     },
-    skcipher::MAX_IV_SIZE, //
+    skcipher::{
+        Request,
+        MAX_IV_SIZE, //
+    }, //
 };
 
 use super::{
@@ -46,6 +49,7 @@ impl Walk for SectorWalk {
     #[inline]
     fn before_encrypt(
         &mut self,
+        _request: &mut Request<'_>,
         sector: u64,
         _src: Segment<'_>,
         _dst: &mut SegmentMut<'_>,
@@ -54,7 +58,12 @@ impl Walk for SectorWalk {
     }
 
     #[inline]
-    fn before_decrypt(&mut self, sector: u64, _data: &mut SegmentMut<'_>) -> Result<Iv> {
+    fn before_decrypt(
+        &mut self,
+        _request: &mut Request<'_>,
+        sector: u64,
+        _data: &mut SegmentMut<'_>,
+    ) -> Result<Iv> {
         Ok(self.0.generate(sector, self.1))
     }
 }

@@ -21,7 +21,10 @@ use kscale::{
         memzero_explicit,
         Key, //
     },
-    skcipher::MAX_IV_SIZE, //
+    skcipher::{
+        Request,
+        MAX_IV_SIZE, //
+    }, //
 };
 
 use super::{
@@ -149,6 +152,7 @@ impl Tcw {
 impl Walk for &Tcw {
     fn before_encrypt(
         &mut self,
+        _request: &mut Request<'_>,
         sector: u64,
         _src: Segment<'_>,
         _dst: &mut SegmentMut<'_>,
@@ -160,7 +164,12 @@ impl Walk for &Tcw {
         self.whiten(sector, dst)
     }
 
-    fn before_decrypt(&mut self, sector: u64, data: &mut SegmentMut<'_>) -> Result<Iv> {
+    fn before_decrypt(
+        &mut self,
+        _request: &mut Request<'_>,
+        sector: u64,
+        data: &mut SegmentMut<'_>,
+    ) -> Result<Iv> {
         self.whiten(sector, data)?;
         Ok(self.iv(sector))
     }
