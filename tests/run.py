@@ -3,8 +3,9 @@
 """Runs every test, prints a table of the suites, and how many cases passed and failed.
 
 Order: host-side tests of the harness, the suites of tests/suites.txt on the debug and on the release
-kernel, compile-fail tests, and the mutants of tests/mutants.txt, which must be caught. Three of these
-go on at any time, as none of them keeps much more than one core busy, and most wait now and then.
+kernel, compile-fail tests, the instructions that each call takes, and the mutants of
+tests/mutants.txt, which must be caught. Three of these go on at any time, as none of them keeps much
+more than one core busy, and most wait now and then.
 
 With --long, what takes longer instead: the suites that are marked so, and leaks, which must be
 reported.
@@ -32,6 +33,8 @@ import machine
 import suites
 
 OUT = CHECKOUT / "out/test"
+# Exit status of bench/gate.py where it had nothing to compare with.
+COUNTS_SKIPPED = 77
 # Bounds for what hangs, not promises.
 TIMEOUT_S = {"release": 900, "debug": 1800}
 # A guest with 4 emulated CPUs keeps little more than one core busy, and less while it waits.
@@ -55,6 +58,8 @@ class Outcome:
     where: str
     suites: list[ktap.Suite]
     junit: Path | None = None
+    note: str = ""
+    """Why nothing was found, where that is neither good nor bad."""
 
 
 Step = Callable[[], list[Outcome]]
@@ -92,13 +97,33 @@ def host_step(name: str, parser: ktap.Parser, argv: list[str]) -> Step:
         note(name)
         command = [sys.executable, *argv]
         program = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        verdict = "not ok" if program.returncode else "ok"
-        cases = "".join(f"    {line}\n" for line in program.stdout.splitlines())
-        directory = fresh(name)
-        document = f"KTAP version 1\n1..1\n{cases}{verdict} 1 {name}\n"
-        return [judged("host", parser, document, [name], directory)]
+        return [judged_lines("host", parser, program, name)]
 
     return run
+
+
+def counts_step(parser: ktap.Parser) -> Step:
+    """Returns a step that compares how many instructions calls take with how many they took."""
+
+    def run() -> list[Outcome]:
+        note("instructions of each call, beside bench/counts")
+        command = [sys.executable, str(CHECKOUT / "bench/gate.py")]
+        program = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if program.returncode == COUNTS_SKIPPED:
+            return [Outcome("release", [], note=f"counts: NOT COMPARED: {program.stdout.strip()}")]
+        return [judged_lines("release", parser, program, "counts")]
+
+    return run
+
+
+def judged_lines(
+    where: str, parser: ktap.Parser, program: subprocess.CompletedProcess[str], name: str
+) -> Outcome:
+    """Judges the cases that a program printed as one suite."""
+    verdict = "not ok" if program.returncode else "ok"
+    cases = "".join(f"    {line}\n" for line in program.stdout.splitlines())
+    document = f"KTAP version 1\n1..1\n{cases}{verdict} 1 {name}\n"
+    return judged(where, parser, document, [name], fresh(name))
 
 
 def judged(
@@ -225,6 +250,9 @@ def print_table(outcomes: list[Outcome]) -> None:
             mark = "  FAILED" if failed else ""
             row = f"{outcome.where:<10}{suite.name:<{width + 2}}{suite.passed:>8}{failed:>8}"
             print(f"  {row}{mark}")
+    for outcome in outcomes:
+        if outcome.note:
+            print(f"  {outcome.where:<10}{outcome.note}")
 
 
 def main(argv: list[str]) -> int:
@@ -256,6 +284,8 @@ def main(argv: list[str]) -> int:
     else:
         argv = [str(TESTS / "ui/run.py"), "--modules", built]
         steps.append(host_step("ui", ktap_parser, argv))
+        if chosen in ("", "release"):
+            steps.append(counts_step(ktap_parser))
         steps += mutant_steps(ktap_parser, kdir)
     with ThreadPoolExecutor(STEPS_AT_ONCE) as pool:
         outcomes = [each for found in pool.map(lambda step: step(), steps) for each in found]
