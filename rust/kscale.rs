@@ -31,6 +31,7 @@ pub mod mempool;
 mod module;
 pub mod page;
 pub mod page_cache;
+pub mod param;
 pub mod percpu;
 pub mod percpu_counter;
 pub mod percpu_limiter;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A parameter is root's to change.
+
+use kscale::param::{
+    writable_param,
+    Param, //
+};
+
+writable_param! {
+    static SIZE: Param = ("size", 0, "A size");
+}
+
+fn changes() {
+    SIZE.0.store(1, kernel::sync::atomic::Relaxed);
+}
