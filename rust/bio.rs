@@ -8,7 +8,7 @@
 //! memory that C code reads, and a [`SegmentMut`] memory that C code may also write. Either can be
 //! had as a copy.
 //!
-//! Not covered: bios of one's own that belong to no target, integrity data, zone management.
+//! Not covered: bios of one's own that belong to no target, integrity data.
 //!
 //! C headers: [`include/linux/bio.h`](srctree/include/linux/bio.h),
 //! [`include/linux/bvec.h`](srctree/include/linux/bvec.h)
@@ -57,7 +57,9 @@ pub enum Op {
     SecureErase,
     /// Writes zeroes to sectors; the bio has no pages.
     WriteZeroes,
-    /// Anything else: zone management and driver-private operations.
+    /// Changes the state of a zone, or of all of them; the bio has no pages.
+    ZoneManagement,
+    /// Anything else, such as the operations that are private to a driver.
     Other,
 }
 
@@ -69,6 +71,11 @@ impl Op {
             bindings::req_op_REQ_OP_DISCARD => Self::Discard,
             bindings::req_op_REQ_OP_SECURE_ERASE => Self::SecureErase,
             bindings::req_op_REQ_OP_WRITE_ZEROES => Self::WriteZeroes,
+            bindings::req_op_REQ_OP_ZONE_OPEN
+            | bindings::req_op_REQ_OP_ZONE_CLOSE
+            | bindings::req_op_REQ_OP_ZONE_FINISH
+            | bindings::req_op_REQ_OP_ZONE_RESET
+            | bindings::req_op_REQ_OP_ZONE_RESET_ALL => Self::ZoneManagement,
             _ => Self::Other,
         }
     }
@@ -502,6 +509,11 @@ mod tests {
             (bindings::req_op_REQ_OP_DISCARD, Op::Discard),
             (bindings::req_op_REQ_OP_SECURE_ERASE, Op::SecureErase),
             (bindings::req_op_REQ_OP_WRITE_ZEROES, Op::WriteZeroes),
+            (bindings::req_op_REQ_OP_ZONE_OPEN, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_CLOSE, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_FINISH, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_RESET, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_RESET_ALL, Op::ZoneManagement),
             (bindings::req_op_REQ_OP_ZONE_APPEND, Op::Other),
         ] {
             assert!(Op::from_opf(raw) == op);

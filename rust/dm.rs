@@ -23,7 +23,7 @@
 //! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] are done with it.
 //! - [`MapBio::defer()`] makes an owned [`Bio`] of it, which may move to other tasks, wait on a
 //!   workqueue ([`Bio::queue()`]), go out as a clone ([`Bio::bounce()`]), and at last is ended.
-//!   One that is dropped ends with [`BlkError::IOERR`].
+//!   One that is dropped ends with [`BlkError::IOERR`]. In softirq context it is a [`SoftBio`].
 //!
 //! As long as there is a bio, there is its target: [`Bio::target()`] borrows it from the bio. After
 //! the last bio ended the target may be freed at any time, which is why no method that ends a bio
@@ -39,8 +39,9 @@
 //! | suspend and resume hooks | ioctl | yes, NOIO | `message`, `status`; `map` unless drained |
 //! | `message`, `status` | ioctl | yes, NOIO | everything, themselves too |
 //! | `io_hints` | table load | yes | `message`, `status` |
+//! | `zones` | table load, ioctl | yes | everything |
 //!
-//! Not covered: request-based targets, zoned devices, DAX, more than one duplicate of a bio
+//! Not covered: request-based targets, zones other than those of one device, DAX, more than one duplicate of a bio
 //! (`num_flush_bios > 1`), kernels with `CONFIG_CFI`.
 //!
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
@@ -49,12 +50,16 @@
 
 mod args;
 mod bio;
+mod bounce;
 mod clone;
 mod end_io;
 mod map;
 mod output;
 mod per_bio;
 mod registration;
+mod send;
+mod soft;
+mod sort;
 mod table;
 mod target;
 mod vtable;
@@ -67,6 +72,7 @@ pub use self::{
         SecretArg, //
     },
     bio::Bio,
+    bounce::Blocks,
     clone::CloneBio,
     end_io::{
         EndBio,
@@ -78,6 +84,8 @@ pub use self::{
     },
     output::Output,
     registration::Registration,
+    send::SendQueue,
+    soft::SoftBio,
     table::{
         Device,
         Limits,

@@ -244,6 +244,16 @@ __kscale_helper bool kscale_helper_bdev_is_zoned(struct block_device *bdev)
 	return bdev_is_zoned(bdev);
 }
 
+__kscale_helper unsigned int kscale_helper_bdev_logical_block_size(struct block_device *bdev)
+{
+	return bdev_logical_block_size(bdev);
+}
+
+__kscale_helper bool kscale_helper_bdev_rot(struct block_device *bdev)
+{
+	return bdev_rot(bdev);
+}
+
 /* linux/cpuhotplug.h */
 
 __kscale_helper int kscale_helper_cpuhp_setup_state_multi(enum cpuhp_state state, const char *name,
@@ -392,6 +402,11 @@ __kscale_helper u64 kscale_helper_mem_cgroup_id(struct mem_cgroup *memcg)
 
 /* linux/mm.h */
 
+__kscale_helper unsigned int kscale_helper_compound_order(struct page *page)
+{
+	return compound_order(page);
+}
+
 __kscale_helper void *kscale_helper_page_address(const struct page *page)
 {
 	return page_address(page);
@@ -422,6 +437,13 @@ __kscale_helper int kscale_helper_nr_nodes(void)
 __kscale_helper bool kscale_helper_node_possible(int nid)
 {
 	return node_possible(nid);
+}
+
+/* linux/page-flags.h */
+
+__kscale_helper bool kscale_helper_page_head(const struct page *page)
+{
+	return PageHead(page);
 }
 
 /* linux/percpu.h */
@@ -500,6 +522,11 @@ __kscale_helper bool kscale_helper_in_atomic(void)
 __kscale_helper bool kscale_helper_in_task_irqs_on(void)
 {
 	return in_task() && !irqs_disabled();
+}
+
+__kscale_helper bool kscale_helper_irqs_on(void)
+{
+	return !in_hardirq() && !irqs_disabled();
 }
 
 __kscale_helper bool kscale_helper_in_hardirq(void)

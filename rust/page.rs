@@ -33,6 +33,11 @@ use crate::{
     gfp::Gfp, //
 };
 
+mod block;
+
+pub(crate) use self::block::is_block;
+pub use self::block::Block;
+
 #[cfg(CONFIG_HIGHMEM)]
 compile_error!("pages in high memory have no address");
 

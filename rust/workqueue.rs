@@ -7,7 +7,8 @@
 //! to a [`Workqueue`] instead: each has a rescuer thread of its own (`WQ_MEM_RECLAIM`).
 //!
 //! For everything else use [`kernel::workqueue`] and its system queues. Not supported: delayed
-//! items (their timers would outlive the queue), queues that run in softirq context, attributes.
+//! items (their timers would outlive the queue), queues of one's own that run in softirq context
+//! (bios have the kernel's, see [`dm::Bio::queue_soft()`](crate::dm::Bio::queue_soft)), attributes.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -44,6 +45,11 @@ impl Flags {
 
     /// Items of a [`Flags::PERCPU`] queue may burn the CPU without keeping others from starting.
     pub const CPU_INTENSIVE: Self = Self(bindings::wq_flags_WQ_CPU_INTENSIVE);
+
+    /// The queue is in `/sys/bus/workqueue/devices`, where root can change how it works.
+    ///
+    /// No two of them can have the same name.
+    pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
 
     /// Items wait while the system is suspended.
     pub const FREEZABLE: Self = Self(bindings::wq_flags_WQ_FREEZABLE);
@@ -89,7 +95,7 @@ impl Workqueue {
     ///
     /// Fails with [`EINVAL`] unless exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] is
     /// given and `max_active` is at most 2048 (`WQ_MAX_ACTIVE`); with [`ENOMEM`] if the queue or
-    /// its rescuer thread cannot be created.
+    /// its rescuer thread cannot be created, or [`Flags::SYSFS`] is given and the name is taken.
     ///
     /// Context: Task. Sleeps.
     pub fn new(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
@@ -234,6 +240,16 @@ mod tests {
                 Some(EINVAL)
             );
         }
+    }
+
+    #[test]
+    fn name_in_sysfs_is_taken_until_drop() -> Result {
+        let flags = Flags::UNBOUND | Flags::SYSFS;
+
+        for _ in 0..2 {
+            let _queue = Workqueue::new(c"kscale_kunit_sysfs", flags, 1)?;
+        }
+        Ok(())
     }
 
     #[test]

@@ -25,8 +25,10 @@ use crate::{
 };
 
 use super::{
+    bounce::Blocks,
     clone::CloneBio,
     per_bio::Ptr,
+    soft::SoftBio,
     table::Device,
     target::Target, //
 };
@@ -126,18 +128,7 @@ impl<T: Target> Bio<T> {
     /// Context: Any.
     #[inline]
     pub fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
-        if self.op() != Op::Read {
-            // The pages of a write are the writer's: they may be mapped read-only, or the zero
-            // page.
-            return None;
-        }
-        let (table, iter) = self.ptr.table_and_iter();
-        // SAFETY:
-        // - The table has the bytes that `iter` tells, see `table_and_iter()`, and the submitter
-        //   of a read has the pages ready to be written until it ends.
-        // - `self` is borrowed mutably, so there is no other walk, and no device has the bio.
-        let segments = unsafe { SegmentsMut::new(table, iter) };
-        Some((self.ptr.inner().get_ref().target(), segments))
+        self.ptr.segments_mut()
     }
 
     /// Ends the bio. The target may be gone when this returns.
@@ -170,12 +161,23 @@ impl<T: Target> Bio<T> {
         self.into_ptr().queue(select, func);
     }
 
+    /// Runs `func` with the bio in softirq context, on this CPU.
+    ///
+    /// Cannot fail, as [`Bio::queue()`]. Not for much work: nothing but interrupts runs on the CPU
+    /// meanwhile.
+    ///
+    /// Context: Any. C: `system_bh_wq`.
+    #[inline]
+    pub fn queue_soft(self, func: fn(SoftBio<T>)) {
+        self.into_ptr().queue_soft(func);
+    }
+
     /// Makes a clone that shares the bio's memory.
     ///
     /// Fails, and gives the bio back, unless it is a read or a write, and in an interrupt.
     ///
-    /// Context: Process context; sleeps until the set has a bio to give. In `map`, or with another
-    /// bio of the same set in hand, it may sleep for ever.
+    /// Context: Process context; sleeps until the set has a bio to give. With another bio of the
+    /// same set in hand, or that was submitted in the same call of `map`, it may sleep for ever.
     pub fn share(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x BioSet,
@@ -190,13 +192,26 @@ impl<T: Target> Bio<T> {
     ///
     /// The pages have whatever was in them before: fill them before the clone goes out.
     ///
-    /// Context: Process context; sleeps until the set has a bio, and the pool pages to give. In
-    /// `map`, or with another clone of the same set in hand, it may sleep for ever.
+    /// Context: Process context; sleeps until the set has a bio, and the pool pages to give. With
+    /// another clone of the same set in hand, or that was submitted in the same call of `map`, it may
+    /// sleep for ever.
     pub fn bounce<S: Source<Memory = Page> + 'static>(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
     ) -> Result<CloneBio<T>, Self> {
         CloneBio::bounce(self, select)
+    }
+
+    /// As [`Bio::bounce()`], with memory in blocks of pages as far as the source of the pool has some.
+    ///
+    /// A device has less to do with a few large pieces of memory than with many small ones.
+    ///
+    /// Context: As [`Bio::bounce()`].
+    pub fn bounce_blocks<S: Blocks + 'static>(
+        self,
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
+    ) -> Result<CloneBio<T>, Self> {
+        CloneBio::bounce_blocks(self, select)
     }
 }
 

@@ -2,13 +2,11 @@
 
 //! Clones: bios of a target's own that stand for one that it owns.
 
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 use core::{
     mem::ManuallyDrop,
+    num::NonZeroU32,
     ptr::NonNull, //
 };
 
@@ -27,7 +25,10 @@ use crate::{
         Mempool,
         Source, //
     },
-    page::Page, //
+    page::{
+        Block,
+        Page, //
+    }, //
 };
 
 use super::{
@@ -35,7 +36,16 @@ use super::{
         may_submit,
         Bio, //
     },
-    per_bio::PerBio,
+    bounce::{
+        self,
+        Blocks,
+        FreePages, //
+    },
+    per_bio::{
+        PerBio,
+        Ptr, //
+    },
+    send::SendQueue,
     table::Device,
     target::Target, //
 };
@@ -58,11 +68,10 @@ pub struct CloneBio<T: Target> {
 // SAFETY: As for `Bio`; a bio and its pages may be freed by any task.
 unsafe impl<T: Target> Send for CloneBio<T> {}
 
-/// Gives the pages of a clone back to the pool they are from.
-type FreePages = unsafe fn(NonNull<bindings::bio>, *const ());
-
 /// What is to be done when a clone comes back, noted with the bio that it stands for.
 pub(super) struct CloneEnd<T: Target> {
+    /// The clone, if it is ready to be sent.
+    clone: *mut bindings::bio,
     /// What gets the bio that the clone stands for.
     done: fn(Bio<T>, BlkResult),
     /// How the pages of the clone are freed, if they are its own.
@@ -74,6 +83,7 @@ pub(super) struct CloneEnd<T: Target> {
 impl<T: Target> Default for CloneEnd<T> {
     fn default() -> Self {
         Self {
+            clone: core::ptr::null_mut(),
             done: Bio::end,
             free_pages: None,
             pool: core::ptr::null(),
@@ -82,6 +92,15 @@ impl<T: Target> Default for CloneEnd<T> {
 }
 
 impl<T: Target> CloneEnd<T> {
+    /// Returns where a clone that is ready goes to, 0 if there is none.
+    pub(super) fn sector(&self) -> u64 {
+        if self.clone.is_null() {
+            return 0;
+        }
+        // SAFETY: The clone is there until it is sent.
+        unsafe { (*self.clone).bi_iter.bi_sector }
+    }
+
     /// Frees the clone.
     ///
     /// # Safety
@@ -96,37 +115,6 @@ impl<T: Target> CloneEnd<T> {
         // SAFETY: By this function's contract.
         unsafe { bindings::bio_put(clone.as_ptr()) };
     }
-}
-
-/// Gives the pages of a clone back to its pool.
-///
-/// # Safety
-///
-/// `clone` must be a bio whose segments are not used again, with one page from `pool`, a
-/// [`Mempool<S>`], in each of them.
-unsafe fn free_pages<S: Source<Memory = Page> + 'static>(
-    clone: NonNull<bindings::bio>,
-    pool: *const (),
-) {
-    // SAFETY: `clone` is alive by this function's contract.
-    let (table, count) = unsafe { ((*clone.as_ptr()).bi_io_vec, (*clone.as_ptr()).bi_vcnt) };
-    let count = usize::from(count);
-    let pages = table.cast::<*mut bindings::page>();
-
-    // The pages go to the head of the table: entry `i` ends at `8 * (i + 1)`, so it covers no
-    // segment behind the `i`th, which begins at `16 * (i + 1)`.
-    for i in 0..count {
-        // SAFETY: The table has `count` segments, and those from `i` on are still there.
-        let page = unsafe { (*table.add(i)).bv_page };
-        // SAFETY: The table has room for twice as many pages as segments.
-        unsafe { pages.add(i).write(page) };
-    }
-    // SAFETY: `count` pages were written, and the table is this clone's own.
-    let pages = unsafe { core::slice::from_raw_parts_mut(pages, count) };
-    // SAFETY: `pool` is a `Mempool<S>`, alive, by this function's contract.
-    let pool = unsafe { &*pool.cast::<Mempool<S>>() };
-    // SAFETY: The pages came from the pool and are used by nobody, by this function's contract.
-    unsafe { pool.free_bulk_raw(pages) };
 }
 
 impl<T: Target> CloneBio<T> {
@@ -163,63 +151,39 @@ impl<T: Target> CloneBio<T> {
         base: Bio<T>,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
     ) -> Result<Self, Bio<T>> {
+        Self::bounce_with(base, select, |_, _| None, bounce::free_pages::<S>)
+    }
+
+    /// See [`Bio::bounce_blocks()`].
+    pub(super) fn bounce_blocks<S: Blocks + 'static>(
+        base: Bio<T>,
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
+    ) -> Result<Self, Bio<T>> {
+        Self::bounce_with(base, select, S::alloc_block, bounce::free_blocks::<S>)
+    }
+
+    /// Makes a clone with memory of its own, which `free_pages` frees.
+    fn bounce_with<S: Source<Memory = Page> + 'static>(
+        base: Bio<T>,
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
+        block: impl Fn(&S, NonZeroU32) -> Option<Block>,
+        free_pages: FreePages,
+    ) -> Result<Self, Bio<T>> {
         let mut base = Self::cloneable(base)?;
         // CAST: From 32 to 64 bits.
         let len = base.len_bytes() as usize;
-        let count = len.div_ceil(PAGE_SIZE);
+        // SAFETY: The bio is alive.
+        let opf = unsafe { (*base.ptr().bio()).bi_opf };
         let (set, pool) = select(base.target());
-        let (set, pool_ptr) = (set.as_raw(), core::ptr::from_ref(pool).cast());
+        let pool_ptr = core::ptr::from_ref(pool).cast();
 
-        if count > pool.min_nr() || count > bindings::BIO_MAX_VECS as usize {
+        // SAFETY: They live as long as the target, which the bio keeps alive: `select` borrowed them
+        // from there for as long as it likes.
+        let Some(clone) = (unsafe { bounce::alloc(set, pool, opf, len, block) }) else {
             return Err(base);
-        }
-        // SAFETY:
-        // - `set` is initialised, has tables of segments, and lives as long as the target:
-        //   `select` borrowed it from there for as long as it likes.
-        // - `count` is at most `BIO_MAX_VECS`, checked above.
-        let clone = NonNull::new(unsafe {
-            bindings::bio_alloc_bioset(
-                core::ptr::null_mut(),
-                // CAST: At most `BIO_MAX_VECS`, see above.
-                count as u16,
-                (*base.ptr().bio()).bi_opf,
-                Gfp::NOIO.as_raw(),
-                set,
-            )
-        });
-        let Some(clone) = clone else { return Err(base) };
-
-        // The list of pages is made in the tail of the table that the segments will fill from its
-        // head: segment `i` ends at `16 * (i + 1)`, and page `i` is at `8 * count + 8 * i`, so as
-        // long as `i < count` it covers no page behind the `i`th.
-        //
-        // SAFETY: The clone is alive and has a table of at least `count` segments.
-        let pages = unsafe {
-            (*clone.as_ptr())
-                .bi_io_vec
-                .cast::<*mut bindings::page>()
-                .add(count)
         };
-        // SAFETY: The table has room for `2 * count` pointers, and null pointers are zeroes.
-        unsafe { pages.write_bytes(0, count) };
-        // SAFETY: `count` pointers were written, and the table is this clone's own.
-        let slots = unsafe { core::slice::from_raw_parts_mut(pages, count) };
-        if pool.alloc_bulk_raw(slots).is_err() {
-            // SAFETY: The clone is not used again.
-            unsafe { bindings::bio_put(clone.as_ptr()) };
-            return Err(base);
-        }
-
-        for i in 0..count {
-            // SAFETY: The page was not covered by a segment yet, see above.
-            let page = unsafe { *pages.add(i) };
-            let segment_len = PAGE_SIZE.min(len - i * PAGE_SIZE);
-            // SAFETY: The table has room for `count` segments, and the page is the clone's.
-            // CAST: At most `PAGE_SIZE`.
-            unsafe { bindings::__bio_add_page(clone.as_ptr(), page, segment_len as u32, 0) };
-        }
         *base.ptr_mut().clone_end_mut() = CloneEnd {
-            free_pages: Some(free_pages::<S>),
+            free_pages: Some(free_pages),
             pool: pool_ptr,
             ..CloneEnd::default()
         };
@@ -239,6 +203,9 @@ impl<T: Target> CloneBio<T> {
         unsafe {
             (*clone.as_ptr()).bi_ioprio = (*base.ptr().bio()).bi_ioprio;
             (*clone.as_ptr()).bi_write_hint = (*base.ptr().bio()).bi_write_hint;
+            (*clone.as_ptr()).bi_write_stream = (*base.ptr().bio()).bi_write_stream;
+            // Who polls looks at device mapper's bios only.
+            (*clone.as_ptr()).bi_opf &= !bindings::REQ_POLLED;
         }
         // INVARIANT: The callers just made the clone so.
         Self {
@@ -288,39 +255,65 @@ impl<T: Target> CloneBio<T> {
     ///
     /// Context: Process context; may sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) {
-        let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {
-            return;
-        };
         if !may_submit() {
             return;
         }
+        if let Some(base) = self.ready(device, sector, done) {
+            // SAFETY: It was made ready just now.
+            unsafe { base.into_ptr().submit_clone() };
+        }
+    }
+
+    /// As [`CloneBio::submit()`], by the worker of a queue of the target's.
+    ///
+    /// Context: Any.
+    pub fn submit_in_order(
+        self,
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x SendQueue<T>,
+        device: Device,
+        sector: u64,
+        done: fn(Bio<T>, BlkResult),
+    ) {
+        if let Some(base) = self.ready(device, sector, done) {
+            let queue = core::ptr::from_ref(select(base.target()));
+            // SAFETY: `select` borrowed it from the target for as long as it likes, so it lives as
+            // long as the target, which the bio keeps alive.
+            let queue = unsafe { &*queue };
+            // SAFETY: The clone was made ready just now, and for the queue see above.
+            unsafe { queue.push(base.into_ptr()) };
+        }
+    }
+
+    /// Makes the clone ready to be sent, and notes it with the bio that it stands for.
+    ///
+    /// Ends the bio if `device` is another target's.
+    fn ready(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) -> Option<Bio<T>> {
+        let bdev = self.base.ptr().inner().devices().bdev(device)?;
         let mut this = ManuallyDrop::new(self);
         let clone = this.clone.as_ptr();
         // SAFETY: `this` is not used again, and not dropped.
         let mut base = unsafe { ManuallyDrop::take(&mut this.base) };
-        base.ptr_mut().clone_end_mut().done = done;
-        let base_bio = base.ptr().bio();
+        let clone_end = base.ptr_mut().clone_end_mut();
+        clone_end.done = done;
+        clone_end.clone = clone;
 
         // SAFETY: The clone is alive, and the device open as long as the target lives.
         unsafe { bindings::bio_set_dev(clone, bdev) };
         // SAFETY: The clone is alive, and nobody else's.
         unsafe {
             (*clone).bi_iter.bi_sector = sector;
-            (*clone).bi_private = base.into_ptr().into_raw().cast();
             (*clone).bi_end_io = Some(Self::end_io);
         }
-        // SAFETY: `base_bio` is device mapper's clone, which stays until `end_io()` gives it to
-        // `done`; `accounts_remapped_io` is set for each target. Neither is used again here.
-        unsafe { bindings::dm_submit_bio_remap(base_bio, clone) };
+        Some(base)
     }
 
     /// Takes a clone back.
     ///
     /// # Safety
     ///
-    /// The block layer must call this for a clone that [`CloneBio::submit()`] submitted.
+    /// The block layer must call this for a clone that [`Ptr::submit_clone()`] submitted.
     unsafe extern "C" fn end_io(clone: *mut bindings::bio) {
-        // SAFETY: `submit()` set `bi_private` so, and gave its pointer up for this call.
+        // SAFETY: `submit_clone()` set `bi_private` so, and gave its pointer up for this call.
         let base = unsafe { PerBio::<T>::from_raw((*clone).bi_private.cast()) };
         // SAFETY: The clone is alive until it is freed below.
         let result = BlkError::result_from_raw(unsafe { (*clone).bi_status });
@@ -340,6 +333,26 @@ impl<T: Target> CloneBio<T> {
         // SAFETY: The callers do not use the clone again, and its pages are from the pool noted, by
         // the type invariants.
         unsafe { self.base.ptr().clone_end().free(self.clone) };
+    }
+}
+
+impl<T: Target> Ptr<T> {
+    /// Sends the clone that was made ready, instead of the bio.
+    ///
+    /// # Safety
+    ///
+    /// [`CloneBio::ready()`] must have made it ready, and it must not be sent yet. May only be called
+    /// in process context with interrupts enabled.
+    pub(super) unsafe fn submit_clone(mut self) {
+        let base = self.bio();
+        let clone = core::mem::replace(&mut self.clone_end_mut().clone, core::ptr::null_mut());
+        let this = self.into_raw();
+
+        // SAFETY: The clone is alive, and nobody else's, by this function's contract.
+        unsafe { (*clone).bi_private = this.cast() };
+        // SAFETY: `base` is device mapper's clone, which stays until `CloneBio::end_io()` gives it
+        // to `done`; `accounts_remapped_io` is set for each target. Neither is used again here.
+        unsafe { bindings::dm_submit_bio_remap(base, clone) };
     }
 }
 

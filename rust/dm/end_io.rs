@@ -6,9 +6,13 @@ use kernel::prelude::*;
 
 use core::marker::PhantomData;
 
-use crate::bio::{
-    BlkResult,
-    Op, //
+use crate::{
+    bindings,
+    bio::{
+        BlkResult,
+        Op,
+        SegmentsMut, //
+    }, //
 };
 
 use super::{
@@ -90,6 +94,28 @@ impl<'a, T: Target> EndBio<'a, T> {
     #[inline]
     pub fn target(&self) -> Pin<&T> {
         self.ptr.inner().get_ref().target()
+    }
+
+    /// Walks the bio's memory to fill it; [`None`] unless the operation is [`Op::Read`].
+    ///
+    /// Returns the target too, as it is borrowed from the same bio.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
+        self.ptr.segments_mut()
+    }
+
+    /// Tells whether this is neither a hard interrupt nor with interrupts disabled.
+    ///
+    /// What does not sleep but takes its time, such as a cipher, can be done here then. Otherwise leave
+    /// it to [`Bio::queue_soft()`].
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn may_take_time(&self) -> bool {
+        // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
+        unsafe { bindings::irqs_on() }
     }
 
     /// Ends the bio as the device ended it, as `DM_ENDIO_DONE`.

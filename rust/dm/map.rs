@@ -99,6 +99,16 @@ impl<'a, T: Target> MapBio<'a, T> {
         self.has_flag(bindings::REQ_PREFLUSH)
     }
 
+    /// Tells whether the bio is to be carried out whole or not at all (`REQ_ATOMIC`).
+    ///
+    /// There are such bios only if [`Target::ATOMIC_WRITES`] is set. They cannot be split.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn is_atomic(&self) -> bool {
+        self.has_flag(bindings::REQ_ATOMIC)
+    }
+
     /// Returns the first sector, on the mapped device.
     ///
     /// Context: Any.
@@ -146,7 +156,7 @@ impl<'a, T: Target> MapBio<'a, T> {
     /// Takes only the first `n_sectors` of the bio; device mapper sends the rest in another.
     ///
     /// Fails with [`EINVAL`], and changes nothing, if `n_sectors` is 0 or more than there are, or
-    /// if the bio must not be split: neither a read nor a write, a flush, an atomic write, or on a
+    /// if the bio must not be split: neither a read nor a write, a flush, atomic, or a write to a
     /// zoned device.
     ///
     /// Context: Any. C: `dm_accept_partial_bio()` in `drivers/md/dm.c`.
@@ -158,14 +168,17 @@ impl<'a, T: Target> MapBio<'a, T> {
         // takes `self`.
         let zoned = unsafe { bindings::bdev_is_zoned((*self.ptr.bio()).bi_bdev) };
 
-        if !splittable || zoned || n_sectors.get() > self.len_bytes() / SECTOR_SIZE {
+        if !splittable
+            || (zoned && self.op() != Op::Read)
+            || n_sectors.get() > self.len_bytes() / SECTOR_SIZE
+        {
             return Err(EINVAL);
         }
         // SAFETY: `dm_accept_partial_bio()` asks that
         // - it is called in `map`, before the bio is handed on: `self` is still here,
         // - the bio is no duplicate: `__send_duplicate_bios()` sends no reads and writes but
         //   flushes,
-        // - `n_sectors` is not more than the bio has, that it is not atomic nor for a zoned
+        // - `n_sectors` is not more than the bio has, that it is not atomic nor a write to a zoned
         //   device: checked above.
         unsafe { self.ptr.accept_partial(n_sectors.get()) };
         Ok(())

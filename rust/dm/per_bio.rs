@@ -23,7 +23,8 @@ use crate::{
         BlkError,
         BlkResult,
         Op,
-        Segments, //
+        Segments,
+        SegmentsMut, //
     },
     gfp::noio_scope,
     workqueue::Workqueue, //
@@ -32,10 +33,28 @@ use crate::{
 use super::{
     bio::Bio,
     clone::CloneEnd,
+    soft::SoftBio,
     table::Device,
     target::Target,
     vtable::Inner, //
 };
+
+/// What a work item runs.
+pub(super) enum Func<T: Target> {
+    /// In process context.
+    Task(fn(Bio<T>)),
+    /// In softirq context.
+    Soft(fn(SoftBio<T>)),
+}
+
+impl<T: Target> Clone for Func<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+// Derived, it would only be for a `T` that is.
+impl<T: Target> Copy for Func<T> {}
 
 /// What lies in the per-bio data of a bio of a target `T`.
 ///
@@ -54,9 +73,11 @@ pub(super) struct PerBio<T: Target> {
     iter: bindings::bvec_iter,
     /// Set once the target itself ended the bio, so that `end_io` need not ask it again.
     ended: bool,
+    /// The next bio of a [`SendQueue`](super::SendQueue).
+    next: Option<Ptr<T>>,
     work: Opaque<bindings::work_struct>,
     /// What `work` runs.
-    func: fn(Bio<T>),
+    func: Func<T>,
     clone_end: CloneEnd<T>,
     data: T::PerBio,
 }
@@ -67,6 +88,7 @@ pub(super) struct PerBio<T: Target> {
 ///
 /// The bio has not left the target, so the invariants of [`PerBio`] hold. There is one `Ptr` to
 /// each, in the handle that owns the bio.
+#[repr(transparent)]
 pub(super) struct Ptr<T: Target>(NonNull<PerBio<T>>);
 
 impl<T: Target> PerBio<T> {
@@ -116,8 +138,9 @@ impl<T: Target> PerBio<T> {
             inner,
             iter,
             ended: false,
+            next: None,
             work: Opaque::uninit(),
-            func: drop,
+            func: Func::Task(drop),
             clone_end: CloneEnd::default(),
             data: T::PerBio::default(),
         };
@@ -153,11 +176,20 @@ impl<T: Target> PerBio<T> {
         let func = unsafe { (*this).func };
         // SAFETY: As above; the workqueue core calls this once for each `queue()`.
         let ptr = unsafe { Self::from_raw(this) };
-        noio_scope(|| func(Bio::new(ptr)));
+        match func {
+            Func::Task(func) => noio_scope(|| func(Bio::new(ptr))),
+            // Nothing that allocates in a way that sleeps.
+            Func::Soft(func) => func(SoftBio::new(Bio::new(ptr))),
+        }
     }
 }
 
 impl<T: Target> Ptr<T> {
+    /// Returns the pointer.
+    pub(super) fn as_raw(&self) -> *mut PerBio<T> {
+        self.0.as_ptr()
+    }
+
     /// Gives the pointer up without ending the bio.
     pub(super) fn into_raw(self) -> *mut PerBio<T> {
         self.0.as_ptr()
@@ -209,6 +241,24 @@ impl<T: Target> Ptr<T> {
         // SAFETY: `table_and_iter()` returns a table with the bytes that `iter` tells. The pages
         // are the submitter's, who keeps them until the bio ends, so for `self`'s borrow.
         unsafe { Segments::new(table, iter) }
+    }
+
+    /// Walks the bio's memory to fill it; [`None`] unless the operation is [`Op::Read`].
+    #[inline]
+    pub(super) fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
+        if self.op() != Op::Read {
+            // The pages of a write are the writer's: they may be mapped read-only, or the zero
+            // page.
+            return None;
+        }
+        let (table, iter) = self.table_and_iter();
+        // SAFETY:
+        // - The table has the bytes that `iter` tells, see `table_and_iter()`, and the submitter
+        //   of a read has the pages ready to be written until it ends.
+        // - `self` is borrowed mutably, so there is no other walk, and no device has the bio: who
+        //   has a `Ptr` took it back, or did not send it yet.
+        let segments = unsafe { SegmentsMut::new(table, iter) };
+        Some((self.inner().get_ref().target(), segments))
     }
 
     /// Returns the table of segments and the position that the bio came with.
@@ -301,6 +351,12 @@ impl<T: Target> Ptr<T> {
         unsafe { &mut (*self.0.as_ptr()).clone_end }
     }
 
+    /// Returns the bio behind this one in a [`SendQueue`](super::SendQueue).
+    pub(super) fn next(&mut self) -> &mut Option<Self> {
+        // SAFETY: The bio has not left the target, and `self` is the only pointer.
+        unsafe { &mut (*self.0.as_ptr()).next }
+    }
+
     /// Drops the per-bio data, as the bio leaves the target.
     pub(super) fn leave(self) {
         // SAFETY: The data is initialised, and this call used the only pointer up.
@@ -313,10 +369,31 @@ impl<T: Target> Ptr<T> {
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x Workqueue,
         func: fn(Bio<T>),
     ) {
-        // The workqueue outlives the queued work: `select` borrowed it from the target for as long
-        // as it likes, so it lives as long as the target, which the bio keeps alive. C itself
-        // makes sure that it outlives this call (RCU, see `__queue_work()`).
         let queue = select(self.inner().target()).as_raw();
+        // SAFETY: The workqueue outlives the queued work: `select` borrowed it from the target for
+        // as long as it likes, so it lives as long as the target, which the bio keeps alive. C
+        // itself makes sure that it outlives this call (RCU, see `__queue_work()`).
+        unsafe { self.queue_on(queue, Func::Task(func)) };
+    }
+
+    /// Runs `func` with the bio in softirq context, on this CPU.
+    pub(super) fn queue_soft(self, func: fn(SoftBio<T>)) {
+        // SAFETY: The kernel made the queue at boot, and keeps it.
+        let queue = unsafe { bindings::system_bh_wq };
+        // Who unloads the code of `func` waits until this CPU has left softirq context, see
+        // `free_module()` in `kernel/module/main.c`: it waits for RCU.
+        //
+        // SAFETY: The queue is there for ever.
+        unsafe { self.queue_on(queue, Func::Soft(func)) };
+    }
+
+    /// Runs `func` with the bio on a queue.
+    ///
+    /// # Safety
+    ///
+    /// `queue` must live until `func` was called, and run what is queued in the context that `func`
+    /// is for.
+    unsafe fn queue_on(self, queue: *mut bindings::workqueue_struct, func: Func<T>) {
         let this = self.into_raw();
 
         // SAFETY: The bio has not left the target, and this was the only pointer to it.
@@ -338,7 +415,7 @@ impl<T: Target> Ptr<T> {
         };
         // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
         let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
-        // SAFETY: `work` was initialised above, and `queue` is alive, see above.
+        // SAFETY: `work` was initialised above, and `queue` is alive by this function's contract.
         unsafe { bindings::queue_work_on(cpu, queue, work) };
     }
 }

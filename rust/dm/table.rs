@@ -171,6 +171,58 @@ impl Table<'_> {
         Ok(Device(index))
     }
 
+    /// Returns the size of what `device` reads and writes at once, in bytes: a power of two.
+    ///
+    /// Fails with [`ENODEV`] if it is a device of another target.
+    ///
+    /// Context: Any. C: `bdev_logical_block_size()`.
+    pub fn logical_block_size(&self, device: Device) -> Result<NonZeroU32> {
+        let bdev = self.devices.bdev(device).ok_or(ENODEV)?;
+        // SAFETY: The device is open, see `Devices::bdev()`.
+        NonZeroU32::new(unsafe { bindings::bdev_logical_block_size(bdev) }).ok_or(ENODEV)
+    }
+
+    /// Tells whether writes to `device` go to zones, in order. A device of another target is not.
+    ///
+    /// Context: Any. C: `bdev_is_zoned()`.
+    pub fn is_zoned(&self, device: Device) -> bool {
+        self.devices.bdev(device).is_some_and(|bdev| {
+            // SAFETY: The device is open, see `Devices::bdev()`.
+            unsafe { bindings::bdev_is_zoned(bdev) }
+        })
+    }
+
+    /// Tells whether `device` has heads to move. A device of another target has none.
+    ///
+    /// Context: Any. C: `bdev_rot()`.
+    pub fn is_rotational(&self, device: Device) -> bool {
+        self.devices.bdev(device).is_some_and(|bdev| {
+            // SAFETY: The device is open, see `Devices::bdev()`.
+            unsafe { bindings::bdev_rot(bdev) }
+        })
+    }
+
+    /// Returns the name of the mapped device, `<major>:<minor>`.
+    ///
+    /// Context: Any. C: `dm_table_device_name()`.
+    pub fn device_name(&self) -> &CStr {
+        // SAFETY: `ti` is alive by the type invariants, and its table is set, see `get_device()`.
+        let name = unsafe { bindings::dm_table_device_name((*self.ti).table) };
+        // SAFETY: The name is NUL-terminated, see `alloc_dev()` in `drivers/md/dm.c`, and does not
+        // change while the device is there, which it is while `ctr` runs.
+        unsafe { CStr::from_char_ptr(name) }
+    }
+
+    /// Has writes that are to be appended to a zone come as ordinary ones, whose sector is known.
+    ///
+    /// Such devices must have a bio's write sent before `map` returns.
+    ///
+    /// Context: Any. Without `CONFIG_BLK_DEV_ZONED` there are no such devices.
+    pub fn emulate_zone_append(&mut self) {
+        // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
+        unsafe { bindings::dm_target::set_emulate_zone_append_raw(self.ti, true) };
+    }
+
     /// Asks for flushes: bios for which [`MapBio::is_flush()`] is true.
     ///
     /// Context: Any.
@@ -246,6 +298,32 @@ impl Limits<'_> {
     pub(super) fn disable_polling(&mut self) {
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe { (*self.limits.as_ptr()).features &= !bindings::BLK_FEAT_POLL };
+    }
+
+    /// Has no bio longer than `sectors`.
+    ///
+    /// Device mapper itself splits longer ones, also those that a target must not split.
+    ///
+    /// Context: Any.
+    pub fn limit_bio_sectors(&mut self, sectors: NonZeroU32) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe {
+            let limit = &raw mut (*self.limits.as_ptr()).max_hw_sectors;
+            *limit = (*limit).min(sectors.get());
+        }
+    }
+
+    /// Has no atomic write longer than `bytes`.
+    ///
+    /// Context: Any.
+    pub fn limit_atomic_writes(&mut self, bytes: NonZeroU32) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe {
+            let limits = self.limits.as_ptr();
+            (*limits).atomic_write_hw_max = (*limits).atomic_write_hw_max.min(bytes.get());
+            (*limits).atomic_write_hw_unit_max =
+                (*limits).atomic_write_hw_unit_max.min(bytes.get());
+        }
     }
 
     /// Asks that memory for direct I/O be aligned to the logical block size.

@@ -24,6 +24,7 @@ use super::{
     },
     output::Output,
     table::{
+        Device,
         Limits,
         Table, //
     }, //
@@ -39,6 +40,9 @@ pub trait Target: Sized + Send + Sync + 'static {
 
     /// The version that `dmsetup targets` prints: major, minor, patch level.
     const VERSION: [u32; 3];
+
+    /// Whether the target takes atomic writes ([`MapBio::is_atomic()`]), none by default.
+    const ATOMIC_WRITES: bool = false;
 
     /// What the target keeps for each bio. Made anew for each, dropped when the bio ended.
     ///
@@ -61,6 +65,12 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// [`Bio::submit()`]: super::Bio::submit
     fn end_io<'a>(bio: EndBio<'a, Self>) -> EndIo<'a, Self> {
         let _ = bio;
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Returns the device whose zones are those of the mapped device, and the sector of it that the
+    /// target begins at. Without it no zoned device can be below.
+    fn zones(self: Pin<&Self>) -> (Device, u64) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

@@ -84,6 +84,7 @@ impl<T: Target> Vtable<T> {
             name: name.as_char_ptr(),
             module: this_module::<T::OwnerModule>().as_ptr(),
             version: T::VERSION,
+            features: Self::features(),
             ctr: Some(Self::ctr),
             dtr: Some(Self::dtr),
             map: Some(Self::map),
@@ -125,17 +126,42 @@ impl<T: Target> Vtable<T> {
             },
             iterate_devices: Some(Self::iterate_devices),
             io_hints: Some(Self::io_hints),
+            #[cfg(CONFIG_BLK_DEV_ZONED)]
+            report_zones: if T::HAS_ZONES {
+                Some(Self::report_zones)
+            } else {
+                None
+            },
             ..pin_init::zeroed()
         }
     }
 
+    /// Returns what the target is capable of.
+    fn features() -> u64 {
+        let mut features = 0;
+
+        if T::ATOMIC_WRITES {
+            features |= bindings::DM_TARGET_ATOMIC_WRITES;
+        }
+        if T::HAS_ZONES {
+            // 0 without CONFIG_BLK_DEV_ZONED.
+            features |= bindings::DM_TARGET_ZONED_HM;
+        }
+        features.into()
+    }
+
     /// Returns where the code of the callbacks is, 0 for those that are not there.
-    pub(super) fn addresses(target_type: &bindings::target_type) -> [usize; 14] {
+    pub(super) fn addresses(target_type: &bindings::target_type) -> [usize; 15] {
         macro_rules! address {
             ($callback:ident) => {
                 target_type.$callback.map_or(0, |func| func as usize)
             };
         }
+        #[cfg(CONFIG_BLK_DEV_ZONED)]
+        let report_zones = address!(report_zones);
+        #[cfg(not(CONFIG_BLK_DEV_ZONED))]
+        let report_zones = 0;
+
         [
             address!(ctr),
             address!(dtr),
@@ -150,6 +176,7 @@ impl<T: Target> Vtable<T> {
             address!(message),
             address!(iterate_devices),
             address!(io_hints),
+            report_zones,
             PerBio::<T>::run as *const () as usize,
         ]
     }
@@ -397,6 +424,34 @@ impl<T: Target> Vtable<T> {
             // SAFETY: `dev` is a device of `ti`, and device mapper passes `data` for `func`.
             unsafe { func(ti, dev, start_sectors, len_sectors, data) }
         })
+    }
+
+    /// Reports the zones.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.report_zones`.
+    #[cfg(CONFIG_BLK_DEV_ZONED)]
+    unsafe extern "C" fn report_zones(
+        ti: *mut bindings::dm_target,
+        args: *mut bindings::dm_report_zones_args,
+        nr_zones: c_uint,
+    ) -> c_int {
+        // SAFETY: This is `report_zones`.
+        let inner = unsafe { Self::inner(ti) };
+        let (device, start) = inner.target().zones();
+        let Some(bdev) = inner.devices().bdev(device) else {
+            return ENODEV.to_errno();
+        };
+
+        // SAFETY: The arguments are the caller's, `dm_blk_do_report_zones()`.
+        let next_sector = unsafe { (*args).next_sector };
+        // OVERFLOW: Device mapper asks for zones of the target, and the device is long enough.
+        let sector = next_sector
+            .wrapping_sub(inner.begin_sectors())
+            .wrapping_add(start);
+        // SAFETY: The device is open as long as the target lives, and `args` are as above.
+        unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
     }
 
     /// Adjusts the limits.

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A clone that waits to be sent is not the target's any more.
+
+use kernel::prelude::*;
+
+use kscale::dm;
+
+fn uses<T: dm::Target>(
+    mut clone: dm::CloneBio<T>,
+    queue: fn(Pin<&T>) -> &dm::SendQueue<T>,
+    device: dm::Device,
+) {
+    clone.submit_in_order(queue, device, 0, dm::Bio::end);
+    let _ = clone.segments();
+}

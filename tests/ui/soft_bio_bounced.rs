@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory for a bio may have to be waited for, which softirq context must not.
+
+use kernel::prelude::*;
+
+use kscale::{
+    bio::BioSet,
+    dm,
+    mempool::{
+        Mempool,
+        Pages, //
+    }, //
+};
+
+type Select<T> = fn(Pin<&T>) -> (&BioSet, &Mempool<Pages<0>>);
+
+fn bounces<T: dm::Target>(bio: dm::SoftBio<T>, select: Select<T>) {
+    let _ = bio.bounce(select);
+}
