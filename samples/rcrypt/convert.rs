@@ -133,6 +133,11 @@ impl Converter {
         matches!(self.iv, Generator::Random)
     }
 
+    /// Returns whether the mode needs memory for each bio, which a task may have to wait for.
+    pub(crate) fn may_sleep(&self) -> bool {
+        matches!(self.iv, Generator::Eboiv(_) | Generator::Elephant(_))
+    }
+
     /// Encrypts `src` into `dst`. `first_sector` is what the IV of the first sector is made of.
     ///
     /// Fails with [`BlkError::IOERR`] if a sector is not in one piece of memory, or the cipher

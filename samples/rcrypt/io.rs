@@ -2,35 +2,37 @@
 
 //! The way of a bio through the target.
 //!
-//! - A read goes to the device as it is, and when it comes back, a worker decrypts the pages that
-//!   it filled, in place.
-//! - A write waits for a worker, which encrypts it into pages of the target's own and sends those
-//!   to the device. The writer's pages are only read, once, and plaintext never reaches the device.
-//! - A flush or a discard has no data and goes to the device as it is.
+//! - A read goes to the device as it is, and when it comes back, the pages that it filled are
+//!   decrypted in place.
+//! - A write is encrypted into pages of the target's own, which are sent to the device. The writer's
+//!   pages are only read, once, and plaintext never reaches the device.
+//! - Who does that is up to [`Work`](crate::work::Work).
+//! - What has no data, such as a flush, a discard or the reset of a zone, goes to the device as it is.
+//!
+//! On a zoned device writes must arrive whole and in order. So they are neither split nor left to
+//! workers there, and device mapper makes ordinary writes of those that are to be appended to a zone:
+//! their sector must be known, as the IV is made of it.
 
 use kernel::prelude::*;
-
-use core::num::NonZeroU32;
 
 use kscale::{
     bio::{
         BlkError,
+        BlkResult,
         Op,
+        SegmentsMut,
         SECTOR_SIZE, //
     },
-    dm, //
+    dm,
+    workqueue::Workqueue, //
 };
 
 use crate::{
-    stats,
+    stats::{
+        self,
+        Place, //
+    },
     Crypt, //
-};
-
-/// The length of the longest bio in sectors; device mapper sends the rest of a longer one in
-/// another. As in dm-crypt: shorter bios occupy more CPUs at once, longer ones cost less each.
-pub(crate) const MAX_BIO_SECTORS: NonZeroU32 = match NonZeroU32::new(131072 / SECTOR_SIZE) {
-    Some(sectors) => sectors,
-    None => NonZeroU32::MIN,
 };
 
 /// What is kept with each bio.
@@ -46,17 +48,22 @@ pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm
     // OVERFLOW: Wraps as in C; device mapper saw to it that the device is long enough.
     let device_sector = target.start.wrapping_add(sector);
 
-    if bio.is_flush() || bio.op() == Op::Discard {
+    if bio.is_flush() || matches!(bio.op(), Op::Discard | Op::ZoneManagement) {
         // A flush is for the whole device.
-        let to = match bio.len_bytes() {
-            0 => bio.sector(),
+        let to = match (bio.is_flush(), bio.len_bytes()) {
+            (true, 0) => bio.sector(),
             _ => device_sector,
         };
         return bio.remap(target.device, to);
     }
 
-    if bio.len_bytes() / SECTOR_SIZE > MAX_BIO_SECTORS.get()
-        && bio.accept_partial(MAX_BIO_SECTORS).is_err()
+    let is_write = bio.op() != Op::Read;
+    let max_sectors = if bio.is_atomic() || (target.is_zoned && is_write) {
+        target.sizes.max_whole_sectors(is_write)
+    } else {
+        target.sizes.max_sectors(is_write)
+    };
+    if bio.len_bytes() / SECTOR_SIZE > max_sectors.get() && bio.accept_partial(max_sectors).is_err()
     {
         return bio.kill();
     }
@@ -69,38 +76,69 @@ pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm
     bio.data().sector = sector;
     match bio.op() {
         Op::Read => bio.remap(target.device, device_sector),
-        Op::Write => bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, write)),
+        Op::Write if target.work.encrypts_at_once => bio.defer(|bio| {
+            stats::count(Place::EncryptedAtOnce);
+            write(bio);
+        }),
+        Op::Write => bio.defer(|bio| bio.queue(crypt_queue, write)),
         _ => bio.kill(),
     }
 }
 
-/// Takes a bio back from the device. Any context, so what takes time goes to a worker.
-pub(crate) fn end_io(bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
-    if bio.op() == Op::Read && bio.result().is_ok() {
-        bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, decrypt))
-    } else {
-        bio.done()
+/// Returns where bios are encrypted and decrypted.
+fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
+    &target.get_ref().work.crypt
+}
+
+/// Takes a bio back from the device. Any context, so what takes time may have to go elsewhere.
+pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
+    if bio.op() != Op::Read || bio.result().is_err() {
+        return bio.done();
     }
+    if !bio.target().work.decrypts_at_once {
+        return bio.defer(|bio| bio.queue(crypt_queue, decrypt));
+    }
+    if !bio.may_take_time() {
+        return bio.defer(|bio| bio.queue_soft(decrypt_soft));
+    }
+
+    stats::count(Place::DecryptedAtOnce);
+    let sector = bio.data().sector;
+    let result = decrypt_segments(sector, bio.segments_mut());
+    bio.done_with(result)
 }
 
 /// Decrypts what a read brought, and ends it.
 fn decrypt(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
+    let result = decrypt_segments(sector, bio.segments_mut());
+    bio.end(result);
+}
 
-    let result = match bio.segments_mut() {
-        Some((target, data)) => target
-            .keys
-            .with(|converter| converter.decrypt(sector.wrapping_add(target.iv_offset), data)),
-        None => Err(BlkError::IOERR),
+/// As [`decrypt()`], in softirq context.
+fn decrypt_soft(mut bio: dm::SoftBio<Crypt>) {
+    stats::count(Place::DecryptedInSoftirq);
+    let sector = bio.data().sector;
+    let result = decrypt_segments(sector, bio.segments_mut());
+    bio.end(result);
+}
+
+/// Decrypts in place what starts at `sector` of the target.
+#[inline]
+fn decrypt_segments(sector: u64, segments: Option<(Pin<&Crypt>, SegmentsMut<'_>)>) -> BlkResult {
+    let Some((target, data)) = segments else {
+        return Err(BlkError::IOERR);
     };
     stats::count_read();
-    bio.end(result);
+    target
+        .keys
+        .with(|converter| converter.decrypt(sector.wrapping_add(target.iv_offset), data))
 }
 
 /// Encrypts a write, and sends it to the device.
 fn write(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
-    let bounced = bio.bounce(|target| {
+    let bounced = bio.bounce_blocks(|target| {
         let target = target.get_ref();
         (&target.bios, &target.pages)
     });
@@ -111,6 +149,7 @@ fn write(mut bio: dm::Bio<Crypt>) {
 
     let (target, plaintext, ciphertext) = clone.segments();
     let (device, device_sector) = (target.device, target.start.wrapping_add(sector));
+    let sends_in_order = target.work.sends_in_order;
     stats::count_write(plaintext.remaining_bytes());
     let result = match ciphertext {
         Some(ciphertext) => target.keys.with(|converter| {
@@ -120,6 +159,15 @@ fn write(mut bio: dm::Bio<Crypt>) {
     };
 
     match result {
+        Ok(()) if sends_in_order => {
+            stats::count(Place::SentInOrder);
+            clone.submit_in_order(
+                |target| &target.get_ref().send,
+                device,
+                device_sector,
+                dm::Bio::end,
+            );
+        }
         Ok(()) => clone.submit(device, device_sector, dm::Bio::end),
         Err(error) => clone.into_base().end(Err(error)),
     }

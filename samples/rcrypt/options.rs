@@ -196,20 +196,6 @@ impl Options {
     /// Refuses options that are understood, but not carried out yet.
     pub(crate) fn refuse_missing(&self) -> Result<(), CtrError> {
         let missing = [
-            (self.same_cpu_crypt, c"same_cpu_crypt is not supported"),
-            (self.high_priority, c"high_priority is not supported"),
-            (
-                self.submit_from_crypt_cpus,
-                c"submit_from_crypt_cpus is not supported",
-            ),
-            (
-                self.no_read_workqueue,
-                c"no_read_workqueue is not supported",
-            ),
-            (
-                self.no_write_workqueue,
-                c"no_write_workqueue is not supported",
-            ),
             (self.integrity.is_some(), c"integrity is not supported"),
             (
                 self.integrity_key_size.is_some(),

@@ -7,20 +7,22 @@
 //! use 2 % of memory, though at least 16 MiB each. Above its limit, and without memory, a target
 //! lives on the reserve of its pool. How pages are counted is up to [`Limit`].
 //!
-//! A target may have a [`PageCache`], where pages stay when they are done with, for the next write on
-//! the same CPU: they come and go without a lock then. Those that are there do not count.
+//! Where pages come from while there are some is chosen by the module parameter `page_mode`, for
+//! comparison, see [`Strategy`].
 //!
 //! # Why the pool cannot deadlock
 //!
 //! - A write takes all its pages at once, and waits for the reserve without holding any of it, see
 //!   [`Mempool::alloc_bulk()`]. dm-crypt takes page by page, under a mutex.
-//! - No write needs more pages than the reserve has, see [`MAX_BIO_SECTORS`].
+//! - No write needs more pages than the reserve has, see [`MAX_WRITE`].
 //! - Who holds pages of the reserve has encryption, which needs no memory, and I/O before it, whose
 //!   completion gives them back in any context: no worker is needed for that.
-//! - The bio for the pages is allocated before them, and nobody who has pages waits for a bio.
+//! - The bio for the pages is allocated before them, and nobody who has pages waits for a bio. There
+//!   is one for each write, whatever its length.
+//! - Blocks of pages are not from the reserve, so who waits for it with blocks keeps nobody waiting.
 //!
 //! [`Mempool::alloc_bulk()`]: kscale::mempool::Mempool::alloc_bulk
-//! [`MAX_BIO_SECTORS`]: crate::io::MAX_BIO_SECTORS
+//! [`MAX_WRITE`]: crate::size::MAX_WRITE
 
 use kernel::{
     prelude::*,
@@ -30,11 +32,15 @@ use kernel::{
     }, //
 };
 
+use core::num::NonZeroU32;
+
 use kscale::{
+    dm,
     gfp::Gfp,
     mempool::Allocator,
     page::{
         self,
+        Block,
         Page, //
     },
     page_cache::{
@@ -90,27 +96,61 @@ impl Drop for Share {
     }
 }
 
+/// Where pages come from while there are some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Strategy {
+    /// One by one, from the page allocator.
+    Single,
+    /// As many as a write needs at once.
+    Bulk,
+    /// In blocks as large as can be had, as in dm-crypt, and the rest one by one.
+    Compound,
+    /// From a cache with so many pages for each CPU, where they stay when they are done with; the rest
+    /// as [`Strategy::Bulk`]. Those that are there do not count.
+    Recycled(u8),
+}
+
+impl Strategy {
+    /// Returns the strategy that values of the module parameters mean.
+    pub(crate) fn from_params(page_mode: u8, cached_pages: u8) -> Option<Self> {
+        match page_mode {
+            0 => Some(Self::Single),
+            1 => Some(Self::Bulk),
+            2 => Some(Self::Compound),
+            3 => Some(Self::Recycled(cached_pages)),
+            _ => None,
+        }
+    }
+}
+
 /// The page allocator, limited to the target's share of memory.
 pub(crate) struct LimitedPages {
     share: Share,
     /// Pages that the target has, in its reserve too.
     allocated: Limit,
+    strategy: Strategy,
     cache: Option<PageCache>,
 }
 
 impl LimitedPages {
-    /// Creates an allocator, with a cache of so many pages for each CPU.
-    pub(crate) fn new(mode: Mode, cached_pages: u8) -> Result<Self> {
-        let options = Options {
-            pages_per_cpu: cached_pages.into(),
-            ..Options::default()
+    /// Creates an allocator.
+    pub(crate) fn new(mode: Mode, strategy: Strategy) -> Result<Self> {
+        let cache = match strategy {
+            Strategy::Recycled(cached_pages) if cached_pages > 0 => {
+                let options = Options {
+                    pages_per_cpu: cached_pages.into(),
+                    ..Options::default()
+                };
+                Some(PageCache::new(c"rcrypt", options)?)
+            }
+            _ => None,
         };
-        let cache = (cached_pages != 0).then(|| PageCache::new(c"rcrypt", options));
 
         Ok(Self {
             share: Share::new(),
             allocated: Limit::new(mode)?,
-            cache: cache.transpose()?,
+            strategy,
+            cache,
         })
     }
 
@@ -177,7 +217,9 @@ impl Allocator for LimitedPages {
     }
 
     fn alloc_bulk(&self, gfp: Gfp, slots: &mut [Option<Page>]) {
-        if !self.try_charge(slots.len()) {
+        if matches!(self.strategy, Strategy::Single | Strategy::Compound)
+            || !self.try_charge(slots.len())
+        {
             return;
         }
         let count = self.fill(gfp, slots);
@@ -192,6 +234,37 @@ impl Allocator for LimitedPages {
         }
         slots.fill_with(|| None);
         self.allocated.uncharge(count);
+    }
+}
+
+impl dm::Blocks for LimitedPages {
+    fn alloc_block(&self, max_order: NonZeroU32) -> Option<Block> {
+        /// Neither waits for memory nor says that there is none.
+        const OPTIONAL: Gfp = Gfp::NOWAIT
+            .union(Gfp::NOMEMALLOC)
+            .union(Gfp::NORETRY)
+            .union(Gfp::NOWARN);
+
+        if self.strategy != Strategy::Compound {
+            return None;
+        }
+        let limit = self.share.limit_pages();
+        (1..=max_order.get()).rev().find_map(|order| {
+            let count = 1 << order;
+            if !self.allocated.try_charge(count, limit) {
+                return None;
+            }
+            let block = Block::alloc(OPTIONAL, NonZeroU32::new(order)?);
+            match block {
+                Ok(_) => stats::count_compound_pages(count),
+                Err(_) => self.allocated.uncharge(count),
+            }
+            block.ok()
+        })
+    }
+
+    fn free_block(&self, block: Block) {
+        self.allocated.uncharge(block.pages());
     }
 }
 
@@ -234,7 +307,7 @@ mod tests {
     #[test]
     fn limit_is_for_pages_that_the_pool_can_do_without() -> Result {
         for mode in MODES {
-            let pages = LimitedPages::new(mode, 0)?;
+            let pages = LimitedPages::new(mode, Strategy::Bulk)?;
             let limit = pages.share.limit_pages();
             let error = error_pages(mode);
 
@@ -261,7 +334,7 @@ mod tests {
     #[test]
     fn bulk_pages_are_counted_both_ways() -> Result {
         for mode in MODES {
-            let pages = LimitedPages::new(mode, 0)?;
+            let pages = LimitedPages::new(mode, Strategy::Bulk)?;
             let mut slots = [const { None }; 32];
 
             pages.alloc_bulk(OPTIONAL, &mut slots);
@@ -277,8 +350,69 @@ mod tests {
     }
 
     #[test]
+    fn bulk_is_for_strategies_that_have_it() -> Result {
+        for (strategy, count) in [
+            (Strategy::Single, 0),
+            (Strategy::Bulk, 8),
+            (Strategy::Compound, 0),
+            (Strategy::Recycled(8), 8),
+        ] {
+            let pages = LimitedPages::new(Mode::Credit, strategy)?;
+            let mut slots = [const { None }; 8];
+
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            assert_eq!(slots.iter().flatten().count(), count);
+            assert_eq!(pages.allocated.pages(), count);
+            pages.free_bulk(&mut slots);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn blocks_are_for_one_strategy_and_count() -> Result {
+        use kscale::dm::Blocks;
+
+        let order = NonZeroU32::MIN.saturating_add(1);
+        for strategy in [Strategy::Single, Strategy::Bulk, Strategy::Recycled(8)] {
+            let pages = LimitedPages::new(Mode::Credit, strategy)?;
+            assert!(pages.alloc_block(order).is_none());
+        }
+
+        for mode in MODES {
+            let pages = LimitedPages::new(mode, Strategy::Compound)?;
+            let block = pages.alloc_block(order).ok_or(ENOMEM)?;
+            assert!(block.order() <= order.get());
+            assert_eq!(pages.allocated.pages(), block.pages());
+            pages.free_block(block);
+            assert_eq!(pages.allocated.pages(), 0);
+
+            let limit = pages.share.limit_pages();
+            pages.allocated.charge(limit + error_pages(mode));
+            assert!(pages.alloc_block(order).is_none());
+            pages.allocated.uncharge(limit + error_pages(mode));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn smaller_blocks_are_as_good() -> Result {
+        use kscale::dm::Blocks;
+
+        let pages = LimitedPages::new(Mode::Credit, Strategy::Compound)?;
+        let limit = pages.share.limit_pages();
+        pages.allocated.charge(limit - 3);
+
+        let order = NonZeroU32::MIN.saturating_add(4);
+        let block = pages.alloc_block(order).ok_or(ENOMEM)?;
+        assert_eq!(block.pages(), 2);
+        pages.free_block(block);
+        pages.allocated.uncharge(limit - 3);
+        Ok(())
+    }
+
+    #[test]
     fn pages_that_are_done_with_are_used_again() -> Result {
-        let pages = LimitedPages::new(Mode::Credit, 32)?;
+        let pages = LimitedPages::new(Mode::Credit, Strategy::Recycled(32))?;
         let cache = pages.cache.as_ref().ok_or(EINVAL)?;
         let mut slots = [const { None }; 32];
 
@@ -301,7 +435,7 @@ mod tests {
 
     #[test]
     fn limit_follows_the_number_of_targets() -> Result {
-        let pages = LimitedPages::new(Mode::Credit, 0)?;
+        let pages = LimitedPages::new(Mode::Credit, Strategy::Bulk)?;
         let limit = pages.share.limit_pages();
         assert!(pages.try_charge(limit));
         pages.allocated.uncharge(limit);

@@ -11,25 +11,28 @@
 //! With the parameter `replace=1` the target is named `crypt`, for tools that know no other name.
 //! The C target must not be loaded then.
 //!
-//! What dm-crypt has and this target has not: authenticated encryption, random vectors, asynchronous
-//! ciphers, zoned devices, and the options that choose who does the work.
+//! What dm-crypt has and this target has not: authenticated encryption, random vectors, and
+//! asynchronous ciphers.
 //!
-//! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`, and
-//! `cached_pages` how many of them stay with each CPU, see `pages.rs`.
+//! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`,
+//! `page_mode` where they come from, and `cached_pages` how many of them stay with each CPU, see
+//! `pages.rs`. `max_read_size` and `max_write_size` are in `size.rs`.
 //!
 //! `/sys/kernel/debug/rcrypt/stats` tells which CPUs did it, and where the pages came from.
 
 #![forbid(unsafe_code)]
 
 use kernel::{
-    cpu,
     debugfs,
     fmt,
     prelude::*,
     str::CString, //
 };
 
-use core::num::NonZeroU16;
+use core::num::{
+    NonZeroU16,
+    NonZeroU32, //
+};
 
 use kscale::{
     bio::BioSet,
@@ -38,11 +41,7 @@ use kscale::{
         CtrError, //
     },
     mempool::Mempool,
-    page_cache::PageCache,
-    workqueue::{
-        Flags,
-        Workqueue, //
-    }, //
+    page_cache::PageCache, //
 };
 
 mod cipher;
@@ -53,20 +52,27 @@ mod keys;
 mod limit;
 mod options;
 mod pages;
+mod size;
 mod stats;
 mod table;
+mod work;
 
 use cipher::CipherSpec;
 use convert::Converter;
 use keys::Keys;
 use limit::Mode;
 use options::Options;
-use pages::LimitedPages;
+use pages::{
+    LimitedPages,
+    Strategy, //
+};
+use size::Sizes;
 use table::{
     KeyArg,
     KeyText,
     Line, //
 };
+use work::Work;
 
 module! {
     type: RcryptModule,
@@ -84,9 +90,13 @@ module! {
             default: 2,
             description: "How pages are limited: 0 exact, 1 approx, 2 credit",
         },
+        page_mode: u8 {
+            default: 1,
+            description: "Where pages come from: 0 single, 1 bulk, 2 compound, 3 recycled",
+        },
         cached_pages: u8 {
-            default: 0,
-            description: "Pages that each target keeps in stock for each CPU, at most 32",
+            default: 32,
+            description: "Pages that each target keeps for each CPU with page_mode=3, at most 32",
         },
     },
 }
@@ -105,7 +115,7 @@ impl kernel::InPlaceModule for RcryptModule {
 
         try_pin_init!(Self {
             _registration: limit_mode()
-                .and(cached_pages())
+                .and(strategy())
                 .and_then(|_| register())?,
             _stats <- dir.read_callback_file(c"stats", (), &|(), f| stats::write(f)),
             _dir: dir,
@@ -123,23 +133,34 @@ fn limit_mode() -> Result<Mode> {
     })
 }
 
-/// Returns how many pages a target keeps in stock for each CPU.
-fn cached_pages() -> Result<u8> {
-    let value = module_parameters::cached_pages.value();
+/// Returns where pages come from.
+fn strategy() -> Result<Strategy> {
+    let page_mode = module_parameters::page_mode.value();
+    let cached_pages = module_parameters::cached_pages.value();
 
-    if usize::from(value) > PageCache::MAX_PAGES_PER_CPU {
+    if usize::from(cached_pages) > PageCache::MAX_PAGES_PER_CPU {
         pr_err!(
-            "cached_pages={value}: it is at most {}\n",
+            "cached_pages={cached_pages}: it is at most {}\n",
             PageCache::MAX_PAGES_PER_CPU
         );
         return Err(EINVAL);
     }
-    Ok(value)
+    Strategy::from_params(page_mode, cached_pages).ok_or_else(|| {
+        pr_err!(
+            "page_mode={page_mode}: it is 0 (single), 1 (bulk), 2 (compound) or 3 (recycled)\n"
+        );
+        EINVAL
+    })
+}
+
+/// Returns whether the target takes the place of dm-crypt.
+fn is_replacement() -> bool {
+    module_parameters::replace.value()
 }
 
 /// Registers the target under the name that the parameter asks for.
 fn register() -> Result<dm::Registration<Crypt>> {
-    let name = if module_parameters::replace.value() {
+    let name = if is_replacement() {
         c"crypt"
     } else {
         <Crypt as dm::Target>::NAME
@@ -164,11 +185,16 @@ pub(crate) struct Crypt {
     /// Added to the sector number that makes the IV.
     iv_offset: u64,
     options: Options,
+    sizes: Sizes,
     /// What encrypts and decrypts.
     #[pin]
     keys: Keys,
-    /// Where bios are encrypted and decrypted.
-    queue: Workqueue,
+    /// Writes to `device` must arrive whole and in order.
+    is_zoned: bool,
+    work: Work,
+    /// Sends writes in order, if `work` says so.
+    #[pin]
+    send: dm::SendQueue<Crypt>,
     /// For the bios that carry encrypted data to the device.
     #[pin]
     bios: BioSet,
@@ -192,6 +218,8 @@ impl dm::Target for Crypt {
     /// The version of dm-crypt that has all that this target has, as `cryptsetup` goes by it.
     const VERSION: [u32; 3] = [1, 18, 1];
 
+    const ATOMIC_WRITES: bool = true;
+
     type PerBio = io::PerBio;
 
     fn ctr(
@@ -213,7 +241,7 @@ impl dm::Target for Crypt {
         // The order is that of C, so that a line with two faults gets the same message.
         let key =
             KeyArg::parse(key.as_bytes()).ok_or(CtrError::invalid(c"Cannot parse key size"))?;
-        let options = Options::parse(args, table.len_sectors())?;
+        let mut options = Options::parse(args, table.len_sectors())?;
         options.refuse_missing()?;
         let spec = CipherSpec::parse(cipher)?;
         let mut key_text = KeyText::Wiped;
@@ -233,11 +261,18 @@ impl dm::Target for Crypt {
         if converter.keeps_vectors() {
             return Err(CtrError::invalid(c"Integrity profile not supported."));
         }
+        let sizes = Sizes::new(options.sector_size, table.logical_block_size(device)?);
 
-        let queue = Workqueue::new(c"rcrypt", Flags::UNBOUND, cpu::nr_cpu_ids())
-            .map_err(|error| CtrError::new(c"Couldn't create kcryptd queue", error))?;
+        let is_zoned = table.is_zoned(device);
+        if is_zoned {
+            // As dm-crypt, whose table lines then show it.
+            options.no_write_workqueue = true;
+            table.emulate_zone_append();
+        }
+        let letter = if is_replacement() { 'k' } else { 'r' };
+        let (work, send) = Work::new(&options, table, device, converter.may_sleep(), letter)?;
         let cipher = CString::try_from_fmt(fmt!("{}", cipher.to_str().unwrap_or_default()))?;
-        let pages = LimitedPages::new(limit_mode()?, cached_pages()?)?;
+        let pages = LimitedPages::new(limit_mode()?, strategy()?)?;
 
         table.send_flush_bios();
         if options.allow_discards {
@@ -250,8 +285,11 @@ impl dm::Target for Crypt {
             start,
             iv_offset,
             options,
+            sizes,
             keys <- Keys::new(converter, key_text, key_layout),
-            queue,
+            is_zoned,
+            work,
+            send <- dm::SendQueue::new(send),
             bios <- BioSet::new(RESERVE_BIOS),
             pages <- Mempool::new(pages::RESERVE_PAGES, pages),
             cipher,
@@ -264,6 +302,10 @@ impl dm::Target for Crypt {
 
     fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
         io::end_io(bio)
+    }
+
+    fn zones(self: Pin<&Self>) -> (dm::Device, u64) {
+        (self.device, self.start)
     }
 
     fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
@@ -306,6 +348,12 @@ impl dm::Target for Crypt {
         limits.stack_block_size(self.options.sector_size);
         // So that no sector of direct I/O is spread over two pages.
         limits.align_dma_to_logical_block_size();
+        if self.is_zoned {
+            limits.limit_bio_sectors(size::MAX_WRITE_SECTORS);
+        }
+        if let Some(bytes) = NonZeroU32::new(size::MAX_WRITE) {
+            limits.limit_atomic_writes(bytes);
+        }
     }
 }
 

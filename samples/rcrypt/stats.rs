@@ -6,7 +6,9 @@
 //! # cat /sys/kernel/debug/rcrypt/stats
 //! cpu 0 reads 12 writes 34
 //! cpu 1 reads 10 writes 31
-//! pages bulk 1040 single 0 reserve 0 cached 0
+//! pages bulk 1040 single 0 reserve 0 cached 0 compound 0
+//! reads decrypted at once 0 in softirq 0
+//! writes encrypted at once 0 sent in order 0
 //! requests refused at the limit 0
 //! ```
 
@@ -23,6 +25,22 @@ use kernel::{
 /// CPUs beyond share the counters of those before.
 const N_SLOTS: usize = 256;
 
+/// What is not left to the workers that encrypt and decrypt.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// A read was decrypted where the device ended it.
+    DecryptedAtOnce,
+    /// A read was decrypted in softirq context, where it had to go from a hard interrupt.
+    DecryptedInSoftirq,
+    /// A write was encrypted where it came from.
+    EncryptedAtOnce,
+    /// A write was left to who sorts.
+    SentInOrder,
+}
+
+/// How many places there are.
+const N_PLACES: usize = 4;
+
 /// The counters of one CPU, in a cache line of their own.
 #[repr(align(64))]
 struct Slot {
@@ -36,6 +54,10 @@ struct Slot {
     single_pages: Atomic<u64>,
     /// Those of them that were in a cache.
     cached_pages: Atomic<u64>,
+    /// Those of them that the page allocator gave in blocks.
+    compound_pages: Atomic<u64>,
+    /// Bios of which something was done in these places, by [`Place`].
+    places: [Atomic<u64>; N_PLACES],
     /// Requests for pages that the target's limit was too low for.
     refusals: Atomic<u64>,
 }
@@ -48,6 +70,8 @@ static SLOTS: [Slot; N_SLOTS] = [const {
         bulk_pages: Atomic::new(0),
         single_pages: Atomic::new(0),
         cached_pages: Atomic::new(0),
+        compound_pages: Atomic::new(0),
+        places: [const { Atomic::new(0) }; N_PLACES],
         refusals: Atomic::new(0),
     }
 }; N_SLOTS];
@@ -67,6 +91,21 @@ fn add(count: u64, counter: fn(&Slot) -> &Atomic<u64>) {
 #[inline]
 pub(crate) fn count_read() {
     add(1, |slot| &slot.reads);
+}
+
+/// Counts a bio of which something was done in a place.
+#[inline]
+pub(crate) fn count(place: Place) {
+    // PANIC: There are as many counters as places.
+    add(
+        1,
+        match place {
+            Place::DecryptedAtOnce => |slot| &slot.places[0],
+            Place::DecryptedInSoftirq => |slot| &slot.places[1],
+            Place::EncryptedAtOnce => |slot| &slot.places[2],
+            Place::SentInOrder => |slot| &slot.places[3],
+        },
+    );
 }
 
 /// Counts a write of `len_bytes` that got its pages.
@@ -99,6 +138,13 @@ pub(crate) fn count_cached_pages(count: usize) {
     add(count as u64, |slot| &slot.cached_pages);
 }
 
+/// Counts pages that the page allocator gave in a block.
+#[inline]
+pub(crate) fn count_compound_pages(count: usize) {
+    // CAST: From 64 to 64 bits.
+    add(count as u64, |slot| &slot.compound_pages);
+}
+
 /// Counts a request for pages that the target's limit was too low for.
 #[inline]
 pub(crate) fn count_refusal() {
@@ -108,7 +154,8 @@ pub(crate) fn count_refusal() {
 /// Writes the counters. They are read one by one, so bios that pass meanwhile may be half counted.
 pub(crate) fn write(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (mut pages, mut bulk, mut single) = (0_u64, 0_u64, 0_u64);
-    let (mut cached, mut refusals) = (0_u64, 0_u64);
+    let (mut cached, mut compound, mut refusals) = (0_u64, 0_u64, 0_u64);
+    let mut places = [0_u64; N_PLACES];
 
     for (cpu, slot) in SLOTS.iter().enumerate() {
         let (reads, writes) = (slot.reads.load(Relaxed), slot.writes.load(Relaxed));
@@ -117,16 +164,32 @@ pub(crate) fn write(f: &mut fmt::Formatter<'_>) -> fmt::Result {
         bulk = bulk.wrapping_add(slot.bulk_pages.load(Relaxed));
         single = single.wrapping_add(slot.single_pages.load(Relaxed));
         cached = cached.wrapping_add(slot.cached_pages.load(Relaxed));
+        compound = compound.wrapping_add(slot.compound_pages.load(Relaxed));
+        for (sum, place) in places.iter_mut().zip(&slot.places) {
+            *sum = sum.wrapping_add(place.load(Relaxed));
+        }
         refusals = refusals.wrapping_add(slot.refusals.load(Relaxed));
         if reads != 0 || writes != 0 {
             writeln!(f, "cpu {cpu} reads {reads} writes {writes}")?;
         }
     }
-    let others = bulk.wrapping_add(single).wrapping_add(cached);
+    let others = bulk
+        .wrapping_add(single)
+        .wrapping_add(cached)
+        .wrapping_add(compound);
     let reserve = pages.saturating_sub(others);
     writeln!(
         f,
-        "pages bulk {bulk} single {single} reserve {reserve} cached {cached}"
+        "pages bulk {bulk} single {single} reserve {reserve} cached {cached} compound {compound}"
+    )?;
+    let [at_once, in_softirq, encrypted_at_once, in_order] = places;
+    writeln!(
+        f,
+        "reads decrypted at once {at_once} in softirq {in_softirq}"
+    )?;
+    writeln!(
+        f,
+        "writes encrypted at once {encrypted_at_once} sent in order {in_order}"
     )?;
     writeln!(f, "requests refused at the limit {refusals}")
 }

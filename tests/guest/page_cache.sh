@@ -185,7 +185,7 @@ test_bad_lines_are_refused() {
 }
 
 test_rcrypt_takes_its_pages_from_a_cache() {
-	modprobe rcrypt cached_pages=32
+	modprobe rcrypt page_mode=3 cached_pages=32
 	make_ram 1024
 	dmsetup create stocked --table "0 2048 rcrypt aes-xts-plain64 $key_256 0 /dev/ram0 0"
 	head -c 1M /dev/urandom >/tmp/sent

@@ -33,14 +33,17 @@ refusals() {
 	sed -n 's/^requests refused at the limit //p' $stats
 }
 
-# write_above_the_limit <mode>: the device below takes nothing before the limit has been reached.
+# write_above_the_limit <block size> <parameter...>: the device below takes nothing before the limit has
+# been reached.
 write_above_the_limit() {
-	modprobe rcrypt limit_mode="$1"
+	block=$1
+	shift
+	modprobe rcrypt "$@"
 	map_beside_others
 	dmsetup suspend --nolockfs below
 	start_background fio --name=writer --filename=/dev/mapper/ours --numjobs=$jobs --thread \
 		--size="${job_kib}k" --offset_increment="${job_kib}k" --ioengine=libaio --iodepth=64 \
-		--direct=1 --rw=write --bs=128k --verify=crc32c --verify_state_save=0 \
+		--direct=1 --rw=write --bs="$block" --verify=crc32c --verify_state_save=0 \
 		--output=/tmp/fio.log
 	writers=$!
 	until [ "$(refusals)" -gt 0 ]; do
@@ -54,15 +57,26 @@ write_above_the_limit() {
 }
 
 test_exact_limit() {
-	write_above_the_limit 0
+	write_above_the_limit 128k limit_mode=0
 }
 
 test_approximate_limit() {
-	write_above_the_limit 1
+	write_above_the_limit 128k limit_mode=1
 }
 
 test_limit_by_credits() {
-	write_above_the_limit 2
+	write_above_the_limit 128k limit_mode=2
+}
+
+# Each write takes all of the reserve, so they take it in turns.
+test_writes_as_large_as_the_reserve() {
+	write_above_the_limit 1M max_write_size=1048576
+}
+
+# Blocks count, too, and who has some and waits for pages keeps nobody waiting.
+test_blocks_above_the_limit() {
+	write_above_the_limit 128k page_mode=2
+	grep -q ' compound [1-9]' $stats || fail "there were no blocks: $(cat $stats)"
 }
 
 # Nothing is refused while there is enough, so the tests above see the limit, not the memory.

@@ -188,11 +188,6 @@ test_what_rcrypt_does_not_have_is_refused() {
 		! load ours "$target" "${line# }" || fail "accepted: $line"
 		expect_in_kernel_log "$target: $message"
 	done <<-end
-		same_cpu_crypt is not supported (-95)| $line 1 same_cpu_crypt
-		high_priority is not supported (-95)| $line 1 high_priority
-		submit_from_crypt_cpus is not supported (-95)| $line 1 submit_from_crypt_cpus
-		no_read_workqueue is not supported (-95)| $line 1 no_read_workqueue
-		no_write_workqueue is not supported (-95)| $line 1 no_write_workqueue
 		integrity is not supported (-95)| $line 1 integrity:16:aead
 		integrity_key_size is not supported (-95)| $line 1 integrity_key_size:32
 	end
@@ -220,6 +215,7 @@ test_lines_are_printed_as_by_dm_crypt() {
 		aes-xts-plain64 KEY 0 DEV 0
 		aes-xts-plain64 ABCDEFKEYabcdef01020304050607080910 0 DEV 0 0
 		aes-xts-plain64 KEY 00018446744073709551615 DEV 0
+		aes-xts-plain64 KEY 0 DEV 0 5 no_write_workqueue no_read_workqueue submit_from_crypt_cpus high_priority same_cpu_crypt
 		capi:xts(aes)-plain64 KEY 8 DEV 0 1 sector_size:4096
 		capi:xts(aes)-plain64 KEY 8 DEV 0 3 IV_LARGE_SECTORS sector_size:1024 Allow_Discards
 		aes-xts-plain64 KEY 0 DEV 0 2 allow_discards allow_discards

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long a bio may be; device mapper sends the rest of a longer one in another.
+//!
+//! Shorter bios keep more CPUs busy at once, longer ones cost less each. By default both reads and
+//! writes are as long as in dm-crypt, and so are the module parameters that say otherwise, with one
+//! difference: dm-crypt can only be told to make them shorter.
+
+use kernel::page::PAGE_SIZE;
+
+use core::num::NonZeroU32;
+
+use kscale::{
+    bio::SECTOR_SIZE,
+    param::writable_param, //
+};
+
+use crate::pages::RESERVE_PAGES;
+
+/// What 0 stands for, in bytes.
+const DEFAULT: NonZeroU32 = match NonZeroU32::new(131072) {
+    Some(bytes) => bytes,
+    None => NonZeroU32::MIN,
+};
+
+/// What a write may have at most, in bytes: as many pages as there are in reserve.
+// CAST: 1 MiB.
+pub(crate) const MAX_WRITE: u32 = (RESERVE_PAGES * PAGE_SIZE) as u32;
+
+/// [`MAX_WRITE`] in sectors.
+pub(crate) const MAX_WRITE_SECTORS: NonZeroU32 = match NonZeroU32::new(MAX_WRITE / SECTOR_SIZE) {
+    Some(sectors) => sectors,
+    None => NonZeroU32::MIN,
+};
+
+writable_param! {
+    /// For reads, see [`Sizes::max_sectors()`].
+    static MAX_READ_SIZE: Param = (
+        "max_read_size",
+        0,
+        "Maximum size of a read request in bytes, 0 for 131072",
+    );
+}
+
+writable_param! {
+    /// For writes, see [`Sizes::max_sectors()`].
+    static MAX_WRITE_SIZE: Param = (
+        "max_write_size",
+        0,
+        "Maximum size of a write request in bytes, 0 for 131072, at most 1048576",
+    );
+}
+
+/// The sizes that bios of one target can have.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Where a bio may be split, in bytes: a power of two, at least [`SECTOR_SIZE`].
+    align: u32,
+}
+
+impl Sizes {
+    /// Takes what is encrypted at once, and what the device reads and writes at once, in bytes.
+    pub(crate) fn new(sector_size: NonZeroU32, block_size: NonZeroU32) -> Self {
+        Self {
+            align: sector_size.max(block_size).get(),
+        }
+    }
+
+    /// Returns how many sectors a bio may have.
+    #[inline]
+    pub(crate) fn max_sectors(self, is_write: bool) -> NonZeroU32 {
+        if is_write {
+            self.sectors(MAX_WRITE_SIZE.value(), MAX_WRITE)
+        } else {
+            self.sectors(MAX_READ_SIZE.value(), u32::MAX)
+        }
+    }
+
+    /// Returns how many sectors a bio may have that must not be split.
+    #[inline]
+    pub(crate) fn max_whole_sectors(self, is_write: bool) -> NonZeroU32 {
+        self.sectors(u32::MAX, if is_write { MAX_WRITE } else { u32::MAX })
+    }
+
+    /// Rounds a value of a parameter down to what is at least one piece and at most `limit`.
+    #[inline]
+    fn sectors(self, param: u32, limit: u32) -> NonZeroU32 {
+        let bytes = NonZeroU32::new(param).unwrap_or(DEFAULT).get().min(limit);
+        let bytes = (bytes & self.align.wrapping_neg()).max(self.align);
+
+        NonZeroU32::new(bytes / SECTOR_SIZE).unwrap_or(NonZeroU32::MIN)
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kernel::prelude::kunit_tests(rcrypt_size)]
+mod tests {
+    use super::*;
+
+    use kernel::prelude::*;
+
+    #[test]
+    fn sizes_are_rounded_as_in_dm_crypt() -> Result {
+        let sizes = |sector, block| -> Result<Sizes> {
+            Ok(Sizes::new(
+                NonZeroU32::new(sector).ok_or(EINVAL)?,
+                NonZeroU32::new(block).ok_or(EINVAL)?,
+            ))
+        };
+        // Sector size, block size, parameter, sectors of a write.
+        for (sector, block, param, sectors) in [
+            (512, 512, 0, 256),
+            (512, 512, 1, 1),
+            (512, 512, 1023, 1),
+            (512, 512, 131072, 256),
+            (4096, 512, 4095, 8),
+            (512, 4096, 1, 8),
+            (4096, 512, 12287, 16),
+            // Here dm-crypt stays with 256.
+            (512, 512, 1 << 20, 2048),
+            (512, 512, (1 << 20) + 4096, 2048),
+            (4096, 4096, u32::MAX, 2048),
+        ] {
+            assert_eq!(
+                sizes(sector, block)?.sectors(param, MAX_WRITE).get(),
+                sectors
+            );
+        }
+        // Reads need no pages.
+        assert_eq!(
+            sizes(4096, 512)?.sectors(u32::MAX, u32::MAX).get(),
+            (1 << 23) - 8
+        );
+        Ok(())
+    }
+}
