@@ -40,6 +40,16 @@ pub struct Failures {
     pub tolerated: u32,
 }
 
+impl Failures {
+    /// Returns whether `least` failures or more made a call fail, of which one may have been taken
+    /// for an allocator's own.
+    pub fn refused_at_least(&self, least: u32) -> bool {
+        let all = self.refused.saturating_add(self.tolerated);
+
+        all >= least && self.refused >= least.saturating_sub(1).max(1)
+    }
+}
+
 /// What came of one call.
 #[derive(PartialEq)]
 enum Outcome {

@@ -39,7 +39,7 @@ mod tests {
 
         let failures = each_failure(|| Cache::new(domain.clone(), Policy::Adaptive))?;
         // Slots and a depot for each of six sizes, what holds them, and the registration.
-        assert!(failures.refused >= 15);
+        assert!(failures.refused_at_least(15));
         Ok(())
     }
 
@@ -49,7 +49,7 @@ mod tests {
 
         let failures = each_failure(|| VirtualCache::new(domain.clone(), Policy::Scaled, 2))?;
         // Two slots, what holds one, and a depot for each of six sizes.
-        assert!(failures.refused >= 25);
+        assert!(failures.refused_at_least(25));
         Ok(())
     }
 
@@ -69,8 +69,8 @@ mod tests {
                 left += cache.usage().ranges - cache.usage().cached;
                 Ok(())
             })?;
-            // Three nodes, and two magazines.
-            assert!(failures.tolerated >= 5);
+            // Three nodes and two magazines, of which one may have been taken for another.
+            assert!(failures.tolerated >= 4);
             assert_eq!(left, 0);
         }
         // All of it is there.
