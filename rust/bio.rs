@@ -8,7 +8,7 @@
 //! memory that C code reads, and a [`SegmentMut`] memory that C code may also write. Either can be
 //! had as a copy.
 //!
-//! Not covered: bios of one's own that belong to no target, integrity data.
+//! Not covered: bios of one's own that belong to no target, protection information.
 //!
 //! C headers: [`include/linux/bio.h`](srctree/include/linux/bio.h),
 //! [`include/linux/bvec.h`](srctree/include/linux/bvec.h)
@@ -37,9 +37,17 @@ use crate::bindings;
 #[cfg(kscale_kunit)]
 mod buffer;
 mod bytes;
+mod copy;
+mod integrity;
 
 #[cfg(kscale_kunit)]
 pub(crate) use self::buffer::Buffer;
+#[doc(inline)]
+pub use self::integrity::{
+    IntegrityProfile,
+    TagPool,
+    Tags, //
+};
 
 /// Bytes of a sector, the unit of positions and lengths in the block layer.
 pub const SECTOR_SIZE: u32 = bindings::SECTOR_SIZE;

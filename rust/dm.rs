@@ -25,6 +25,10 @@
 //!   workqueue ([`Bio::queue()`]), go out as a clone ([`Bio::bounce()`]), and at last is ended.
 //!   One that is dropped ends with [`BlkError::IOERR`]. In softirq context it is a [`SoftBio`].
 //!
+//! On devices that keep something beside their sectors, a bio may have [`Tags`]. They are its own while
+//! a device may use them: set with [`MapBio::set_tags()`] or [`CloneBio::set_tags()`], and lent again by
+//! [`Bio::segments_and_tags()`] when it is back.
+//!
 //! As long as there is a bio, there is its target: [`Bio::target()`] borrows it from the bio. After
 //! the last bio ended the target may be freed at any time, which is why no method that ends a bio
 //! takes a reference to the target.
@@ -47,12 +51,14 @@
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 //!
 //! [`BlkError::IOERR`]: crate::bio::BlkError::IOERR
+//! [`Tags`]: crate::bio::Tags
 
 mod args;
 mod bio;
 mod bounce;
 mod clone;
 mod end_io;
+mod integrity;
 mod map;
 mod output;
 mod per_bio;
@@ -78,6 +84,7 @@ pub use self::{
         EndBio,
         EndIo, //
     },
+    integrity::ReadClone,
     map::{
         Map,
         MapBio, //

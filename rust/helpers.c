@@ -17,6 +17,7 @@
 #endif
 #include <keys/user-type.h>
 #include <linux/bio.h>
+#include <linux/blk-integrity.h>
 #include <linux/blkdev.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
@@ -237,6 +238,41 @@ __kscale_helper void kscale_helper_bio_set_dev(struct bio *bio, struct block_dev
 	bio_set_dev(bio, bdev);
 }
 
+/* linux/blk-integrity.h */
+
+/* As dm_crypt_integrity_io_alloc(): without CONFIG_BLK_DEV_INTEGRITY no device has a profile. */
+__kscale_helper int kscale_helper_bio_attach_integrity(struct bio *bio, void *buf, unsigned int len)
+{
+	struct blk_integrity *bi = bdev_get_integrity(bio->bi_bdev);
+	struct bio_integrity_payload *bip;
+
+	if (!bi || bio_integrity(bio) || bio_integrity_bytes(bi, bio_sectors(bio)) != len)
+		return -EINVAL;
+	bip = bio_integrity_alloc(bio, GFP_NOIO, 1);
+	if (IS_ERR(bip))
+		return PTR_ERR(bip);
+	bip->bip_iter.bi_sector = bio->bi_iter.bi_sector;
+	if (bio_integrity_add_page(bio, virt_to_page(buf), len, offset_in_page(buf)) != len)
+		return -ENOMEM;
+	return 0;
+}
+
+/* Leaves what they point to alone if there is no profile. */
+__kscale_helper void kscale_helper_bdev_integrity_profile(struct block_device *bdev,
+							  u32 *metadata_size, u32 *interval,
+							  bool *is_protection)
+{
+#ifdef CONFIG_BLK_DEV_INTEGRITY
+	struct blk_integrity *bi = bdev_get_integrity(bdev);
+
+	if (!bi)
+		return;
+	*metadata_size = bi->metadata_size;
+	*interval = 1U << bi->interval_exp;
+	*is_protection = bi->csum_type != BLK_INTEGRITY_CSUM_NONE;
+#endif
+}
+
 /* linux/blkdev.h */
 
 __kscale_helper bool kscale_helper_bdev_is_zoned(struct block_device *bdev)
@@ -347,6 +383,12 @@ __kscale_helper struct page *kscale_helper_alloc_page_near(gfp_t gfp, unsigned i
 }
 
 /* linux/highmem.h */
+
+__kscale_helper void kscale_helper_memcpy_page(struct page *dst_page, size_t dst_off,
+					       struct page *src_page, size_t src_off, size_t len)
+{
+	memcpy_page(dst_page, dst_off, src_page, src_off, len);
+}
 
 __kscale_helper void kscale_helper_memcpy_from_page(char *to, struct page *page, size_t offset,
 						    size_t len)

@@ -61,8 +61,8 @@ use super::{
 /// - If the `CloneEnd` of `base` has a `free_pages`, the pages are the clone's own, and it may be
 ///   called with the clone and the pool noted there; otherwise they are those of `base`.
 pub struct CloneBio<T: Target> {
-    base: ManuallyDrop<Bio<T>>,
-    clone: NonNull<bindings::bio>,
+    pub(super) base: ManuallyDrop<Bio<T>>,
+    pub(super) clone: NonNull<bindings::bio>,
 }
 
 // SAFETY: As for `Bio`; a bio and its pages may be freed by any task.
@@ -101,6 +101,11 @@ impl<T: Target> CloneEnd<T> {
         unsafe { (*self.clone).bi_iter.bi_sector }
     }
 
+    /// Tells whether the pages of the clone are its own.
+    pub(super) fn is_own(&self) -> bool {
+        self.free_pages.is_some()
+    }
+
     /// Frees the clone.
     ///
     /// # Safety
@@ -124,6 +129,11 @@ impl<T: Target> CloneBio<T> {
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x BioSet,
     ) -> Result<Self, Bio<T>> {
         let mut base = Self::cloneable(base)?;
+        // SAFETY: The bio is alive.
+        if unsafe { (*base.ptr().bio()).bi_opf } & bindings::REQ_INTEGRITY != 0 {
+            // The clone would have the same tags.
+            return Err(base);
+        }
         let set = select(base.target()).as_raw();
 
         // SAFETY:
@@ -172,8 +182,10 @@ impl<T: Target> CloneBio<T> {
         let mut base = Self::cloneable(base)?;
         // CAST: From 32 to 64 bits.
         let len = base.len_bytes() as usize;
+        // Of the tags of another bio it has none.
+        //
         // SAFETY: The bio is alive.
-        let opf = unsafe { (*base.ptr().bio()).bi_opf };
+        let opf = unsafe { (*base.ptr().bio()).bi_opf } & !bindings::REQ_INTEGRITY;
         let (set, pool) = select(base.target());
         let pool_ptr = core::ptr::from_ref(pool).cast();
 
@@ -286,22 +298,29 @@ impl<T: Target> CloneBio<T> {
 
     /// Makes the clone ready to be sent, and notes it with the bio that it stands for.
     ///
-    /// Ends the bio if `device` is another target's.
+    /// Ends the bio if `device` is another target's, or does not keep such tags.
     fn ready(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) -> Option<Bio<T>> {
         let bdev = self.base.ptr().inner().devices().bdev(device)?;
-        let mut this = ManuallyDrop::new(self);
+        let mut this = self;
         let clone = this.clone.as_ptr();
+        // SAFETY: The clone is alive, and the device open as long as the target lives.
+        unsafe { bindings::bio_set_dev(clone, bdev) };
+        // SAFETY: The clone is alive, and nobody else's.
+        unsafe { (*clone).bi_iter.bi_sector = sector };
+        // SAFETY: The clone is as it should be, and its bio is not used until it comes back.
+        if unsafe { this.base.ptr_mut().attach_tags(clone) }.is_err() {
+            return None;
+        }
+
+        let mut this = ManuallyDrop::new(this);
         // SAFETY: `this` is not used again, and not dropped.
         let mut base = unsafe { ManuallyDrop::take(&mut this.base) };
         let clone_end = base.ptr_mut().clone_end_mut();
         clone_end.done = done;
         clone_end.clone = clone;
 
-        // SAFETY: The clone is alive, and the device open as long as the target lives.
-        unsafe { bindings::bio_set_dev(clone, bdev) };
         // SAFETY: The clone is alive, and nobody else's.
         unsafe {
-            (*clone).bi_iter.bi_sector = sector;
             (*clone).bi_end_io = Some(Self::end_io);
         }
         Some(base)

@@ -43,7 +43,7 @@ pub(super) type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 ///
 /// `ptr` is the bio that the running call of `map` is about.
 pub struct MapBio<'a, T: Target> {
-    ptr: Ptr<T>,
+    pub(super) ptr: Ptr<T>,
     _brand: Brand<'a>,
 }
 

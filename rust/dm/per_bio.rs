@@ -24,7 +24,8 @@ use crate::{
         BlkResult,
         Op,
         Segments,
-        SegmentsMut, //
+        SegmentsMut,
+        Tags, //
     },
     gfp::noio_scope,
     workqueue::Workqueue, //
@@ -79,6 +80,8 @@ pub(super) struct PerBio<T: Target> {
     /// What `work` runs.
     func: Func<T>,
     clone_end: CloneEnd<T>,
+    /// What the device reads or writes beside the sectors of the bio, or of its clone.
+    tags: Option<Tags>,
     data: T::PerBio,
 }
 
@@ -142,6 +145,7 @@ impl<T: Target> PerBio<T> {
             work: Opaque::uninit(),
             func: Func::Task(drop),
             clone_end: CloneEnd::default(),
+            tags: None,
             data: T::PerBio::default(),
         };
         // SAFETY: `this` points to `SIZE` bytes of this bio's own, aligned as `SIZE` asserts.
@@ -287,7 +291,8 @@ impl<T: Target> Ptr<T> {
         unsafe { (*self.0.as_ptr()).iter.bi_size = (*bio).bi_iter.bi_size };
     }
 
-    /// Points the bio at a device; [`None`], and nothing done, if the target has no such device.
+    /// Points the bio at a device, with its tags. [`None`] if the target has no such device, or that
+    /// does not keep such tags.
     pub(super) fn remap(&mut self, device: Device, sector: u64) -> Option<()> {
         let bio = self.bio();
         let bdev = self.inner().devices().bdev(device)?;
@@ -296,7 +301,9 @@ impl<T: Target> Ptr<T> {
         unsafe { bindings::bio_set_dev(bio, bdev) };
         // SAFETY: The bio is alive by the type invariants.
         unsafe { (*bio).bi_iter.bi_sector = sector };
-        Some(())
+        // SAFETY: The bio is alive, with its device set just now, and not used until it comes back:
+        // who has it sends or ends it next.
+        unsafe { self.attach_tags(bio) }.ok()
     }
 
     /// Sends a bio that was remapped to its device.
@@ -355,6 +362,18 @@ impl<T: Target> Ptr<T> {
     pub(super) fn next(&mut self) -> &mut Option<Self> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
         unsafe { &mut (*self.0.as_ptr()).next }
+    }
+
+    /// Returns the tags.
+    pub(super) fn tags(&self) -> Option<&Tags> {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        unsafe { (*self.0.as_ptr()).tags.as_ref() }
+    }
+
+    /// Returns the tags.
+    pub(super) fn tags_mut(&mut self) -> &mut Option<Tags> {
+        // SAFETY: The bio has not left the target, and `self` is the only pointer.
+        unsafe { &mut (*self.0.as_ptr()).tags }
     }
 
     /// Drops the per-bio data, as the bio leaves the target.

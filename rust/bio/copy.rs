@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies from one bio to another.
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    num::NonZeroU32, //
+};
+
+use crate::bindings;
+
+use super::{
+    Segment,
+    SegmentMut,
+    Segments,
+    SegmentsMut, //
+};
+
+impl SegmentMut<'_> {
+    /// Copies `src` here.
+    ///
+    /// Of a byte that is written meanwhile it gets the old value or a new one.
+    ///
+    /// Fails with [`EINVAL`] if they have not the same length. Nothing is copied then.
+    ///
+    /// Context: Any. C: `memcpy_page()` in `include/linux/highmem.h`.
+    #[inline]
+    pub fn copy_from(&mut self, src: Segment<'_>) -> Result {
+        let (to, to_offset, len) = self.as_raw_parts();
+        let (from, from_offset, from_len) = src.as_raw_parts();
+
+        if len != from_len {
+            return Err(EINVAL);
+        }
+        // CAST: From 32 to 64 bits, three times.
+        //
+        // SAFETY: Both pages have `len` bytes there, which may be read and written, by the type
+        // invariants. That others may write them, or that they are the same, is C's concern, which
+        // copies one byte or word after the other.
+        unsafe {
+            bindings::memcpy_page(
+                to,
+                to_offset as usize,
+                from,
+                from_offset as usize,
+                len as usize,
+            )
+        };
+        Ok(())
+    }
+}
+
+impl SegmentsMut<'_> {
+    /// Copies all that is left of `src` to what is left here, however the two are cut. The walk does
+    /// not move on.
+    ///
+    /// Fails with [`EINVAL`] if they have not the same length. Nothing is copied then.
+    ///
+    /// Context: Any. C: `bio_copy_data()` in `block/bio.c`.
+    pub fn copy_from(&mut self, mut src: Segments<'_>) -> Result {
+        const PAGE: NonZeroU32 = match NonZeroU32::new(PAGE_SIZE as u32) {
+            Some(size) => size,
+            None => NonZeroU32::MIN,
+        };
+
+        if self.remaining_bytes() != src.remaining_bytes() {
+            return Err(EINVAL);
+        }
+        // INVARIANT: There are no segments of `self` while it is borrowed, and none of this one after
+        // that.
+        let mut walk = Self(Segments {
+            table: self.0.table,
+            iter: self.0.iter,
+            _bio: PhantomData,
+        });
+        while let Some(from) = src.next_segment(PAGE) {
+            let mut done = 0;
+            while let Some(left) = NonZeroU32::new(from.len() - done) {
+                let mut to = walk.next_segment(left).ok_or(EINVAL)?;
+                let piece = from.piece(done, to.len()).ok_or(EINVAL)?;
+                // OVERFLOW: At most the length of `from`.
+                done += to.len();
+                to.copy_from(piece)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Segment<'_> {
+    /// Returns `len` bytes from `offset` on, if there are as many.
+    #[inline]
+    fn piece(&self, offset: u32, len: u32) -> Option<Self> {
+        // INVARIANT: The bytes are some of those of `self`, by the check.
+        (offset.checked_add(len)? <= self.len).then_some(Self {
+            offset: self.offset + offset,
+            len,
+            ..*self
+        })
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_bio_copy)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        gfp::Gfp,
+        page::Page, //
+    };
+
+    /// Makes a table of pages and of pieces of them.
+    fn table(pages: &[Page], pieces: &[(usize, u32, u32)]) -> Result<KVec<bindings::bio_vec>> {
+        let mut table = KVec::new();
+
+        for &(page, bv_offset, bv_len) in pieces {
+            let vec = bindings::bio_vec {
+                bv_page: pages.get(page).ok_or(EINVAL)?.as_ptr(),
+                bv_len,
+                bv_offset,
+            };
+            table.push(vec, GFP_KERNEL)?;
+        }
+        Ok(table)
+    }
+
+    fn iter(size: u32) -> bindings::bvec_iter {
+        bindings::bvec_iter {
+            bi_size: size,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn data_is_copied_however_it_is_cut() -> Result {
+        let mut from = [Page::alloc(Gfp::KERNEL)?, Page::alloc(Gfp::KERNEL)?];
+        let mut to = [Page::alloc(Gfp::KERNEL)?, Page::alloc(Gfp::KERNEL)?];
+        for (n, page) in from.iter_mut().enumerate() {
+            for (i, byte) in page.as_mut_slice().iter_mut().enumerate() {
+                *byte = (n * 100 + i % 97) as u8;
+            }
+        }
+        for page in &mut to {
+            page.as_mut_slice().fill(0xee);
+        }
+        let src = table(&from, &[(0, 512, 1024), (1, 0, 512), (1, 3584, 512)])?;
+        let dst = table(&to, &[(0, 3072, 1024), (1, 0, 1024)])?;
+
+        // SAFETY: The tables have so many bytes, which nobody else uses.
+        let (segments, mut segments_mut) = unsafe {
+            (
+                Segments::new(src.as_ptr(), iter(2048)),
+                SegmentsMut::new(dst.as_ptr(), iter(2048)),
+            )
+        };
+        segments_mut.copy_from(segments)?;
+        assert_eq!(segments_mut.remaining_bytes(), 2048);
+
+        assert!(to[0].as_slice()[3072..] == from[0].as_slice()[512..1536]);
+        assert!(to[1].as_slice()[..512] == from[1].as_slice()[..512]);
+        assert!(to[1].as_slice()[512..1024] == from[1].as_slice()[3584..]);
+        assert!(to[0].as_slice()[..3072].iter().all(|&byte| byte == 0xee));
+        assert!(to[1].as_slice()[1024..].iter().all(|&byte| byte == 0xee));
+        Ok(())
+    }
+
+    #[test]
+    fn lengths_must_be_the_same() -> Result {
+        let pages = [Page::alloc(Gfp::KERNEL)?, Page::alloc(Gfp::KERNEL)?];
+        let src = table(&pages, &[(0, 0, 1024)])?;
+        let dst = table(&pages, &[(1, 0, 512)])?;
+
+        // SAFETY: The tables have so many bytes, which nobody else uses.
+        let (segments, mut segments_mut) = unsafe {
+            (
+                Segments::new(src.as_ptr(), iter(1024)),
+                SegmentsMut::new(dst.as_ptr(), iter(512)),
+            )
+        };
+        assert_eq!(segments_mut.copy_from(segments), Err(EINVAL));
+        Ok(())
+    }
+}
