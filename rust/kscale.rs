@@ -35,6 +35,8 @@ pub mod param;
 pub mod percpu;
 pub mod percpu_counter;
 pub mod percpu_limiter;
+pub mod random;
+pub mod ratelimit;
 pub mod rcu_list;
 pub mod rwsem;
 pub mod shrinker;

@@ -23,13 +23,17 @@ use kscale::{
 
 use crate::{
     cipher::CipherSpec,
+    integrity::Layout,
     iv::{
         Generator,
         Input,
+        KeptVectors,
         Mode,
+        NewVectors,
         Params,
         SectorMode,
-        Walk, //
+        Walk,
+        MIN_IV_SIZE, //
     },
     options::Options,
     table::KeyLayout, //
@@ -128,16 +132,6 @@ impl Converter {
         self.key_layout
     }
 
-    /// Returns whether vectors are kept in the integrity metadata of the device below.
-    pub(crate) fn keeps_vectors(&self) -> bool {
-        matches!(self.iv, Generator::Random)
-    }
-
-    /// Returns whether the mode needs memory for each bio, which a task may have to wait for.
-    pub(crate) fn may_sleep(&self) -> bool {
-        matches!(self.iv, Generator::Eboiv(_) | Generator::Elephant(_))
-    }
-
     /// Encrypts `src` into `dst`. `first_sector` is what the IV of the first sector is made of.
     ///
     /// Fails with [`BlkError::IOERR`] if a sector is not in one piece of memory, or the cipher
@@ -159,6 +153,52 @@ impl Converter {
         self.convert(first_sector, Decrypt { data })
     }
 
+    /// As [`Converter::encrypt()`], with new random vectors, which go to `tags`.
+    pub(crate) fn encrypt_with_new_vectors(
+        &self,
+        first_sector: u64,
+        src: Segments<'_>,
+        dst: SegmentsMut<'_>,
+        tags: &mut [u8],
+        layout: Layout,
+    ) -> BlkResult {
+        self.convert_by(
+            first_sector,
+            NewVectors::new(tags, layout),
+            Encrypt { src, dst },
+        )
+    }
+
+    /// As [`Converter::decrypt()`], with the vectors that are in `tags`.
+    pub(crate) fn decrypt_with_vectors(
+        &self,
+        first_sector: u64,
+        data: SegmentsMut<'_>,
+        tags: &[u8],
+        layout: Layout,
+    ) -> BlkResult {
+        self.convert_by(
+            first_sector,
+            KeptVectors::new(tags, layout),
+            Decrypt { data },
+        )
+    }
+
+    /// Returns the length of the vectors that are kept beside the sectors in bytes, if they are.
+    pub(crate) fn kept_iv_size(&self) -> Option<usize> {
+        match self.iv {
+            Generator::Random => Some(self.iv_size.max(MIN_IV_SIZE)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a task may have to wait: for memory that the mode needs for each bio, or for a
+    /// cipher that finishes later.
+    pub(crate) fn may_sleep(&self) -> bool {
+        matches!(self.iv, Generator::Eboiv(_) | Generator::Elephant(_))
+            || self.ciphers.iter().any(Skcipher::is_async)
+    }
+
     /// Does `work` in the mode of this converter.
     ///
     /// There is code of its own for each mode, so that it is asked for once per bio.
@@ -172,7 +212,7 @@ impl Converter {
             Generator::Elephant(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
             Generator::Lmk(mode) => self.convert_by(first_sector, mode, work),
             Generator::Tcw(mode) => self.convert_by(first_sector, mode, work),
-            // The constructor of the target refuses it.
+            // That is for those who have tags.
             Generator::Random => Err(BlkError::IOERR),
         }
     }

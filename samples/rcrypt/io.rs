@@ -32,6 +32,7 @@ use crate::{
         self,
         Place, //
     },
+    tagged,
     Crypt, //
 };
 
@@ -39,7 +40,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct PerBio {
     /// The first sector, relative to the begin of the target.
-    sector: u64,
+    pub(crate) sector: u64,
 }
 
 /// Decides what becomes of a new bio.
@@ -73,6 +74,11 @@ pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm
         return bio.kill();
     }
 
+    if let Some(integrity) = &target.integrity {
+        if integrity.set_tags(&mut bio).is_err() {
+            return bio.kill();
+        }
+    }
     bio.data().sector = sector;
     match bio.op() {
         Op::Read => bio.remap(target.device, device_sector),
@@ -94,6 +100,9 @@ fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
 pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     if bio.op() != Op::Read || bio.result().is_err() {
         return bio.done();
+    }
+    if bio.target().integrity.is_some() {
+        return bio.defer(|bio| bio.queue(crypt_queue, tagged::decrypt));
     }
     if !bio.target().work.decrypts_at_once {
         return bio.defer(|bio| bio.queue(crypt_queue, decrypt));
@@ -138,6 +147,7 @@ fn decrypt_segments(sector: u64, segments: Option<(Pin<&Crypt>, SegmentsMut<'_>)
 /// Encrypts a write, and sends it to the device.
 fn write(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
+    let tags = bio.take_tags();
     let bounced = bio.bounce_blocks(|target| {
         let target = target.get_ref();
         (&target.bios, &target.pages)
@@ -151,7 +161,9 @@ fn write(mut bio: dm::Bio<Crypt>) {
     let (device, device_sector) = (target.device, target.start.wrapping_add(sector));
     let sends_in_order = target.work.sends_in_order;
     stats::count_write(plaintext.remaining_bytes());
+    let has_tags = target.integrity.is_some();
     let result = match ciphertext {
+        _ if has_tags => tagged::encrypt(&mut clone, sector, tags),
         Some(ciphertext) => target.keys.with(|converter| {
             converter.encrypt(sector.wrapping_add(target.iv_offset), plaintext, ciphertext)
         }),

@@ -11,7 +11,7 @@
 //! - `lmk.rs`: Loop-AES hashes the sector.
 //! - `tcw.rs`: old TrueCrypt has a seed, and whitens what it encrypted.
 //!
-//! With `random`, a vector is kept beside its sector, see [`Generator::Random`].
+//! - `random.rs`: a vector is random, and kept beside its sector.
 //!
 //! A [`Mode`] is what the table line asks for, a [`Generator`] is one with its part of the key, and
 //! a [`Walk`] is what it does to the sectors of one bio, so that modes that do nothing to the data
@@ -40,6 +40,7 @@ mod diffuser;
 mod eboiv;
 mod elephant;
 mod lmk;
+mod random;
 mod sector;
 mod tcw;
 
@@ -47,6 +48,10 @@ pub(crate) use self::{
     eboiv::Eboiv,
     elephant::Elephant,
     lmk::Lmk,
+    random::{
+        KeptVectors,
+        NewVectors, //
+    },
     sector::SectorMode,
     tcw::Tcw, //
 };
@@ -56,7 +61,7 @@ pub(crate) type Iv = [u8; MAX_IV_SIZE];
 
 /// The shortest vector that modes make, in bytes: room for the number of a sector. A cipher that
 /// takes less gets the first bytes of it.
-const MIN_IV_SIZE: usize = 8;
+pub(crate) const MIN_IV_SIZE: usize = 8;
 
 /// What is encrypted.
 pub(crate) enum Input {

@@ -10,8 +10,8 @@
 //! As in dm-crypt, a key is changed only while the device is suspended, and the device is only
 //! resumed with one. Unlike there, messages, suspend, resume and status wait for each other.
 //!
-//! Bios wait for nobody. They find the converter by an SRCU pointer, which costs each of them two
-//! increments of a counter of its CPU. A message takes the converter away from there, waits until no
+//! Bios wait for nobody. They find the cryptor by an SRCU pointer, which costs each of them two
+//! increments of a counter of its CPU. A message takes the cryptor away from there, waits until no
 //! bio uses it, and only then changes its key. So no bio ever sees half a key, not even if a bio
 //! and a message should meet; one that finds no key fails.
 
@@ -38,7 +38,7 @@ use kscale::{
 };
 
 use crate::{
-    convert::Converter,
+    cryptor::Cryptor,
     table::{
         KeyArg,
         KeyLayout,
@@ -46,12 +46,12 @@ use crate::{
     }, //
 };
 
-/// The converter with its key, or what is left of it.
+/// The cryptor with its key, or what is left of it.
 #[pin_data]
 pub(crate) struct Keys {
     /// [`None`] while there is no key.
     #[pin]
-    converter: Pointer<Option<Converter>, Fast>,
+    cryptor: Pointer<Option<Cryptor>, Fast>,
     #[pin]
     state: Mutex<State>,
     layout: KeyLayout,
@@ -60,8 +60,8 @@ pub(crate) struct Keys {
 struct State {
     is_suspended: bool,
     text: KeyText,
-    /// The opposite of `Keys::converter`: the converter while there is no key.
-    spare: Item<Option<Converter>>,
+    /// The opposite of `Keys::cryptor`: the cryptor while there is no key.
+    spare: Item<Option<Cryptor>>,
     /// What the ciphers get in place of a key that was wiped. Made beforehand, so that wiping does
     /// not stop halfway for want of memory.
     scrap: Key,
@@ -70,14 +70,14 @@ struct State {
 impl Keys {
     /// Makes the state of a target that was not resumed yet.
     pub(crate) fn new(
-        converter: Converter,
+        cryptor: Cryptor,
         text: KeyText,
         layout: KeyLayout,
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            converter <- {
+            cryptor <- {
                 let domain: Domain<Fast> = srcu::new_domain!("rcrypt")?;
-                let item = Item::new(Some(converter), GFP_KERNEL)?;
+                let item = Item::new(Some(cryptor), GFP_KERNEL)?;
                 srcu::new_pointer!(domain, item)
             },
             state <- {
@@ -99,9 +99,9 @@ impl Keys {
     ///
     /// Fails with [`BlkError::IOERR`] if there is none.
     #[inline]
-    pub(crate) fn with(&self, func: impl FnOnce(&Converter) -> BlkResult) -> BlkResult {
-        match &*self.converter.read() {
-            Some(converter) => func(converter),
+    pub(crate) fn with(&self, func: impl FnOnce(&Cryptor) -> BlkResult) -> BlkResult {
+        match &*self.cryptor.read() {
+            Some(cryptor) => func(cryptor),
             None => Err(BlkError::IOERR),
         }
     }
@@ -179,7 +179,7 @@ impl Keys {
             Ok((key, text)) => {
                 self.withdraw(&mut state);
                 state.set_key(&key, text)?;
-                self.converter.lock().swap(&mut state.spare);
+                self.cryptor.lock().swap(&mut state.spare);
                 Ok(())
             }
             Err(error) => {
@@ -201,10 +201,10 @@ impl Keys {
         state.forget_key()
     }
 
-    /// Takes the converter away from the bios, if they have it, and waits until none uses it.
+    /// Takes the cryptor away from the bios, if they have it, and waits until none uses it.
     fn withdraw(&self, state: &mut State) {
         if state.has_key() {
-            self.converter.lock().swap(&mut state.spare);
+            self.cryptor.lock().swap(&mut state.spare);
         }
     }
 }
@@ -225,11 +225,11 @@ impl State {
         self.spare.is_none()
     }
 
-    /// Gives the converter a key, which it does not get to use if this fails.
+    /// Gives the cryptor a key, which it does not get to use if this fails.
     fn set_key(&mut self, key: &Key, text: KeyText) -> Result {
-        let converter = self.spare.as_mut().ok_or(EIO)?;
+        let cryptor = self.spare.as_mut().ok_or(EIO)?;
 
-        match converter.set_key(key) {
+        match cryptor.set_key(key) {
             Ok(()) => {
                 self.text = text;
                 Ok(())
@@ -238,12 +238,12 @@ impl State {
         }
     }
 
-    /// Overwrites the key in the converter, and what is known of it.
+    /// Overwrites the key in the cryptor, and what is known of it.
     fn forget_key(&mut self) -> Result {
         self.text = KeyText::Wiped;
-        let converter = self.spare.as_mut().ok_or(EIO)?;
+        let cryptor = self.spare.as_mut().ok_or(EIO)?;
 
-        converter.set_key(&self.scrap).inspect_err(|_| {
+        cryptor.set_key(&self.scrap).inspect_err(|_| {
             // Freeing the ciphers overwrites it as well, but there will be no other key.
             *self.spare = None;
         })
@@ -267,11 +267,11 @@ mod tests {
     fn keys() -> Result<Pin<KBox<Keys>>> {
         let spec = CipherSpec::parse(c"aes-xts-plain64").map_err(|e| e.error())?;
         let (key, text) = KeyArg::parse(FIRST.to_bytes()).ok_or(EINVAL)?.fetch()?;
-        let converter =
-            Converter::new(&spec, 32, || Ok(key), Options::DEFAULT).map_err(|e| e.error())?;
-        let layout = converter.key_layout();
+        let cryptor = Cryptor::new(c"aes-xts-plain64", &spec, 32, || Ok(key), Options::DEFAULT)
+            .map_err(|e| e.error())?;
+        let layout = cryptor.key_layout();
 
-        KBox::try_pin_init(Keys::new(converter, text, layout), GFP_KERNEL)
+        KBox::try_pin_init(Keys::new(cryptor, text, layout), GFP_KERNEL)
     }
 
     /// Returns what the table line shows; [`None`] stands for a key that was wiped.

@@ -193,22 +193,6 @@ impl Options {
         Ok(())
     }
 
-    /// Refuses options that are understood, but not carried out yet.
-    pub(crate) fn refuse_missing(&self) -> Result<(), CtrError> {
-        let missing = [
-            (self.integrity.is_some(), c"integrity is not supported"),
-            (
-                self.integrity_key_size.is_some(),
-                c"integrity_key_size is not supported",
-            ),
-        ];
-
-        match missing.into_iter().find(|(is_given, _)| *is_given) {
-            Some((_, message)) => Err(CtrError::new(message, EOPNOTSUPP)),
-            None => Ok(()),
-        }
-    }
-
     /// Returns the options without a value, in the order in which dm-crypt prints them.
     fn flags_mut(&mut self) -> [(&'static str, &mut bool); 7] {
         [

@@ -11,9 +11,6 @@
 //! With the parameter `replace=1` the target is named `crypt`, for tools that know no other name.
 //! The C target must not be loaded then.
 //!
-//! What dm-crypt has and this target has not: authenticated encryption, random vectors, and
-//! asynchronous ciphers.
-//!
 //! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`,
 //! `page_mode` where they come from, and `cached_pages` how many of them stay with each CPU, see
 //! `pages.rs`. `max_read_size` and `max_write_size` are in `size.rs`.
@@ -44,8 +41,11 @@ use kscale::{
     page_cache::PageCache, //
 };
 
+mod authenticated;
 mod cipher;
 mod convert;
+mod cryptor;
+mod integrity;
 mod io;
 mod iv;
 mod keys;
@@ -55,10 +55,12 @@ mod pages;
 mod size;
 mod stats;
 mod table;
+mod tagged;
 mod work;
 
 use cipher::CipherSpec;
-use convert::Converter;
+use cryptor::Cryptor;
+use integrity::Integrity;
 use keys::Keys;
 use limit::Mode;
 use options::Options;
@@ -186,6 +188,8 @@ pub(crate) struct Crypt {
     iv_offset: u64,
     options: Options,
     sizes: Sizes,
+    /// There if something is kept beside the sectors.
+    integrity: Option<Integrity>,
     /// What encrypts and decrypts.
     #[pin]
     keys: Keys,
@@ -216,7 +220,7 @@ impl dm::Target for Crypt {
     const NAME: &'static CStr = c"rcrypt";
 
     /// The version of dm-crypt that has all that this target has, as `cryptsetup` goes by it.
-    const VERSION: [u32; 3] = [1, 18, 1];
+    const VERSION: [u32; 3] = [1, 29, 0];
 
     const ATOMIC_WRITES: bool = true;
 
@@ -242,7 +246,6 @@ impl dm::Target for Crypt {
         let key =
             KeyArg::parse(key.as_bytes()).ok_or(CtrError::invalid(c"Cannot parse key size"))?;
         let mut options = Options::parse(args, table.len_sectors())?;
-        options.refuse_missing()?;
         let spec = CipherSpec::parse(cipher)?;
         let mut key_text = KeyText::Wiped;
         let fetch_key = || {
@@ -250,18 +253,19 @@ impl dm::Target for Crypt {
             key_text = text;
             Ok(key)
         };
-        let converter = Converter::new(&spec, key.size_bytes(), fetch_key, options)?;
-        let key_layout = converter.key_layout();
+        let mut cryptor = Cryptor::new(cipher, &spec, key.size_bytes(), fetch_key, options)?;
+        let key_layout = cryptor.key_layout();
         let iv_offset = table::iv_offset(iv_offset, &options)?;
         let start = table::start(start);
         let device = table
             .get_device(path, start.as_ref().copied().unwrap_or(0))
             .map_err(|error| CtrError::new(c"Device lookup failed", error))?;
         let start = start?;
-        if converter.keeps_vectors() {
-            return Err(CtrError::invalid(c"Integrity profile not supported."));
-        }
         let sizes = Sizes::new(options.sector_size, table.logical_block_size(device)?);
+        let integrity = match cryptor.fit(table.integrity_profile(device), &options)? {
+            Some(layout) => Some(Integrity::new(layout, &options)?),
+            None => None,
+        };
 
         let is_zoned = table.is_zoned(device);
         if is_zoned {
@@ -270,7 +274,7 @@ impl dm::Target for Crypt {
             table.emulate_zone_append();
         }
         let letter = if is_replacement() { 'k' } else { 'r' };
-        let (work, send) = Work::new(&options, table, device, converter.may_sleep(), letter)?;
+        let (work, send) = Work::new(&options, table, device, cryptor.may_sleep(), letter)?;
         let cipher = CString::try_from_fmt(fmt!("{}", cipher.to_str().unwrap_or_default()))?;
         let pages = LimitedPages::new(limit_mode()?, strategy()?)?;
 
@@ -286,7 +290,8 @@ impl dm::Target for Crypt {
             iv_offset,
             options,
             sizes,
-            keys <- Keys::new(converter, key_text, key_layout),
+            integrity,
+            keys <- Keys::new(cryptor, key_text, key_layout),
             is_zoned,
             work,
             send <- dm::SendQueue::new(send),

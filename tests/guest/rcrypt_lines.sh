@@ -181,18 +181,6 @@ test_lines_beyond_the_device() {
 	done
 }
 
-test_what_rcrypt_does_not_have_is_refused() {
-	line='aes-xts-plain64 KEY 0 DEV 0'
-	while IFS='|' read -r message line; do
-		forget_kernel_log
-		! load ours "$target" "${line# }" || fail "accepted: $line"
-		expect_in_kernel_log "$target: $message"
-	done <<-end
-		integrity is not supported (-95)| $line 1 integrity:16:aead
-		integrity_key_size is not supported (-95)| $line 1 integrity_key_size:32
-	end
-}
-
 # What dm-crypt does wrong: it follows a bad pointer for the first, and takes the others for 16.
 test_arguments_that_dm_crypt_does_not_check() {
 	line='aes-xts-plain64 KEY 0 DEV 0'
@@ -219,6 +207,7 @@ test_lines_are_printed_as_by_dm_crypt() {
 		capi:xts(aes)-plain64 KEY 8 DEV 0 1 sector_size:4096
 		capi:xts(aes)-plain64 KEY 8 DEV 0 3 IV_LARGE_SECTORS sector_size:1024 Allow_Discards
 		aes-xts-plain64 KEY 0 DEV 0 2 allow_discards allow_discards
+		aes-xts-plain64 KEY 0 DEV 0 2 integrity:16:None integrity_key_size:32
 		aes-xts-plain64 KEY 0 DEV 0 1 sector_size:512 more
 		aes-cbc-essiv:sha256 KEY 0 DEV 0
 		aes KEY 0 DEV 0

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random numbers.
+
+use crate::bindings;
+
+/// Fills `bytes` with random numbers that cannot be predicted.
+///
+/// Waits for nothing: before there is enough entropy, early at boot, they are not good enough for
+/// keys.
+///
+/// Context: Any. C: `get_random_bytes()` in `drivers/char/random.c`.
+#[inline]
+pub fn fill(bytes: &mut [u8]) {
+    // SAFETY: `bytes` is valid for writes of its length.
+    unsafe { bindings::get_random_bytes(bytes.as_mut_ptr().cast(), bytes.len()) };
+}

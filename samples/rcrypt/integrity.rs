@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is kept beside each sector, on devices that have room for it: a tag, a vector, or both.
+//!
+//! ```text
+//! | tag, of the cipher that authenticates | vector, if it is random | zeros |
+//! ```
+//!
+//! The checks and the messages are those of `crypt_integrity_ctr()` in `drivers/md/dm-crypt.c`.
+
+use kernel::prelude::*;
+
+use core::num::NonZeroU32;
+
+use kscale::{
+    bio::{
+        IntegrityProfile,
+        TagPool,
+        Tags,
+        SECTOR_SIZE, //
+    },
+    dm::{
+        self,
+        CtrError, //
+    }, //
+};
+
+use crate::{
+    options::Options,
+    Crypt, //
+};
+
+/// Where things are in a tuple, the bytes beside one sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    tuple_size: usize,
+    tag_size: usize,
+    iv_size: usize,
+}
+
+impl Layout {
+    /// Fits tags and vectors to a device, as `integrity:<used_size>` asks for.
+    ///
+    /// `iv_size` is 0 if vectors are not kept. `set_tag_size` is what makes the cipher use tags of
+    /// that size, [`None`] if it makes none.
+    pub(crate) fn new(
+        profile: Option<IntegrityProfile>,
+        sector_size: NonZeroU32,
+        used_size: u32,
+        iv_size: u32,
+        set_tag_size: Option<impl FnOnce(usize) -> Result>,
+    ) -> Result<Self, CtrError> {
+        let profile = profile
+            .filter(|profile| !profile.is_protection)
+            .ok_or(CtrError::invalid(c"Integrity profile not supported."))?;
+        let tuple_size = profile.tuple_size.get();
+
+        if tuple_size < used_size {
+            return Err(CtrError::invalid(c"Integrity profile tag size mismatch."));
+        }
+        if profile.interval != sector_size.get() {
+            return Err(CtrError::invalid(
+                c"Integrity profile sector size mismatch.",
+            ));
+        }
+        let tag_size = match set_tag_size {
+            None => 0,
+            Some(set_tag_size) => {
+                const BAD: CtrError =
+                    CtrError::invalid(c"Integrity AEAD auth tag size is not supported.");
+                let tag_size = used_size.checked_sub(iv_size).ok_or(BAD)?;
+                // CAST: From 32 to 64 bits.
+                set_tag_size(tag_size as usize).map_err(|_| BAD)?;
+                tag_size
+            }
+        };
+        if tag_size.saturating_add(iv_size) > tuple_size {
+            return Err(CtrError::invalid(
+                c"Not enough space for integrity tag in the profile.",
+            ));
+        }
+        // CAST: From 32 to 64 bits, three times.
+        Ok(Self {
+            tuple_size: tuple_size as usize,
+            tag_size: tag_size as usize,
+            iv_size: iv_size as usize,
+        })
+    }
+
+    /// Returns the tag and the vector of the next sector, and moves `tags` on.
+    #[inline]
+    pub(crate) fn next<'t>(&self, tags: &mut &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
+        let (tuple, rest) = tags.split_at_checked(self.tuple_size)?;
+        *tags = rest;
+
+        let (tag, rest) = tuple.split_at_checked(self.tag_size)?;
+        Some((tag, rest.get(..self.iv_size)?))
+    }
+
+    /// As [`Layout::next()`], for writing.
+    #[expect(clippy::mut_mut, reason = "what is left of the slice goes back")]
+    #[inline]
+    pub(crate) fn next_mut<'t>(
+        &self,
+        tags: &mut &'t mut [u8],
+    ) -> Option<(&'t mut [u8], &'t mut [u8])> {
+        let (tuple, rest) = core::mem::take(tags).split_at_mut_checked(self.tuple_size)?;
+        *tags = rest;
+
+        let (tag, rest) = tuple.split_at_mut_checked(self.tag_size)?;
+        Some((tag, rest.get_mut(..self.iv_size)?))
+    }
+}
+
+/// Memory in reserve for the tags of one bio, in bytes, as in dm-crypt. A bio that would need more is
+/// shortened when memory is short.
+const RESERVE_LEN: u32 = 512;
+
+/// How many bios there is a reserve for, as in dm-crypt.
+const RESERVE_BIOS: usize = 64;
+
+/// What makes the tags of the bios of a target.
+pub(crate) struct Integrity {
+    pool: TagPool,
+    /// What the reserve is good for, in sectors of 512 bytes.
+    pool_sectors: NonZeroU32,
+    /// Bytes beside each encrypted sector.
+    tuple_size: u32,
+    sector_size: NonZeroU32,
+}
+
+impl Integrity {
+    pub(crate) fn new(layout: Layout, options: &Options) -> Result<Self, CtrError> {
+        // CAST: Made of a `u32`.
+        let tuple_size = layout.tuple_size as u32;
+        let tuples = RESERVE_LEN.checked_div(tuple_size).unwrap_or(0).max(1);
+        // OVERFLOW: At most 512 tuples of 255 bytes, and sectors of 4096 bytes.
+        let pool = TagPool::new(RESERVE_BIOS, tuples * tuple_size)
+            .map_err(|error| CtrError::new(c"Cannot allocate integrity tags mempool", error))?;
+        let pool_sectors = tuples * (options.sector_size.get() / SECTOR_SIZE);
+
+        Ok(Self {
+            pool,
+            pool_sectors: NonZeroU32::new(pool_sectors).unwrap_or(NonZeroU32::MIN),
+            tuple_size,
+            sector_size: options.sector_size,
+        })
+    }
+
+    /// Gives a new bio its tags; if memory is short, it is shortened. Fails if it must not be.
+    pub(crate) fn set_tags(&self, bio: &mut dm::MapBio<'_, Crypt>) -> Result {
+        let tags = match Tags::new(self.tags_len(bio)) {
+            Some(tags) => tags,
+            None => {
+                if bio.len_bytes() / SECTOR_SIZE > self.pool_sectors.get() {
+                    bio.accept_partial(self.pool_sectors)?;
+                }
+                // Bios with tags of the reserve end without waiting for other bios of the target,
+                // so this one will get its own.
+                self.pool.alloc(self.tags_len(bio))?
+            }
+        };
+
+        bio.set_tags(tags);
+        Ok(())
+    }
+
+    /// Returns how many bytes the device keeps beside the sectors of a bio.
+    fn tags_len(&self, bio: &dm::MapBio<'_, Crypt>) -> u32 {
+        (bio.len_bytes() / self.sector_size).saturating_mul(self.tuple_size)
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_tuples)]
+mod tests {
+    use super::*;
+
+    fn profile(tuple_size: u32, interval: u32, is_protection: bool) -> Option<IntegrityProfile> {
+        Some(IntegrityProfile {
+            tuple_size: NonZeroU32::new(tuple_size)?,
+            interval,
+            is_protection,
+        })
+    }
+
+    fn layout(
+        profile: Option<IntegrityProfile>,
+        used_size: u32,
+        iv_size: u32,
+        max_tag_size: Option<usize>,
+    ) -> Result<Layout, CtrError> {
+        let set =
+            max_tag_size.map(|max| move |size| if size <= max { Ok(()) } else { Err(EINVAL) });
+
+        Layout::new(
+            profile,
+            NonZeroU32::MIN.saturating_add(511),
+            used_size,
+            iv_size,
+            set,
+        )
+    }
+
+    #[test]
+    fn tuples_are_divided_as_by_dm_crypt() {
+        for (tuple_size, used_size, iv_size, max_tag_size, expected) in [
+            (28, 28, 12, Some(16), (16, 12)),
+            (64, 28, 12, Some(16), (16, 12)),
+            (16, 16, 0, Some(16), (16, 0)),
+            (48, 48, 16, Some(32), (32, 16)),
+            (16, 16, 16, None, (0, 16)),
+            // Nothing asks for the space, but the vectors need it.
+            (16, 0, 16, None, (0, 16)),
+        ] {
+            let layout = layout(
+                profile(tuple_size, 512, false),
+                used_size,
+                iv_size,
+                max_tag_size,
+            );
+            assert!(
+                layout.ok()
+                    == Some(Layout {
+                        tuple_size: tuple_size as usize,
+                        tag_size: expected.0,
+                        iv_size: expected.1,
+                    })
+            );
+        }
+    }
+
+    #[test]
+    fn devices_that_will_not_do() {
+        for (profile, used_size, iv_size, max_tag_size, message) in [
+            (None, 16, 0, Some(16), c"Integrity profile not supported."),
+            (
+                profile(16, 512, true),
+                16,
+                0,
+                Some(16),
+                c"Integrity profile not supported.",
+            ),
+            (
+                profile(15, 512, false),
+                16,
+                0,
+                Some(16),
+                c"Integrity profile tag size mismatch.",
+            ),
+            (
+                profile(16, 4096, false),
+                16,
+                0,
+                Some(16),
+                c"Integrity profile sector size mismatch.",
+            ),
+            (
+                profile(28, 512, false),
+                28,
+                0,
+                Some(16),
+                c"Integrity AEAD auth tag size is not supported.",
+            ),
+            (
+                profile(28, 512, false),
+                11,
+                12,
+                Some(16),
+                c"Integrity AEAD auth tag size is not supported.",
+            ),
+            (
+                profile(15, 512, false),
+                0,
+                16,
+                None,
+                c"Not enough space for integrity tag in the profile.",
+            ),
+        ] {
+            let error = layout(profile, used_size, iv_size, max_tag_size).err();
+            assert!(error.and_then(|error| error.message()) == Some(message));
+        }
+    }
+
+    #[test]
+    fn each_sector_has_its_own_tuple() -> Result {
+        let layout = layout(profile(5, 512, false), 4, 1, Some(3)).map_err(|e| e.error())?;
+        let bytes = [0, 1, 2, 3, 4, 10, 11, 12, 13, 14, 20];
+        let mut tags = &bytes[..];
+
+        assert!(layout.next(&mut tags) == Some((&[0, 1, 2][..], &[3][..])));
+        assert!(layout.next(&mut tags) == Some((&[10, 11, 12][..], &[13][..])));
+        assert!(layout.next(&mut tags).is_none());
+
+        let mut bytes = [0; 10];
+        let mut tags = &mut bytes[..];
+        for n in 1..3 {
+            let (tag, iv) = layout.next_mut(&mut tags).ok_or(EINVAL)?;
+            tag.fill(n);
+            iv.fill(0x80 + n);
+        }
+        assert!(layout.next_mut(&mut tags).is_none());
+        assert!(bytes == [1, 1, 1, 0x81, 0, 2, 2, 2, 0x82, 0]);
+        Ok(())
+    }
+}
