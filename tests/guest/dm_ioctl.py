@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Device mapper's ioctls, for tests that load more tables than there is time to start dmsetup for.
+
+    control = Control()
+    node = control.create("ours")  # "/dev/dm-0", without a table
+    control.load("ours", [Target(0, 128, "linear", "/dev/ram0 0")])
+    control.resume("ours")  # makes the loaded table the live one
+    control.remove("ours")
+
+What fails raises OSError with the kernel's error number. Why a target refused its line is in the
+kernel log: see KernelLog. Layouts and numbers are those of include/uapi/linux/dm-ioctl.h.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+from typing import NamedTuple
+
+# struct dm_ioctl up to `name`: version[3], data_size, data_start, target_count, open_count, flags,
+# event_nr, padding, dev; then name[128], uuid[129], data[7].
+_HEADER = struct.Struct("=3I3Ii3IQ128s129s7x")
+# struct dm_target_spec: sector_start, length, status, next, target_type[16].
+_SPEC = struct.Struct("=QQiI16s")
+_VERSION = (4, 0, 0)
+_LARGEST_LEN = 1 << 24
+
+_CREATE, _REMOVE, _SUSPEND, _STATUS, _LOAD, _CLEAR, _TABLE, _MESSAGE = 3, 4, 6, 7, 9, 10, 12, 14
+
+READONLY = 1 << 0
+SUSPEND = 1 << 1
+STATUS_TABLE = 1 << 4
+ACTIVE_PRESENT = 1 << 5
+INACTIVE_PRESENT = 1 << 6
+BUFFER_FULL = 1 << 8
+SKIP_LOCKFS = 1 << 10
+NOFLUSH = 1 << 11
+QUERY_INACTIVE_TABLE = 1 << 12
+SECURE_DATA = 1 << 15
+IMA_MEASUREMENT = 1 << 19
+
+
+class Target(NamedTuple):
+    """One line of a table, with numbers in sectors of 512 bytes."""
+
+    start: int
+    len: int
+    type: str
+    line: str
+
+
+class Answer(NamedTuple):
+    """What an ioctl gave back."""
+
+    target_count: int
+    open_count: int
+    flags: int
+    dev: int
+    data: bytes
+
+
+class Control:
+    """/dev/mapper/control. Opening it loads device mapper if need be."""
+
+    def __init__(self) -> None:
+        self._fd = os.open("/dev/mapper/control", os.O_RDWR | os.O_CLOEXEC)
+
+    def call(
+        self, command: int, name: str, flags: int = 0, data: bytes = b"", target_count: int = 0
+    ) -> Answer:
+        """Makes one ioctl, again with more room if the answer does not fit."""
+        spare_len = 1024
+        while True:
+            size = _HEADER.size + len(data) + spare_len
+            header = _HEADER.pack(
+                *_VERSION, size, _HEADER.size, target_count, 0, flags, 0, 0, 0, name.encode(), b""
+            )
+            buffer = bytearray(header + data + bytes(spare_len))
+            fcntl.ioctl(self._fd, 3 << 30 | _HEADER.size << 16 | 0xFD << 8 | command, buffer)
+            fields = _HEADER.unpack_from(buffer)
+            _, _, _, size, start, target_count, open_count, flags, _, _, dev, _, _ = fields
+            if not flags & BUFFER_FULL:
+                return Answer(target_count, open_count, flags, dev, bytes(buffer[start:size]))
+            spare_len *= 8
+            if spare_len > _LARGEST_LEN:
+                raise OSError(errno.E2BIG, f"device mapper's answer for {name} does not end")
+
+    def create(self, name: str) -> str:
+        """Makes a device without a table and returns its node, for which no udev is needed."""
+        dev = self.call(_CREATE, name).dev
+        # As the kernel packs it for user space, with 20 bits for minor numbers.
+        return f"/dev/dm-{dev & 0xFF | dev >> 12 & 0xFFF00}"
+
+    def remove(self, name: str) -> None:
+        """Removes a device. EBUSY if it is open."""
+        self.call(_REMOVE, name)
+
+    def load(self, name: str, targets: list[Target], flags: int = 0) -> None:
+        """Loads an inactive table in place of the one there was. Nothing is left if that fails."""
+        data = b""
+        for target in targets:
+            line = target.line.encode() + b"\0"
+            line += bytes(-len(line) % 8)
+            next_offset = _SPEC.size + len(line)
+            spec = (target.start, target.len, 0, next_offset, target.type.encode())
+            data += _SPEC.pack(*spec) + line
+        self.call(_LOAD, name, flags, data, len(targets))
+
+    def clear(self, name: str) -> None:
+        """Drops the inactive table, if there is one."""
+        self.call(_CLEAR, name)
+
+    def suspend(self, name: str, flags: int = 0) -> None:
+        """Suspends a device; with NOFLUSH and SKIP_LOCKFS as `dmsetup suspend` has them."""
+        self.call(_SUSPEND, name, SUSPEND | flags)
+
+    def resume(self, name: str, flags: int = 0) -> None:
+        """Resumes a device, with the inactive table if there is one."""
+        self.call(_SUSPEND, name, flags)
+
+    def info(self, name: str) -> Answer:
+        """Says whether a device is there, open, suspended, and has tables."""
+        return self.call(_STATUS, name)
+
+    def status(self, name: str, flags: int = 0) -> list[Target]:
+        """Returns what each target says of its state, or with IMA_MEASUREMENT, for that."""
+        answer = self.call(_TABLE, name, flags)
+        targets = []
+        offset = 0
+        for _ in range(answer.target_count):
+            start, length, _, following, kind = _SPEC.unpack_from(answer.data, offset)
+            line_start = offset + _SPEC.size
+            line = answer.data[line_start : answer.data.index(b"\0", line_start)]
+            targets.append(Target(start, length, kind.rstrip(b"\0").decode(), line.decode()))
+            offset = following
+        return targets
+
+    def table(self, name: str, flags: int = 0) -> list[Target]:
+        """Returns the live table, or with QUERY_INACTIVE_TABLE the other one. Keys are shown."""
+        return self.status(name, STATUS_TABLE | flags)
+
+    def message(self, name: str, text: str, sector: int = 0) -> str:
+        """Sends a message to the target at a sector and returns its answer, often none."""
+        data = struct.pack("=Q", sector) + text.encode() + b"\0"
+        return self.call(_MESSAGE, name, 0, data).data.partition(b"\0")[0].decode()
+
+
+class KernelLog:
+    """What the kernel says from now on."""
+
+    def __init__(self) -> None:
+        self._fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(self._fd, 0, os.SEEK_END)
+
+    def lines(self) -> list[str]:
+        """Returns what was said since the last call, without times; EPIPE if some of it is lost."""
+        found = []
+        while True:
+            try:
+                record = os.read(self._fd, 8192).decode(errors="replace")
+            except BlockingIOError:
+                return found
+            found.append(record.partition(";")[2].partition("\n")[0])
