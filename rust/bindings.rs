@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Raw bindings: what `kernel::bindings` lacks, generated from `bindings.h` and `helpers.c`.
+//! Raw bindings: what `kernel::bindings` lacks, generated from `bindings.h` and `helpers/`.
 //!
 //! Types that both have are `kernel::bindings`' own, so values pass between the two freely.
 

@@ -5,8 +5,8 @@
 # Everything generated goes to $(obj)/rust:
 #
 #   bindings_generated.rs   C items that kernel::bindings lacks
-#   helpers_generated.rs    declarations of the functions in helpers.c
-#   helpers.bc              helpers.c as bitcode, inlined into every crate that uses it
+#   helpers_generated.rs    declarations of the functions in helpers/
+#   helpers.bc              helpers/ as bitcode, inlined into every crate that uses it
 #   exports_generated.h     one line for each Rust symbol a user of the library may need
 #   libkscale.rmeta         what `--extern kscale` reads
 

@@ -56,7 +56,7 @@ def undefined(module: Path) -> set[str]:
 
 
 def helpers_of(source: str, config: str) -> list[str]:
-    """Returns the helpers in helpers.c that a kernel with this .config has."""
+    """Returns the helpers in a C source that a kernel with this .config has."""
     names = []
     have = [True]
     for line in source.splitlines():
@@ -118,8 +118,9 @@ class Build(unittest.TestCase):
 
     def test_helpers_are_functions_for_everybody_else(self) -> None:
         symvers = (self.out / "Module.symvers").read_text()
-        source = (self.checkout / "rust/helpers.c").read_text()
-        helpers = helpers_of(source, (KDIR / ".config").read_text())
+        sources = sorted(self.checkout.glob("rust/helpers/*.c"))
+        config = (KDIR / ".config").read_text()
+        helpers = [name for file in sources for name in helpers_of(file.read_text(), config)]
         self.assertGreater(len(helpers), 10)
         for helper in helpers:
             self.assertRegex(symvers, rf"\t{helper}\tkscale\t")

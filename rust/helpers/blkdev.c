@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/blkdev.h>
+
+__kscale_helper bool kscale_helper_bdev_is_zoned(struct block_device *bdev)
+{
+	return bdev_is_zoned(bdev);
+}
+
+__kscale_helper unsigned int kscale_helper_bdev_logical_block_size(struct block_device *bdev)
+{
+	return bdev_logical_block_size(bdev);
+}
+
+__kscale_helper bool kscale_helper_bdev_rot(struct block_device *bdev)
+{
+	return bdev_rot(bdev);
+}

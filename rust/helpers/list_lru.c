@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/list_lru.h>
+
+__kscale_helper unsigned long kscale_helper_list_lru_count(struct list_lru *lru)
+{
+	return list_lru_count(lru);
+}
+
+__kscale_helper unsigned long kscale_helper_list_lru_shrink_count(struct list_lru *lru,
+								  struct shrink_control *sc)
+{
+	return list_lru_shrink_count(lru, sc);
+}
+
+/* As list_lru_walk(), which does not tell how many items are left to walk. */
+__kscale_helper void kscale_helper_list_lru_walk(struct list_lru *lru, list_lru_walk_cb isolate,
+						 void *cb_arg, unsigned long *nr_to_walk)
+{
+	int nid;
+
+	for_each_node_state(nid, N_NORMAL_MEMORY) {
+		list_lru_walk_node(lru, nid, isolate, cb_arg, nr_to_walk);
+		if (!*nr_to_walk)
+			break;
+	}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/irqflags.h>
+#include <linux/preempt.h>
+
+__kscale_helper bool kscale_helper_in_atomic(void)
+{
+	return in_atomic();
+}
+
+__kscale_helper bool kscale_helper_in_task_irqs_on(void)
+{
+	return in_task() && !irqs_disabled();
+}
+
+__kscale_helper bool kscale_helper_irqs_on(void)
+{
+	return !in_hardirq() && !irqs_disabled();
+}
+
+__kscale_helper bool kscale_helper_in_hardirq(void)
+{
+	return in_hardirq();
+}
+
+__kscale_helper bool kscale_helper_in_interrupt_or_irqs_off(void)
+{
+	return in_interrupt() || irqs_disabled();
+}
+
+__kscale_helper bool kscale_helper_in_nmi(void)
+{
+	return in_nmi();
+}
+
+__kscale_helper void kscale_helper_preempt_disable(void)
+{
+	preempt_disable();
+}
+
+__kscale_helper void kscale_helper_preempt_enable(void)
+{
+	preempt_enable();
+}
+
+/* Never so without CONFIG_PREEMPT_COUNT, which spinlocks are not seen without. */
+__kscale_helper bool kscale_helper_may_block(void)
+{
+	return IS_ENABLED(CONFIG_PREEMPT_COUNT) && !in_atomic() && !irqs_disabled() &&
+	       !rcu_preempt_depth();
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <keys/user-type.h>
+
+#ifdef CONFIG_KEYS
+/* Of the type logon, too; key->sem must be held. */
+__kscale_helper const void *kscale_helper_user_key_data(const struct key *key, unsigned int *len)
+{
+	const struct user_key_payload *payload = user_key_payload_locked(key);
+
+	if (!payload)
+		return NULL;
+	*len = payload->datalen;
+	return payload->data;
+}
+#endif
