@@ -62,8 +62,6 @@ def chosen_output() -> Path:
             name += f"-{variable.lower()}"
     if os.environ.get("MUTANT"):
         name += f"-mutant-{os.environ['MUTANT']}"
-    if os.environ.get("MUTANT"):
-        name += f"-{os.environ['MUTANT']}"
     return CHECKOUT / "out" / name
 
 

@@ -5,7 +5,8 @@
 Order: host-side tests of the harness, the suites of tests/suites.txt on the debug and on the release
 kernel, compile-fail tests, the instructions that each call takes, and the mutants of
 tests/mutants.txt, which must be caught. Three of these go on at any time, as none of them keeps much
-more than one core busy, and most wait now and then.
+more than one core busy, and most wait now and then. Each waits for the modules that it needs, which
+are built meanwhile.
 
 With --long, what takes longer instead: the suites that are marked so, and leaks, which must be
 reported.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,8 @@ COUNTS_SKIPPED = 77
 TIMEOUT_S = {"release": 900, "debug": 1800}
 # A guest with 4 emulated CPUs keeps little more than one core busy, and less while it waits.
 STEPS_AT_ONCE = 3
+# A crate keeps one core busy, and the library is the largest by far.
+BUILDS_AT_ONCE = 2
 # What the suites of a kernel are shared out to. A debug guest takes half a minute to start and end.
 GUESTS = {"release": 2, "debug": 1}
 LONG_GUESTS = {"release": 2, "debug": 2}
@@ -63,6 +66,22 @@ class Outcome:
 
 
 Step = Callable[[], list[Outcome]]
+
+
+class Builds:
+    """Builds modules, in the order in which they are asked for, while something else goes on."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(BUILDS_AT_ONCE)
+        self.begun: dict[tuple[tuple[str, str], ...], Future[str]] = {}
+
+    def modules(self, **variables: str) -> Future[str]:
+        """Returns where modules will be, built as `make modules` does with these variables."""
+        key = tuple(sorted(variables.items()))
+        if key not in self.begun:
+            argv = ["kbuild.py", "modules"]
+            self.begun[key] = self.pool.submit(script_result, argv, **variables)
+        return self.begun[key]
 
 
 def note(text: str) -> None:
@@ -98,6 +117,15 @@ def host_step(name: str, parser: ktap.Parser, argv: list[str]) -> Step:
         command = [sys.executable, *argv]
         program = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         return [judged_lines("host", parser, program, name)]
+
+    return run
+
+
+def ui_step(parser: ktap.Parser, built: Future[str]) -> Step:
+    """Returns a step that compiles what must not compile."""
+
+    def run() -> list[Outcome]:
+        return host_step("ui", parser, [str(TESTS / "ui/run.py"), "--modules", built.result()])()
 
     return run
 
@@ -147,12 +175,12 @@ def boot(kdir: str, built: str, directory: Path, limit_s: int, options: list[str
 
 
 def kernel_steps(
-    parser: ktap.Parser, kernel: str, planned: list[suites.Planned]
+    parser: ktap.Parser, builds: Builds, kernel: str, planned: list[suites.Planned]
 ) -> Iterator[Step]:
     """Builds what suites need on one kernel, and returns a step for each of its guests."""
     kdir = script_result(["kernel.py", kernel])
-    built = script_result(["kbuild.py", "modules"], KERNEL=kernel)
-    kunit = script_result(["kbuild.py", "modules"], KERNEL=kernel, KUNIT="y")
+    built = builds.modules(KERNEL=kernel)
+    kunit = builds.modules(KERNEL=kernel, KUNIT="y")
     is_long = any(suite.is_long for suite in planned)
     limits = LONG_TIMEOUT_S if is_long else TIMEOUT_S
     guests = (LONG_GUESTS if is_long else GUESTS)[kernel]
@@ -162,11 +190,12 @@ def kernel_steps(
         share += [suite for suite in planned if suite.kind == "guest"][number::guests]
 
         def run(number: int = number, share: list[suites.Planned] = share) -> list[Outcome]:
+            modules, tests = built.result(), kunit.result()
             note(f"{kernel} kernel, guest {number + 1}: {len(share)} suites")
             directory = fresh(f"{kernel}-{number + 1}")
             words = [f"{suite.kind}:{suite.name}" for suite in share]
-            options = [*GUEST_ARGS[kernel], "--kunit-modules", kunit, "--suite", *words]
-            status = boot(kdir, built, directory, limits[kernel], options)
+            options = [*GUEST_ARGS[kernel], "--kunit-modules", tests, "--suite", *words]
+            status = boot(kdir, modules, directory, limits[kernel], options)
             text = (directory / "output.log").read_text(errors="replace")
             names = [suite.name for suite in share]
             outcomes = [judged(kernel, parser, text, names, directory)]
@@ -180,7 +209,7 @@ def kernel_steps(
         yield run
 
 
-def mutant_steps(parser: ktap.Parser, kdir: str) -> Iterator[Step]:
+def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Step]:
     """Returns steps that boot modules that are wrong on purpose.
 
     The tests named for each must fail, all of them.
@@ -188,15 +217,19 @@ def mutant_steps(parser: ktap.Parser, kdir: str) -> Iterator[Step]:
     lines = (TESTS / "mutants.txt").read_text().splitlines()
     for words in (words for line in lines if (words := line.partition("#")[0].split())):
         mutant, suite, tests = words[0], words[1], words[2:]
-        built = script_result(["kbuild.py", "modules"], KERNEL="release", MUTANT=mutant)
+        built = builds.modules(KERNEL="release", MUTANT=mutant)
 
         def run(
-            mutant: str = mutant, suite: str = suite, tests: list[str] = tests, built: str = built
+            mutant: str = mutant,
+            suite: str = suite,
+            tests: list[str] = tests,
+            built: Future[str] = built,
         ) -> list[Outcome]:
+            modules = built.result()
             note(f"mutant {mutant}, which {suite} must catch")
             directory = fresh(f"mutant-{mutant}")
             options = ["--env", f"KTAP_ONLY={' '.join(tests)}", "--suite", f"guest:{suite}"]
-            status = boot(kdir, built, directory, TIMEOUT_S["release"], options)
+            status = boot(kdir, modules, directory, TIMEOUT_S["release"], options)
             text = (directory / "output.log").read_text(errors="replace")
             failed = parser.judge(text, [suite], directory.name, directory).suites[0].failed
             # A guest that ended any other way did not run the tests.
@@ -209,7 +242,7 @@ def mutant_steps(parser: ktap.Parser, kdir: str) -> Iterator[Step]:
         yield run
 
 
-def leak_steps() -> Iterator[Step]:
+def leak_steps(builds: Builds) -> Iterator[Step]:
     """Returns steps that leak something on purpose, which must fail the run of that guest."""
     # Per-CPU lists of free objects refer to what was taken from them, until they are used again.
     memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
@@ -220,18 +253,19 @@ def leak_steps() -> Iterator[Step]:
     )
     for leak, kernel, command in leaks:
         kdir = script_result(["kernel.py", kernel])
-        built = script_result(["kbuild.py", "modules"], KERNEL=kernel, KUNIT="y")
+        built = builds.modules(KERNEL=kernel, KUNIT="y")
 
         def run(
             leak: str = leak,
             kernel: str = kernel,
             command: str = command,
             kdir: str = kdir,
-            built: str = built,
+            built: Future[str] = built,
         ) -> list[Outcome]:
+            modules = built.result()
             note(f"{leak} that is leaked, which the kernel must report")
             directory = fresh(f"leak-{leak.replace(' ', '-')}")
-            status = boot(kdir, built, directory, TIMEOUT_S[kernel], ["--run", command])
+            status = boot(kdir, modules, directory, TIMEOUT_S[kernel], ["--run", command])
             found = status == machine.End.SPLAT
             reason = [f"the guest ended with status {status}"]
             row = ktap.Suite(f"{leak} that is leaked", int(found), int(not found), 0, reason)
@@ -268,7 +302,7 @@ def main(argv: list[str]) -> int:
     start = time.monotonic()
 
     kdir = script_result(["kernel.py", "release"])
-    built = script_result(["kbuild.py", "modules"], KERNEL="release")
+    builds = Builds()
     ktap_parser = ktap.Parser(Path(kdir))
     steps: list[Step] = []
     # What takes longest comes first, for several to go on until the end.
@@ -278,15 +312,14 @@ def main(argv: list[str]) -> int:
     for kernel in reversed(suites.KERNELS):
         if chosen in ("", kernel):
             table = [s for s in suites.planned() if kernel in s.kernels and s.is_long == args.long]
-            steps += kernel_steps(ktap_parser, kernel, table)
+            steps += kernel_steps(ktap_parser, builds, kernel, table)
     if args.long:
-        steps += leak_steps()
+        steps += leak_steps(builds)
     else:
-        argv = [str(TESTS / "ui/run.py"), "--modules", built]
-        steps.append(host_step("ui", ktap_parser, argv))
+        steps.append(ui_step(ktap_parser, builds.modules(KERNEL="release")))
         if chosen in ("", "release"):
             steps.append(counts_step(ktap_parser))
-        steps += mutant_steps(ktap_parser, kdir)
+        steps += mutant_steps(ktap_parser, builds, kdir)
     with ThreadPoolExecutor(STEPS_AT_ONCE) as pool:
         outcomes = [each for found in pool.map(lambda step: step(), steps) for each in found]
 
