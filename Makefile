@@ -31,7 +31,7 @@ demo:
 
 .PHONY: test
 test:
-	+$(Q)$(PY)/tests/run.py
+	+$(Q)$(SETUP) --plots && $(PY)/tests/run.py
 
 .PHONY: test-long
 test-long:

@@ -4,7 +4,7 @@
 # Finds every tool that kscale needs, installs what is missing, and writes down what it found.
 #
 # Usage: setup.sh            install what is missing; silent when nothing is
-#        setup.sh --plots    the same, with what only the plots of `make bench` need
+#        setup.sh --plots    the same, with what only plots need
 #        setup.sh --doctor   print a table of what is present and missing; install nothing
 #
 # Needs only what a minimal Debian has. Respects RUSTC, LLVM, BINDGEN, QEMU and PYTHON of

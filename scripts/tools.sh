@@ -4,7 +4,7 @@
 # The tools that kscale needs, and how each is found; setup.sh reads this file.
 #
 # In: `cache`, the cache directory; `column`, the column of the table that fits this system;
-# `want_plots`, not empty for what only `make bench` needs.
+# `want_plots`, not empty for what only plots need.
 
 # One line per tool:
 #   name | minimum version | package of Debian 12 | package of Debian 13 | who needs it
@@ -41,7 +41,7 @@ tools() {
 		mkfs.ext4|-|e2fsprogs|e2fsprogs|Debian image
 	END
 	[ -z "${want_plots:-}" ] ||
-		echo "matplotlib|-|python3-matplotlib|python3-matplotlib|make bench: plots"
+		echo "matplotlib|-|python3-matplotlib|python3-matplotlib|plots"
 }
 
 #

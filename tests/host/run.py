@@ -19,7 +19,13 @@ sys.path.append(str(HERE.parent.parent / "qemu"))
 class KtapResult(unittest.TestResult):
     """Prints each result as it comes; a skipped or broken test is not ok."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.subtests: list[str] = []
+        """What failed of the test that runs."""
+
     def _print(self, test: unittest.TestCase, ok: bool, detail: str = "") -> None:
+        self.subtests = []
         for line in detail.splitlines():
             print(f"# {line}")
         name = test.id().partition(".")[2] or test.id()
@@ -41,7 +47,13 @@ class KtapResult(unittest.TestResult):
         super().addSubTest(test, subtest, err)
         if err:
             bad = self.failures if issubclass(err[0], test.failureException) else self.errors
-            self._print(subtest, False, bad[-1][1])
+            self.subtests.append(f"{subtest.id()}\n{bad[-1][1]}")
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        # With no other failure than these, a test is neither a success nor a failure to unittest.
+        if self.subtests:
+            self._print(test, False, "\n".join(self.subtests))
+        super().stopTest(test)
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:
         super().addSkip(test, reason)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of what runs these tests."""
+
+import contextlib
+import io
+import re
+import unittest
+
+import run
+
+
+class Results(unittest.TestCase):
+    """run.KtapResult"""
+
+    def lines_of(self, body) -> list[str]:
+        """Returns the verdicts that a test is given, in KTAP."""
+        test = type("Case", (unittest.TestCase,), {"runTest": body})()
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            test.run(run.KtapResult())
+        return re.findall(r"^(?:not )?ok \d+", out.getvalue(), re.MULTILINE)
+
+    def test_failed_subtests_are_one_failure(self) -> None:
+        def body(case: unittest.TestCase) -> None:
+            for number in range(3):
+                with case.subTest(number):
+                    case.assertEqual(number, 1)
+
+        self.assertEqual(self.lines_of(body), ["not ok 1"])
+
+    def test_failure_after_failed_subtests_is_the_same_one(self) -> None:
+        def body(case: unittest.TestCase) -> None:
+            with case.subTest("first"):
+                case.fail("in it")
+            case.fail("after it")
+
+        self.assertEqual(self.lines_of(body), ["not ok 1"])
+
+    def test_subtests_that_pass_are_one_success(self) -> None:
+        def body(case: unittest.TestCase) -> None:
+            for number in range(3):
+                with case.subTest(number):
+                    case.assertLess(number, 3)
+
+        self.assertEqual(self.lines_of(body), ["ok 1"])
+
+
+if __name__ == "__main__":
+    unittest.main()
