@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the tests with cryptsetup share. Source it after block.sh.
+# What the tests with cryptsetup share. Source it after block.sh; device_kib is the size of /dev/ram0.
 
+device_kib=${device_kib:-24576}
 pass=/tmp/passphrase
 cryptsetup="cryptsetup --batch-mode --key-file $pass"
 
 setup() {
 	modprobe -r rcrypt dm_crypt
-	make_ram 24576
+	make_ram "$device_kib"
 	head -c 64 /dev/zero | tr '\000' k >$pass
 	[ -e /tmp/secret ] || head -c 1M /dev/urandom >/tmp/secret
 }
@@ -24,6 +25,32 @@ use_rust() {
 use_c() {
 	modprobe -r rcrypt
 	modprobe dm_crypt
+}
+
+# luks_format <arguments>
+luks_format() {
+	$cryptsetup luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "$@" /dev/ram0
+}
+
+# luks_format_same <arguments>: always the same device, which only depends on the arguments, with a
+# LUKS2 header of 1 MiB and not of 16.
+luks_format_same() {
+	[ -e /tmp/volume_key ] || head -c 256 /dev/urandom >/tmp/volume_key
+	luks_format --type luks2 --uuid 01234567-89ab-cdef-0123-456789abcdef \
+		--volume-key-file /tmp/volume_key --luks2-metadata-size 16k \
+		--luks2-keyslots-size 992k "$@"
+}
+
+# expect_same_output <function>: it prints the same with either target, and something. What it makes
+# is removed.
+expect_same_output() {
+	for use in use_rust use_c; do
+		$use
+		"$1" >/tmp/printed_$use
+		clean_block
+	done
+	diff /tmp/printed_use_c /tmp/printed_use_rust
+	[ -s /tmp/printed_use_c ] || fail 'nothing was printed'
 }
 
 # expect_same_data <writer> <reader> <arguments of cryptsetup open>: both are use_* functions.

@@ -8,11 +8,6 @@
 . "${0%/*}/block.sh"
 . "${0%/*}/cryptsetup.sh"
 
-# luks_format <arguments>
-luks_format() {
-	$cryptsetup luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "$@" /dev/ram0
-}
-
 test_luks1() {
 	use_rust
 	luks_format --type luks1
