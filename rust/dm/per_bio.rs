@@ -72,6 +72,8 @@ pub(super) struct PerBio<T: Target> {
     bio: *mut bindings::bio,
     inner: NonNull<Inner<T>>,
     iter: bindings::bvec_iter,
+    /// The bio's flags as it came to the target.
+    flags: u16,
     /// Set once the target itself ended the bio, so that `end_io` need not ask it again.
     ended: bool,
     /// The next bio of a [`SendQueue`](super::SendQueue).
@@ -133,13 +135,14 @@ impl<T: Target> PerBio<T> {
         // SAFETY: By this function's contract.
         let this = unsafe { Self::of(bio) };
         // SAFETY: `bio` is alive by this function's contract.
-        let iter = unsafe { (*bio).bi_iter };
+        let (iter, flags) = unsafe { ((*bio).bi_iter, (*bio).bi_flags) };
         // INVARIANT: `bio` and `inner` are what the caller says they are, and `iter` is the bio's
         // position now.
         let value = Self {
             bio,
             inner,
             iter,
+            flags,
             ended: false,
             next: None,
             work: Opaque::uninit(),
@@ -310,11 +313,17 @@ impl<T: Target> Ptr<T> {
     pub(super) fn submit(self) {
         let bio = self.bio();
         let iter = self.iter();
+        // SAFETY: The bio has not left the target, by the type invariants.
+        let flags = unsafe { (*self.0.as_ptr()).flags };
         // The bio may have been at a device before, which used its position up, so start anew as
-        // `dm_bio_restore()` in `drivers/md/dm-bio-record.h` does.
+        // `dm_bio_restore()` in `drivers/md/dm-bio-record.h` does. If it was merged into a request
+        // there, it still points to the one behind it in that, which may be gone, and which a device
+        // would take for a part of this, see `blk_mq_bio_to_request()` in `block/blk-mq.c`.
         //
         // SAFETY: The bio is alive, and nobody but `self` has it, by the type invariants.
         unsafe {
+            (*bio).bi_next = core::ptr::null_mut();
+            (*bio).bi_flags = flags;
             (*bio).bi_iter.bi_size = iter.bi_size;
             (*bio).bi_iter.bi_idx = iter.bi_idx;
             (*bio).bi_iter.bi_offset = iter.bi_offset;

@@ -76,6 +76,17 @@ test_a_bio_that_came_back_is_sent_again() {
 	expect_status 'mapped=8 ended=16 '
 }
 
+test_bios_that_were_merged_are_sent_again() {
+	make_null_blk null0 size=1
+	probe resubmit /dev/null0
+
+	# Written back in bios of a page, which the block layer makes one request of.
+	dd if=/tmp/random of=/dev/mapper/probe bs=64k count=1 conv=fsync status=none
+	[ "$(field 6 /sys/block/null0/stat)" != 0 ] || fail 'no bios were merged'
+	dd if=/dev/mapper/probe bs=64k count=1 iflag=direct status=none | cmp /tmp/random -
+	expect_status 'mapped='
+}
+
 test_a_clone_shares_the_memory() {
 	probe share
 	expect_data
