@@ -88,11 +88,8 @@ impl<T: Target> Vtable<T> {
             ctr: Some(Self::ctr),
             dtr: Some(Self::dtr),
             map: Some(Self::map),
-            end_io: if T::HAS_END_IO || mem::needs_drop::<T::PerBio>() {
-                Some(Self::end_io)
-            } else {
-                None
-            },
+            // Also for targets that have none: there may be tags to drop.
+            end_io: Some(Self::end_io),
             presuspend: if T::HAS_PRESUSPEND {
                 Some(Self::presuspend)
             } else {

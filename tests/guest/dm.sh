@@ -145,6 +145,20 @@ test_requeued_bios_wait_for_a_suspend_without_flush() {
 	expect_status 'mapped='
 }
 
+test_tags_go_with_their_bios() {
+	dmsetup create probe --table "0 $len_sectors probe_tags"
+	before=$(free_kib)
+	dd if=/dev/zero of=/dev/mapper/probe bs=4k count=100 oflag=direct status=none
+	after=$(free_kib)
+	# 100 of them, of 1 MiB.
+	[ $((before - after)) -lt 51200 ] || fail "$before KiB were free, and are $after"
+}
+
+# free_kib: prints how much memory nobody uses.
+free_kib() {
+	sed -n 's/^MemFree: *\([0-9]*\) kB$/\1/p' /proc/meminfo
+}
+
 test_hooks_are_called_in_order() {
 	probe remap
 	expect_status 'hooks=preresume,resume,'
