@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import console
+import memory
 
 POWER_OFF_S = 30
 """How long a guest that has given its verdict, or panicked, may take to go."""
@@ -157,13 +158,18 @@ class Outcome:
         return f"job ended with status {status} ({took})"
 
 
+def ports(machine: Machine) -> list[str]:
+    """Returns the names of the virtio-serial ports: what runs in RAM only does without the last."""
+    return ["ctl", "out", "mem"] if machine.shares else ["ctl", "out"]
+
+
 def _value(path: Path) -> str:
     """Quotes a path for a QEMU option, where a comma separates and two are one."""
     return str(path).replace(",", ",,")
 
 
 def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[str]:
-    """Returns the argument vector of QEMU; `fds` are the sockets for qmp, ctl and out."""
+    """Returns the argument vector of QEMU; `fds` are the sockets for qmp and the ports."""
     accel = ACCELS[machine.accel]
     argv = [machine.qemu, *accel.qemu, "-M", BOARD, "-cpu", CPU]
     argv += ["-smp", str(machine.cpus), "-m", machine.memory]
@@ -175,7 +181,7 @@ def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[st
     argv += ["-serial", f"file:{console_log}"]
     argv += ["-chardev", f"socket,id=qmp,fd={fds['qmp']}", "-mon", "chardev=qmp,mode=control"]
     argv += ["-device", accel.serial]
-    for name in ("ctl", "out"):
+    for name in ports(machine):
         argv += ["-chardev", f"socket,id={name},fd={fds[name]}"]
         argv += ["-device", f"virtserialport,chardev={name},name=kscale.{name}"]
     if machine.shell:
@@ -204,15 +210,20 @@ def _terminal() -> Iterator[None]:
 
 
 class _Run:
-    """One QEMU process and the three sockets to it."""
+    """One QEMU process and the sockets to it."""
 
-    def __init__(self, outcome: Outcome, on_output: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, outcome: Outcome, on_output: Callable[[bytes], None], memory_dump: Path
+    ) -> None:
         self.outcome = outcome
         self.on_output = on_output
+        self.memory_dump = memory_dump
+        self.wanted = ""
         self.start = time.monotonic()
         self.limits: list[float] = []
-        self.partial = {"ctl": b"", "qmp": b""}
+        self.partial = {"ctl": b"", "mem": b"", "qmp": b""}
         self.qmp: socket.socket | None = None
+        self.mem: socket.socket | None = None
 
     def leave_within(self, seconds: float) -> None:
         """Sets a time by which QEMU has to be gone."""
@@ -231,6 +242,8 @@ class _Run:
         for line in self.lines(name, data):
             if name == "qmp":
                 self.on_qmp(json.loads(line))
+            elif name == "mem":
+                self.on_mem(line.decode(errors="replace"))
             else:
                 self.on_ctl(line.decode(errors="replace").split())
 
@@ -252,12 +265,28 @@ class _Run:
         elif message.get("event") == "GUEST_PANICKED":
             self.outcome.panicked = True
             self.leave_within(POWER_OFF_S)
+        elif message.get("id") == "dump":
+            self.on_dump(str(message.get("error", "")))
 
-    def ask(self, what: str) -> None:
+    def on_mem(self, line: str) -> None:
+        """Begins to search the guest's memory for what it asks for; see memory.py."""
+        self.wanted = line
+        protocol = f"file:{self.memory_dump}"
+        self.ask("dump-guest-memory", id="dump", arguments={"paging": False, "protocol": protocol})
+
+    def on_dump(self, error: str) -> None:
+        """Answers the guest, which goes on meanwhile."""
+        reply = f"error: {error}" if error else memory.answer(self.memory_dump, self.wanted)
+        self.memory_dump.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if self.mem:
+                self.mem.sendall(reply.encode() + b"\n")
+
+    def ask(self, what: str, **more: object) -> None:
         """Sends a command to QEMU's monitor; a QEMU that is gone is not an error."""
         with contextlib.suppress(OSError):
             if self.qmp:
-                self.qmp.sendall(json.dumps({"execute": what}).encode() + b"\n")
+                self.qmp.sendall(json.dumps({"execute": what, **more}).encode() + b"\n")
 
 
 def boot(
@@ -275,12 +304,13 @@ def boot(
     come up, and None when it has or will not.
     """
     outcome = Outcome()
-    run = _Run(outcome, on_output)
+    run = _Run(outcome, on_output, console_log.with_name("memory.dump"))
     ours: dict[str, socket.socket] = {}
     theirs: dict[str, socket.socket] = {}
-    for name in ("qmp", "ctl", "out"):
+    for name in ("qmp", *ports(machine)):
         ours[name], theirs[name] = socket.socketpair()
     run.qmp = ours["qmp"]
+    run.mem = ours.get("mem")
     fds = {name: sock.fileno() for name, sock in theirs.items()}
     # QEMU must not outlive us.
     argv = ["setpriv", "--pdeathsig", "KILL", *command(machine, console_log, fds)]
@@ -303,6 +333,7 @@ def boot(
             if qemu.poll() is None:
                 qemu.kill()
             qemu.wait()
+            run.memory_dump.unlink(missing_ok=True)
             for sock in ours.values():
                 sock.close()
 

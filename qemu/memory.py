@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Searches a dump of a guest's memory for keys.
+
+A guest that asks for a search must not put the key into its memory by asking. So it sends each byte
+of the key XOR 0x5a, in hexadecimal. What is searched for are the key's pieces of 16 bytes, as they
+are and in hexadecimal digits, which is how they come in table lines: a schedule of round keys
+begins with one, or is found by one.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+MASK = 0x5A
+PIECE = 16
+"""Bytes: short enough for what is left of a key, too long to be anywhere by chance."""
+
+
+def unmask(word: str) -> bytes:
+    """Returns the key that a guest sent; fails with ValueError if it cannot be searched for."""
+    key = bytes(byte ^ MASK for byte in bytes.fromhex(word))
+    if len(key) < PIECE or len(key) % PIECE:
+        raise ValueError(f"a key of {len(key)} bytes: it has to be a multiple of {PIECE}")
+    if b"\0" in key or b"\n" in key:
+        raise ValueError("a key with a byte of 00 or 0a: grep takes these for ends of lines")
+    return key
+
+
+def pieces(key: bytes) -> list[bytes]:
+    """Returns what to search for: each piece as it is, and in digits."""
+    cut = [key[start : start + PIECE] for start in range(0, len(key), PIECE)]
+    return cut + [piece.hex().encode() for piece in cut]
+
+
+def count(dump: Path, keys: list[bytes]) -> list[int]:
+    """Returns how often pieces of each key are in a file."""
+    owners = {piece: number for number, key in enumerate(keys) for piece in pieces(key)}
+    # A dump has no lines, but it has zeros everywhere.
+    argv = ["grep", "--null-data", "--text", "--only-matching", "--fixed-strings", "--file=-"]
+    found = subprocess.run(
+        [*argv, str(dump)],
+        input=b"\n".join(owners),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    )
+    if found.returncode > 1:
+        raise OSError(f"grep ended with status {found.returncode}")
+    hits = [0] * len(keys)
+    for piece in found.stdout.split(b"\0"):
+        if piece:
+            hits[owners[piece]] += 1
+    return hits
+
+
+def answer(dump: Path, request: str) -> str:
+    """Returns what a guest gets for a line of masked keys: a number for each, or an error."""
+    try:
+        return " ".join(map(str, count(dump, [unmask(word) for word in request.split()])))
+    except (OSError, ValueError) as error:
+        return f"error: {error}"

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Keys are found in a dump of memory, in every form that is searched for, and nothing else is."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import memory
+
+KEY = bytes(range(0x80, 0xC0))
+OTHER = bytes(range(0xC0, 0xE0))
+
+
+def masked(key: bytes) -> str:
+    """Returns what a guest sends for a key."""
+    return bytes(byte ^ memory.MASK for byte in key).hex()
+
+
+class Memory(unittest.TestCase):
+    """qemu/memory.py"""
+
+    def answer(self, content: bytes, *words: str) -> str:
+        """Returns what a guest gets whose memory has that content."""
+        with tempfile.TemporaryDirectory() as name:
+            dump = Path(name) / "dump"
+            dump.write_bytes(content)
+            return memory.answer(dump, " ".join(words))
+
+    def test_pieces_are_counted_for_each_key(self) -> None:
+        content = bytes(5000) + KEY + bytes(777) + b"a\n" + OTHER[16:] + b"\xff" + KEY[:16] + b"\n"
+        self.assertEqual(self.answer(content, masked(KEY), masked(OTHER)), "5 1")
+
+    def test_digits_are_found(self) -> None:
+        content = b"\n0 8 crypt aes-xts-plain64 " + KEY.hex().encode() + b" 0 7:0 0\0"
+        self.assertEqual(self.answer(content, masked(KEY)), "4")
+
+    def test_other_bytes_are_not_found(self) -> None:
+        content = bytes(100) + KEY[:15] + b"\0" + KEY[8:16] + KEY[17:33] + masked(KEY).encode()
+        self.assertEqual(self.answer(content, masked(KEY)), "0")
+        self.assertEqual(self.answer(b"", masked(KEY)), "0")
+
+    def test_what_cannot_be_searched_for_is_an_error(self) -> None:
+        for word, why in (
+            (masked(KEY[:8]), "8 bytes"),
+            (masked(KEY[:15] + b"\n"), "0a"),
+            (masked(KEY[:15] + b"\0"), "00"),
+            ("zz", "hexadecimal"),
+        ):
+            with self.subTest(why):
+                answer = self.answer(KEY, word)
+                self.assertTrue(answer.startswith("error: "), answer)
+                self.assertIn(why, answer)
