@@ -57,8 +57,10 @@ mod args;
 mod bio;
 mod bounce;
 mod clone;
+mod devices;
 mod end_io;
 mod integrity;
+mod limits;
 mod map;
 mod output;
 mod per_bio;
@@ -80,11 +82,13 @@ pub use self::{
     bio::Bio,
     bounce::Blocks,
     clone::CloneBio,
+    devices::Device,
     end_io::{
         EndBio,
         EndIo, //
     },
     integrity::ReadClone,
+    limits::Limits,
     map::{
         Map,
         MapBio, //
@@ -93,10 +97,6 @@ pub use self::{
     registration::Registration,
     send::SendQueue,
     soft::SoftBio,
-    table::{
-        Device,
-        Limits,
-        Table, //
-    },
+    table::Table,
     target::Target, //
 };

@@ -27,9 +27,9 @@ use crate::{
 use super::{
     bounce::Blocks,
     clone::CloneBio,
+    devices::Device,
     per_bio::Ptr,
     soft::SoftBio,
-    table::Device,
     target::Target, //
 };
 

@@ -41,12 +41,12 @@ use super::{
         Blocks,
         FreePages, //
     },
+    devices::Device,
     per_bio::{
         PerBio,
         Ptr, //
     },
     send::SendQueue,
-    table::Device,
     target::Target, //
 };
 

@@ -28,12 +28,10 @@ use super::{
         Bio, //
     },
     clone::CloneBio,
+    devices::Device,
     map::MapBio,
     per_bio::Ptr,
-    table::{
-        Device,
-        Table, //
-    },
+    table::Table,
     target::Target, //
 };
 

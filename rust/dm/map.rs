@@ -22,11 +22,11 @@ use crate::{
 
 use super::{
     bio::Bio,
+    devices::Device,
     per_bio::{
         PerBio,
         Ptr, //
     },
-    table::Device,
     target::Target,
     vtable::Inner, //
 };

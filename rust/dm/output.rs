@@ -10,7 +10,7 @@ use kernel::{
     prelude::*, //
 };
 
-use super::table::{
+use super::devices::{
     Device,
     Devices, //
 };

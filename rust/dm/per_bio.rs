@@ -34,8 +34,8 @@ use crate::{
 use super::{
     bio::Bio,
     clone::CloneEnd,
+    devices::Device,
     soft::SoftBio,
-    table::Device,
     target::Target,
     vtable::Inner, //
 };

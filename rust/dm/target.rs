@@ -14,20 +14,18 @@ use super::{
         Args,
         CtrError, //
     },
+    devices::Device,
     end_io::{
         EndBio,
         EndIo, //
     },
+    limits::Limits,
     map::{
         Map,
         MapBio, //
     },
     output::Output,
-    table::{
-        Device,
-        Limits,
-        Table, //
-    }, //
+    table::Table, //
 };
 
 /// A bio-based target; a value is the state of one line of a table.

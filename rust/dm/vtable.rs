@@ -31,15 +31,13 @@ use super::{
         Args,
         CtrError, //
     },
+    devices::Devices,
     end_io::EndBio,
+    limits::Limits,
     map::MapBio,
     output::Output,
     per_bio::PerBio,
-    table::{
-        Devices,
-        Limits,
-        Table, //
-    },
+    table::Table,
     target::Target, //
 };
 

@@ -145,6 +145,20 @@ test_requeued_bios_wait_for_a_suspend_without_flush() {
 	expect_status 'mapped='
 }
 
+test_a_device_may_be_opened_again_for_writing() {
+	# Device mapper does so for the second line, and closes what the first has.
+	forget_kernel_log
+	dmsetup create probe --notable
+	dmsetup load probe --readonly <<-END
+		0 $len_sectors probe /dev/ram0 remap
+		$len_sectors $len_sectors snapshot-merge /dev/ram0 /dev/ram1 P 8
+	END
+	dmsetup table --inactive probe >/tmp/table
+	grep -qF "0 $len_sectors probe 1:0 remap" /tmp/table || fail "no device in $(cat /tmp/table)"
+	dmsetup remove probe
+	! kernel_log | grep -F 'not in table' || fail 'the device was not closed'
+}
+
 test_tags_go_with_their_bios() {
 	dmsetup create probe --table "0 $len_sectors probe_tags"
 	before=$(free_kib)

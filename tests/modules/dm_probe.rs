@@ -237,6 +237,12 @@ impl dm::Target for Probe {
         Ok(())
     }
 
+    fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+        let device = out.device_name(self.device).unwrap_or_default();
+        let name = NAMES.iter().find(|(_, what)| *what == self.what);
+        write!(out, "{device} {}", name.map_or("", |(name, _)| *name))
+    }
+
     fn message(self: Pin<&Self>, mut args: dm::Args<'_>, out: &mut dm::Output<'_>) -> Result {
         match args.next().map(CStr::to_bytes) {
             // Writes while the words are in use, which C keeps where it wants the text.
