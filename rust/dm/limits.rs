@@ -2,13 +2,24 @@
 
 //! The limits of a mapped device.
 
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
 use core::{
     marker::PhantomData,
     num::NonZeroU32,
     ptr::NonNull, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    bio::SECTOR_SIZE, //
+};
+
+/// Bytes of a page.
+const PAGE_BYTES: u32 = PAGE_SIZE as u32;
 
 /// The queue limits of a mapped device, in [`Target::io_hints()`].
 ///
@@ -36,7 +47,9 @@ impl Limits<'_> {
         }
     }
 
-    /// Raises the block sizes and the minimum I/O size to at least `bytes`.
+    /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two.
+    ///
+    /// The block layer refuses the table otherwise.
     ///
     /// Context: Any. C: `dm_stack_bs_limits()`.
     pub fn stack_block_size(&mut self, bytes: NonZeroU32) {
@@ -50,16 +63,18 @@ impl Limits<'_> {
         unsafe { (*self.limits.as_ptr()).features &= !bindings::BLK_FEAT_POLL };
     }
 
-    /// Has no bio longer than `sectors`.
+    /// Has no bio longer than `sectors`, or than a page or a logical block if these are more: the
+    /// block layer has no lower limit.
     ///
     /// Device mapper itself splits longer ones, also those that a target must not split.
     ///
-    /// Context: Any.
+    /// Context: Any. C: `blk_validate_limits()` in `block/blk-settings.c`.
     pub fn limit_bio_sectors(&mut self, sectors: NonZeroU32) {
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe {
-            let limit = &raw mut (*self.limits.as_ptr()).max_hw_sectors;
-            *limit = (*limit).min(sectors.get());
+            let limits = self.limits.as_ptr();
+            let lowest = (*limits).logical_block_size.max(PAGE_BYTES) / SECTOR_SIZE;
+            (*limits).max_hw_sectors = (*limits).max_hw_sectors.min(sectors.get().max(lowest));
         }
     }
 
@@ -76,14 +91,47 @@ impl Limits<'_> {
         }
     }
 
-    /// Asks that memory for direct I/O be aligned to the logical block size.
+    /// Asks that memory for direct I/O be aligned to the logical block size, or to a page if that is
+    /// less: the block layer has no higher limit.
     ///
-    /// Context: Any.
+    /// Context: Any. C: `blk_validate_limits()` in `block/blk-settings.c`.
     pub fn align_dma_to_logical_block_size(&mut self) {
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe {
             let limits = self.limits.as_ptr();
-            (*limits).dma_alignment = (*limits).logical_block_size.saturating_sub(1);
+            let bytes = (*limits).logical_block_size.min(PAGE_BYTES);
+            (*limits).dma_alignment = bytes.saturating_sub(1);
         }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_limits)]
+mod tests {
+    use super::*;
+
+    /// Returns the longest bio and the alignment, less 1, that a target gets which asks for bios of at
+    /// most `sectors` on a device with blocks of `block_bytes`.
+    fn limited(block_bytes: u32, sectors: u32) -> Result<(u32, u32)> {
+        let mut limits = bindings::queue_limits {
+            logical_block_size: block_bytes,
+            max_hw_sectors: 2048,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: It is alive until this returns, and nobody else's.
+        let mut wrapped = unsafe { Limits::new(NonNull::from(&mut limits)) };
+        wrapped.limit_bio_sectors(NonZeroU32::new(sectors).ok_or(EINVAL)?);
+        wrapped.align_dma_to_logical_block_size();
+        Ok((limits.max_hw_sectors, limits.dma_alignment))
+    }
+
+    #[test]
+    fn limits_are_such_as_the_block_layer_takes() -> Result {
+        assert_eq!(limited(512, 1024)?, (1024, 511));
+        assert_eq!(limited(4096, 4096)?, (2048, 4095));
+        // It warns of less than a page, less than a block, and an alignment to more than a page.
+        assert_eq!(limited(512, 1)?, (8, 511));
+        assert_eq!(limited(8192, 1)?, (16, 4095));
+        Ok(())
     }
 }
