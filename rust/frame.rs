@@ -147,7 +147,7 @@ impl<H: Head, R> Frame<'_, H, R> {
     /// Passes the request on, and returns when the driver is done with it.
     ///
     /// Fails with [`EDEADLK`] in a hard interrupt, and if the cipher is asynchronous also
-    /// in a softirq and with interrupts off.
+    /// in a softirq, and with those or interrupts off.
     ///
     /// # Safety
     ///
@@ -166,8 +166,8 @@ impl<H: Head, R> Frame<'_, H, R> {
         if unsafe { bindings::in_hardirq() } {
             return Err(EDEADLK);
         }
-        // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
-        if is_async && !unsafe { bindings::in_task_irqs_on() } {
+        // SAFETY: Reads flags and counters of this CPU.
+        if is_async && unsafe { bindings::in_interrupt_or_irqs_off() } {
             return Err(EDEADLK);
         }
 
@@ -196,4 +196,20 @@ impl<H, R> Drop for Frame<'_, H, R> {
             )
         };
     }
+}
+
+/// Calls `work` with interrupts off, and once more with softirqs off.
+#[cfg(kscale_kunit)]
+pub(crate) fn where_nobody_may_sleep<T>(mut work: impl FnMut() -> T) -> [T; 2] {
+    let irqs_off = kernel::interrupt::local_interrupt_disable();
+    let with_irqs_off = work();
+    drop(irqs_off);
+
+    // SAFETY: Undone below, by the same task.
+    unsafe { bindings::local_bh_disable() };
+    let with_softirqs_off = work();
+    // SAFETY: They were disabled above, and interrupts are on.
+    unsafe { bindings::local_bh_enable() };
+
+    [with_irqs_off, with_softirqs_off]
 }

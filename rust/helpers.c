@@ -18,6 +18,7 @@
 #include "helpers/bio.c"
 #include "helpers/blk-integrity.c"
 #include "helpers/blkdev.c"
+#include "helpers/bottom_half.c"
 #include "helpers/cpuhotplug.c"
 #include "helpers/cpumask.c"
 #include "helpers/crypto.c"

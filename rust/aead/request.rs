@@ -80,9 +80,9 @@ impl<'t> Request<'t> {
     /// Fails with [`EINVAL`] unless the length of `data` is a multiple of [`Aead::block_size`],
     /// `iv` is [`Aead::iv_size`] and `tag` is [`Aead::tag_size`] bytes, and `associated` is at most
     /// [`MAX_ASSOCIATED_SIZE`]; with `ENOKEY` if the cipher has no key; with [`EDEADLK`] in a hard
-    /// interrupt, and if [`Aead::is_async`] in a softirq too; with [`ENOMEM`] if the data is not
-    /// aligned as the cipher needs it and there is no memory to copy it to. `data` and `tag` are
-    /// undefined then.
+    /// interrupt, and if [`Aead::is_async`] also in a softirq, and with those or interrupts off; with
+    /// [`ENOMEM`] if the data is not aligned as the cipher needs it and there is no memory to copy it
+    /// to. `data` and `tag` are undefined then.
     ///
     /// Context: Task or softirq. Sleeps if [`Aead::is_async`].
     pub fn encrypt(

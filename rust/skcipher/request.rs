@@ -143,7 +143,7 @@ type Crypt = unsafe extern "C" fn(*mut bindings::skcipher_request) -> c_int;
 /// the initialisation vector. It may be moved between calls: nothing points into it then.
 ///
 /// The first call for a cipher that may finish later, or that needs more memory, allocates a request
-/// that stays where it is, and every call waits until the cipher is done.
+/// that stays where it is. Every call waits until the cipher is done.
 ///
 /// What the cipher left in it is wiped on drop.
 ///
@@ -197,11 +197,14 @@ impl<'t> Request<'t> {
     ///
     /// Fails with [`EINVAL`] unless both have the same length, which is not 0 and a multiple of
     /// [`Skcipher::block_size`], and `iv` is [`Skcipher::iv_size`] bytes; with `ENOKEY` if the
-    /// cipher has no key; with [`EDEADLK`] in a hard interrupt, and if [`Skcipher::is_async`] in a
-    /// softirq too; with [`ENOMEM`] if the data is not aligned as the cipher needs it and there is
-    /// no memory to copy it to. The contents of `dst` are undefined then.
+    /// cipher has no key; with [`EDEADLK`] in a hard interrupt, and if [`Skcipher::is_async`] also
+    /// in a softirq, and with those or interrupts off; with [`ENOMEM`] if the data is not aligned as
+    /// the cipher needs it and there is no memory to copy it to, or if [`Skcipher::may_sleep`], it
+    /// must not sleep, and there is no memory for the request. The contents of `dst` are undefined
+    /// then.
     ///
-    /// Context: Task or softirq. Sleeps if [`Skcipher::is_async`].
+    /// Context: Task or softirq. Sleeps if [`Skcipher::may_sleep`], and softirqs and interrupts are
+    /// on.
     #[inline]
     pub fn encrypt(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8]) -> Result {
         let data = Data {
@@ -308,17 +311,12 @@ impl<'t> Request<'t> {
         iv: &[u8],
         crypt: Crypt,
     ) -> Result {
-        // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
-        let may_sleep = unsafe { bindings::in_task_irqs_on() };
-        if self.cipher.is_async && !may_sleep {
-            return Err(EDEADLK);
-        }
         let frame = match &mut self.frame {
             Some(frame) => frame,
-            none => {
-                let gfp = if may_sleep { Gfp::NOIO } else { Gfp::ATOMIC };
-                none.insert(Self::new_frame(self.cipher, frames.alloc(gfp)?))
-            }
+            none => none.insert(Self::new_frame(
+                self.cipher,
+                frames.alloc(Gfp::noio_or_atomic())?,
+            )),
         };
         let request = frame.request();
 

@@ -174,12 +174,21 @@ impl Skcipher {
         self.block_size.get() as usize
     }
 
-    /// Returns whether the cipher may finish requests later, so that using it may sleep.
+    /// Returns whether the cipher may finish requests later.
     ///
     /// Context: Any. Never sleeps.
     #[inline]
     pub fn is_async(&self) -> bool {
         self.is_async
+    }
+
+    /// Returns whether using the cipher may sleep: it may finish requests later, or it needs more
+    /// memory for one than there is on a stack.
+    ///
+    /// Context: Any. Never sleeps.
+    #[inline]
+    pub fn may_sleep(&self) -> bool {
+        self.frames.is_some()
     }
 
     /// Returns the name of the implementation, such as `xts-aes-vaes-avx2`.

@@ -192,11 +192,11 @@ impl Converter {
         }
     }
 
-    /// Returns whether a task may have to wait: for memory that the mode needs for each bio, or for a
-    /// cipher that finishes later.
+    /// Returns whether a task may have to wait: for memory that the mode or a cipher needs for each
+    /// bio, or for a cipher that finishes later.
     pub(crate) fn may_sleep(&self) -> bool {
         matches!(self.iv, Generator::Eboiv(_) | Generator::Elephant(_))
-            || self.ciphers.iter().any(Skcipher::is_async)
+            || self.ciphers.iter().any(Skcipher::may_sleep)
     }
 
     /// Does `work` in the mode of this converter.
