@@ -133,19 +133,25 @@ impl Tcw {
     fn mask(&self, sector: u64) -> [u8; MASK_LEN] {
         let number = sector.to_le_bytes();
         let mut bytes = [0; WHITENING_LEN];
-        let mut sums = [0; WHITENING_LEN / size_of::<u32>()];
+        let mut mask = [0; MASK_LEN];
 
         xor(&mut bytes, self.seeds().1);
         for half in bytes.chunks_exact_mut(number.len()) {
             xor(half, &number);
         }
-        for (sum, word) in sums.iter_mut().zip(bytes.chunks_exact(size_of::<u32>())) {
-            *sum = crc32(0, word);
+        // In place, as who knows the sum of a word knows the word.
+        for word in bytes.chunks_exact_mut(size_of::<u32>()) {
+            let sum = crc32(0, word);
+            word.copy_from_slice(&sum.to_le_bytes());
+        }
+        // The first and the last of the four, and behind it the two between.
+        let (first, second) = bytes.split_at(MASK_LEN);
+        xor(&mut mask, first);
+        for (to, from) in mask.chunks_exact_mut(4).zip(second.rchunks_exact(4)) {
+            xor(to, from);
         }
         memzero_explicit(&mut bytes);
-
-        let [a, b, c, d] = sums;
-        (u64::from(a ^ d) | (u64::from(b ^ c) << 32)).to_le_bytes()
+        mask
     }
 }
 
