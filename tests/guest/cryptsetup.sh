@@ -7,6 +7,8 @@ pass=/tmp/passphrase
 cryptsetup="cryptsetup --batch-mode --key-file $pass"
 
 setup() {
+	# Some programs write to the working directory.
+	cd /tmp
 	modprobe -r rcrypt dm_crypt
 	make_ram "$device_kib"
 	head -c 64 /dev/zero | tr '\000' k >$pass
