@@ -8,7 +8,7 @@
 //! lives on the reserve of its pool. How pages are counted is up to [`Limit`].
 //!
 //! Where pages come from while there are some is chosen by the module parameter `page_mode`, for
-//! comparison, see [`Strategy`].
+//! comparison, see [`Strategy`]. The default is [`Strategy::Mixed`].
 //!
 //! # Why the pool cannot deadlock
 //!
@@ -32,7 +32,10 @@ use kernel::{
     }, //
 };
 
-use core::num::NonZeroU32;
+use core::{
+    num::NonZeroU32,
+    ops::RangeInclusive, //
+};
 
 use kscale::{
     dm,
@@ -65,6 +68,10 @@ const MEMORY_PERCENT: usize = 2;
 
 /// What a target may use however many there are.
 const MIN_PAGES_PER_TARGET: usize = 16 * RESERVE_PAGES;
+
+/// The largest blocks that the page allocator keeps for each CPU: `PAGE_ALLOC_COSTLY_ORDER` in
+/// `include/linux/mmzone.h`. For larger ones it takes the lock of the zone.
+const ORDER_OF_CPU: u32 = 3;
 
 /// The number of targets that share the memory.
 static TARGETS: Atomic<usize> = Atomic::new(0);
@@ -108,6 +115,9 @@ pub(crate) enum Strategy {
     /// From a cache with so many pages for each CPU, where they stay when they are done with; the rest
     /// as [`Strategy::Bulk`]. Those that are there do not count.
     Recycled(u8),
+    /// In blocks that the page allocator keeps for each CPU; the rest, and all of it where memory is
+    /// in pieces, as [`Strategy::Bulk`].
+    Mixed,
 }
 
 impl Strategy {
@@ -118,7 +128,23 @@ impl Strategy {
             1 => Some(Self::Bulk),
             2 => Some(Self::Compound),
             3 => Some(Self::Recycled(cached_pages)),
+            4 => Some(Self::Mixed),
             _ => None,
+        }
+    }
+
+    /// Returns the orders of blocks to ask for, of those up to `max`: one after the other, until there
+    /// is one.
+    fn block_orders(self, max: u32) -> RangeInclusive<u32> {
+        match self {
+            Self::Compound => 1..=max,
+            // Where there are no blocks of that order, smaller ones cost more than they save: each
+            // that is asked for in vain costs as much as ten pages in bulk.
+            Self::Mixed => {
+                let order = max.min(ORDER_OF_CPU);
+                order..=order
+            }
+            Self::Single | Self::Bulk | Self::Recycled(_) => RangeInclusive::new(1, 0),
         }
     }
 }
@@ -239,22 +265,24 @@ impl Allocator for LimitedPages {
 
 impl dm::Blocks for LimitedPages {
     fn alloc_block(&self, max_order: NonZeroU32) -> Option<Block> {
-        /// Neither waits for memory nor says that there is none.
-        const OPTIONAL: Gfp = Gfp::NOWAIT
-            .union(Gfp::NOMEMALLOC)
-            .union(Gfp::NORETRY)
-            .union(Gfp::NOWARN);
+        /// Neither waits for memory nor says that there is none, nor wakes those who put it together:
+        /// single pages do as well.
+        const OPTIONAL: Gfp = Gfp::NOMEMALLOC.union(Gfp::NORETRY).union(Gfp::NOWARN);
+        /// As dm-crypt, which wakes them.
+        const WAKING: Gfp = OPTIONAL.union(Gfp::NOWAIT);
 
-        if self.strategy != Strategy::Compound {
-            return None;
-        }
         let limit = self.share.limit_pages();
-        (1..=max_order.get()).rev().find_map(|order| {
+        let gfp = match self.strategy {
+            Strategy::Compound => WAKING,
+            _ => OPTIONAL,
+        };
+        let mut orders = self.strategy.block_orders(max_order.get()).rev();
+        orders.find_map(|order| {
             let count = 1 << order;
             if !self.allocated.try_charge(count, limit) {
                 return None;
             }
-            let block = Block::alloc(OPTIONAL, NonZeroU32::new(order)?);
+            let block = Block::alloc(gfp, NonZeroU32::new(order)?);
             match block {
                 Ok(_) => stats::count_compound_pages(count),
                 Err(_) => self.allocated.uncharge(count),
@@ -356,6 +384,7 @@ mod tests {
             (Strategy::Bulk, 8),
             (Strategy::Compound, 0),
             (Strategy::Recycled(8), 8),
+            (Strategy::Mixed, 8),
         ] {
             let pages = LimitedPages::new(Mode::Credit, strategy)?;
             let mut slots = [const { None }; 8];
@@ -369,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_for_one_strategy_and_count() -> Result {
+    fn blocks_are_for_two_strategies_and_count() -> Result {
         use kscale::dm::Blocks;
 
         let order = NonZeroU32::MIN.saturating_add(1);
@@ -378,8 +407,11 @@ mod tests {
             assert!(pages.alloc_block(order).is_none());
         }
 
-        for mode in MODES {
-            let pages = LimitedPages::new(mode, Strategy::Compound)?;
+        for (mode, strategy) in MODES
+            .into_iter()
+            .flat_map(|mode| [(mode, Strategy::Compound), (mode, Strategy::Mixed)])
+        {
+            let pages = LimitedPages::new(mode, strategy)?;
             let block = pages.alloc_block(order).ok_or(ENOMEM)?;
             assert!(block.order() <= order.get());
             assert_eq!(pages.allocated.pages(), block.pages());
@@ -406,6 +438,24 @@ mod tests {
         let block = pages.alloc_block(order).ok_or(ENOMEM)?;
         assert_eq!(block.pages(), 2);
         pages.free_block(block);
+        pages.allocated.uncharge(limit - 3);
+        Ok(())
+    }
+
+    #[test]
+    fn mixed_has_blocks_that_cpus_keep_or_none() -> Result {
+        use kscale::dm::Blocks;
+
+        let pages = LimitedPages::new(Mode::Credit, Strategy::Mixed)?;
+        let order = NonZeroU32::MIN.saturating_add(7);
+        let block = pages.alloc_block(order).ok_or(ENOMEM)?;
+        assert_eq!(block.order(), ORDER_OF_CPU);
+        pages.free_block(block);
+
+        // What is left of the limit would do for a smaller one.
+        let limit = pages.share.limit_pages();
+        pages.allocated.charge(limit - 3);
+        assert!(pages.alloc_block(order).is_none());
         pages.allocated.uncharge(limit - 3);
         Ok(())
     }

@@ -93,8 +93,8 @@ module! {
             description: "How pages are limited: 0 exact, 1 approx, 2 credit",
         },
         page_mode: u8 {
-            default: 1,
-            description: "Where pages come from: 0 single, 1 bulk, 2 compound, 3 recycled",
+            default: 4,
+            description: "Where pages come from: 0 single, 1 bulk, 2 compound, 3 recycled, 4 mixed",
         },
         cached_pages: u8 {
             default: 32,
@@ -149,7 +149,8 @@ fn strategy() -> Result<Strategy> {
     }
     Strategy::from_params(page_mode, cached_pages).ok_or_else(|| {
         pr_err!(
-            "page_mode={page_mode}: it is 0 (single), 1 (bulk), 2 (compound) or 3 (recycled)\n"
+            "page_mode={page_mode}: it is 0 (single), 1 (bulk), 2 (compound), 3 (recycled) or 4 \
+             (mixed)\n"
         );
         EINVAL
     })

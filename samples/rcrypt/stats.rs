@@ -6,7 +6,7 @@
 //! # cat /sys/kernel/debug/rcrypt/stats
 //! cpu 0 reads 12 writes 34
 //! cpu 1 reads 10 writes 31
-//! pages bulk 1040 single 0 reserve 0 cached 0 compound 0
+//! pages bulk 16 single 0 reserve 0 cached 0 compound 1024
 //! reads decrypted at once 0 in softirq 0
 //! writes encrypted at once 0 sent in order 0
 //! requests refused at the limit 0

@@ -116,9 +116,9 @@ show_stats() {
 	awk '
 		$1 == "cpu" { printf "  vCPU %-3d %8d reads %8d writes\n", $2, $4, $6; cpus++ }
 		$1 == "pages" {
-			printf "  pages encrypted into: %d from bulk allocation, %d one by one, %d from the reserve\n",
-				$3, $5, $7
-			pages = $3 + $5 + $7
+			printf "  pages encrypted into: %d in blocks, %d in bulk, %d from the reserve\n",
+				$11, $3, $7
+			pages = $11 + $3 + $7
 		}
 		END { exit cpus == 0 || pages == 0 }' $stats || fail "nothing in $stats"
 }

@@ -132,7 +132,8 @@ test_pages_come_from_where_the_parameter_says() {
 	write_in_page_mode 1 bulk
 	write_in_page_mode 2 compound single
 	write_in_page_mode 3 cached bulk
-	for mode in 4 255; do
+	write_in_page_mode 4 compound bulk
+	for mode in 5 255; do
 		! modprobe rcrypt page_mode=$mode 2>/dev/null || fail "loaded with $mode"
 	done
 }
