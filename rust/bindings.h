@@ -26,6 +26,7 @@
 #include <linux/iova.h>
 #include <linux/key-type.h>
 #include <linux/percpu.h>
+#include <linux/scatterlist.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
@@ -48,6 +49,8 @@ const blk_status_t KSCALE_CONST_BLK_STS_RESOURCE = BLK_STS_RESOURCE;
 const unsigned short KSCALE_CONST_CRYPTO_AUTHENC_KEYA_PARAM = CRYPTO_AUTHENC_KEYA_PARAM;
 
 const size_t KSCALE_CONST_PCPU_MIN_UNIT_SIZE = PCPU_MIN_UNIT_SIZE;
+
+const unsigned long KSCALE_CONST_SG_END = SG_END;
 
 const unsigned int KSCALE_CONST_SHRINKER_MEMCG_AWARE = SHRINKER_MEMCG_AWARE;
 const unsigned int KSCALE_CONST_SHRINKER_NONSLAB = SHRINKER_NONSLAB;

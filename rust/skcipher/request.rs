@@ -52,27 +52,35 @@ struct Iv([u8; MAX_IV_SIZE]);
 ///
 /// # Invariants
 ///
-/// `src` and `dst` are tables of one entry, initialised by [`Head::init()`].
+/// `src` and `dst` are tables of one entry, once [`Head::new()`] made them.
 #[repr(C)]
 pub(super) struct Head {
-    src: MaybeUninit<bindings::scatterlist>,
-    dst: MaybeUninit<bindings::scatterlist>,
+    src: bindings::scatterlist,
+    dst: bindings::scatterlist,
     iv: Iv,
 }
 
-// SAFETY: Memory without a value, and numbers.
+// SAFETY: Numbers, and structs of numbers.
 unsafe impl frame::Head for Head {}
 
 /// A request in memory of its own.
 pub(super) type Frame<'t> = frame::Frame<'t, Head, bindings::skcipher_request>;
 
 impl Head {
-    /// Initialises the tables.
+    /// Makes tables of one entry, as `sg_init_table()` in `lib/scatterlist.c` does.
+    ///
+    /// That takes a pointer: what it made would be copied to where it stays.
     #[inline]
-    fn init(&mut self) {
-        for sg in [&mut self.src, &mut self.dst] {
-            // SAFETY: `sg` is valid for writes of one entry.
-            unsafe { bindings::sg_init_table(sg.as_mut_ptr(), 1) };
+    fn new() -> Self {
+        let table = || bindings::scatterlist {
+            page_link: bindings::SG_END,
+            ..Default::default()
+        };
+
+        Self {
+            src: table(),
+            dst: table(),
+            iv: Iv([0; MAX_IV_SIZE]),
         }
     }
 
@@ -99,14 +107,14 @@ impl Head {
 
         // SAFETY: `dst` is an initialised table of one entry by the safety requirements, and `page`
         // is a page with `len` bytes at `offset` by the invariants of the segment it came from.
-        unsafe { bindings::sg_set_page(self.dst.as_mut_ptr(), page, len, offset) };
+        unsafe { bindings::sg_set_page(&raw mut self.dst, page, len, offset) };
 
         let src = match data.src {
-            None => self.dst.as_mut_ptr(),
+            None => &raw mut self.dst,
             Some((page, offset, src_len)) if src_len == len => {
                 // SAFETY: As for `dst`.
-                unsafe { bindings::sg_set_page(self.src.as_mut_ptr(), page, len, offset) };
-                self.src.as_mut_ptr()
+                unsafe { bindings::sg_set_page(&raw mut self.src, page, len, offset) };
+                &raw mut self.src
             }
             Some(_) => return Err(EINVAL),
         };
@@ -116,7 +124,7 @@ impl Head {
             bindings::skcipher_request_set_crypt(
                 request,
                 src,
-                self.dst.as_mut_ptr(),
+                &raw mut self.dst,
                 len,
                 self.iv.0.as_mut_ptr().cast(),
             )
@@ -164,31 +172,25 @@ impl<'t> Request<'t> {
     /// Sets a request up for `cipher`.
     #[inline]
     pub(super) fn new(cipher: &'t Skcipher) -> Self {
-        let mut this = Self {
-            cipher,
-            on_stack: OnStack {
-                // All bits zero are a valid value: no flags, no callback, no pointers.
-                request: MaybeUninit::zeroed(),
-                context: MaybeUninit::uninit(),
-            },
-            head: Head {
-                src: MaybeUninit::uninit(),
-                dst: MaybeUninit::uninit(),
-                iv: Iv([0; MAX_IV_SIZE]),
-            },
-            frame: None,
-        };
-
-        // INVARIANT: Establishes the invariants; there is no frame.
+        // All bits zero are a valid value: no flags, no callback, no pointers.
+        let mut request = MaybeUninit::<bindings::skcipher_request>::zeroed();
+        // As `skcipher_request_set_tfm()` in `include/crypto/skcipher.h`.
+        //
         // SAFETY: The request is valid for writes, and `tfm` is a cipher by its type invariants.
         unsafe {
-            bindings::skcipher_request_set_tfm(
-                this.on_stack.request.as_mut_ptr(),
-                cipher.tfm.as_ptr(),
-            )
-        };
-        this.head.init();
-        this
+            (*request.as_mut_ptr()).base.tfm = &raw mut (*cipher.tfm.as_ptr()).base;
+        }
+
+        // INVARIANT: Establishes the invariants; there is no frame.
+        Self {
+            cipher,
+            on_stack: OnStack {
+                request,
+                context: MaybeUninit::uninit(),
+            },
+            head: Head::new(),
+            frame: None,
+        }
     }
 
     /// Encrypts `src` into `dst`.
@@ -347,7 +349,7 @@ impl<'t> Request<'t> {
                 wait.cast(),
             )
         };
-        frame.head().init();
+        *frame.head() = Head::new();
         frame
     }
 }

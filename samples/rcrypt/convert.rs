@@ -220,7 +220,15 @@ impl Converter {
     /// Never inlined, so that what the other modes have on the stack does not add up.
     #[inline(never)]
     fn convert_by<W: Walk>(&self, first_sector: u64, walk: W, work: impl Work) -> BlkResult {
-        work.run(&mut Cursor::new(self, first_sector, walk)?)
+        // Made where it stays: it is big.
+        let mut request = self.cipher(first_sector)?.request();
+
+        work.run(&mut Cursor {
+            converter: self,
+            request: &mut request,
+            walk,
+            sector: first_sector,
+        })
     }
 
     /// Returns the cipher of a sector.
@@ -270,7 +278,7 @@ fn allocate(spec: &CipherSpec<'_>) -> Result<Skcipher, CtrError> {
 
 /// What is done to a bio.
 trait Work {
-    fn run<W: Walk>(self, cursor: &mut Cursor<'_, W>) -> BlkResult;
+    fn run<W: Walk>(self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult;
 }
 
 /// See [`Converter::encrypt()`].
@@ -281,7 +289,7 @@ struct Encrypt<'a> {
 
 impl Work for Encrypt<'_> {
     #[inline]
-    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
         let sector_size = cursor.converter.options.sector_size;
 
         while let Some(dst) = self.dst.next_segment(sector_size) {
@@ -302,7 +310,7 @@ struct Decrypt<'a> {
 
 impl Work for Decrypt<'_> {
     #[inline]
-    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
         let sector_size = cursor.converter.options.sector_size;
 
         while let Some(data) = self.data.next_segment(sector_size) {
@@ -314,32 +322,22 @@ impl Work for Decrypt<'_> {
 
 /// Walks the sectors of a bio. One request serves them all, so that a sector costs little more
 /// than its IV and its place in memory.
-struct Cursor<'a, W> {
+struct Cursor<'a, 'r, W> {
     converter: &'a Converter,
-    request: Request<'a>,
+    request: &'r mut Request<'a>,
     walk: W,
     /// The number of the next sector, in units of 512 bytes. Wraps, as in C.
     sector: u64,
 }
 
-impl<'a, W: Walk> Cursor<'a, W> {
-    #[inline]
-    fn new(converter: &'a Converter, first_sector: u64, walk: W) -> Result<Self, BlkError> {
-        Ok(Self {
-            converter,
-            request: converter.cipher(first_sector)?.request(),
-            walk,
-            sector: first_sector,
-        })
-    }
-
+impl<W: Walk> Cursor<'_, '_, W> {
     /// Encrypts the next sector.
     #[inline]
     fn encrypt(&mut self, src: Segment<'_>, mut dst: SegmentMut<'_>) -> BlkResult {
         let sector = self.next(src.len())?;
         let (iv, input) = self
             .walk
-            .before_encrypt(&mut self.request, sector, src, &mut dst)
+            .before_encrypt(self.request, sector, src, &mut dst)
             .map_err(|_| BlkError::IOERR)?;
         let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
 
@@ -357,7 +355,7 @@ impl<'a, W: Walk> Cursor<'a, W> {
         let sector = self.next(data.len())?;
         let iv = self
             .walk
-            .before_decrypt(&mut self.request, sector, &mut data)
+            .before_decrypt(self.request, sector, &mut data)
             .map_err(|_| BlkError::IOERR)?;
         let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
 
@@ -380,7 +378,7 @@ impl<'a, W: Walk> Cursor<'a, W> {
             return Err(BlkError::IOERR);
         }
         if ciphers.len() > 1 {
-            self.request = self.converter.cipher(sector)?.request();
+            *self.request = self.converter.cipher(sector)?.request();
         }
         self.sector = sector.wrapping_add(options.sectors());
 

@@ -83,7 +83,7 @@ mod tests {
     struct EncryptOne<'a>(&'a mut Page, &'a mut Page);
 
     impl Work for EncryptOne<'_> {
-        fn run<W: Walk>(self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+        fn run<W: Walk>(self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
             let len = cursor.converter.options.sector_size.get();
             let src = self.0.segment_mut(0, len).ok_or(BlkError::IOERR)?;
             let dst = self.1.segment_mut(0, len).ok_or(BlkError::IOERR)?;
@@ -96,7 +96,7 @@ mod tests {
     struct DecryptOne<'a>(&'a mut Page);
 
     impl Work for DecryptOne<'_> {
-        fn run<W: Walk>(self, cursor: &mut Cursor<'_, W>) -> BlkResult {
+        fn run<W: Walk>(self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
             let len = cursor.converter.options.sector_size.get();
 
             cursor.decrypt(self.0.segment_mut(0, len).ok_or(BlkError::IOERR)?)
