@@ -193,13 +193,21 @@ struct reader {
 	u64 walks[WALKS];
 };
 
+/* Lets another task run if one should, see give_way() in samples/srcu_registry/tasks.rs. */
+static void give_way(void)
+{
+	cond_resched();
+	preempt_disable();
+	preempt_enable();
+}
+
 static void reader_fn(struct work_struct *work)
 {
 	struct reader *reader = container_of(work, struct reader, work);
 
 	while (!READ_ONCE(*reader->stop)) {
 		reader->walks[reader->way->walk()]++;
-		cond_resched();
+		give_way();
 	}
 }
 
@@ -226,7 +234,7 @@ static int write(const struct way *way, struct load *load, ktime_t begin)
 		way->unregister_item(item);
 		count_latency(load, ktime_to_ns(ktime_sub(ktime_get(), before)));
 		free_item(item);
-		cond_resched();
+		give_way();
 	}
 	return 0;
 }

@@ -26,9 +26,12 @@ use kernel::{
     }, //
 };
 
-use kscale::workqueue::{
-    Flags,
-    Workqueue, //
+use kscale::{
+    percpu::preempt_disable,
+    workqueue::{
+        Flags,
+        Workqueue, //
+    }, //
 };
 
 use super::{
@@ -78,9 +81,18 @@ impl<B: Backend> WorkItem for Reader<B> {
                 Walk::Skipped => &this.skipped,
             }
             .add(1, Relaxed);
-            might_sleep();
+            give_way();
         }
     }
+}
+
+/// Lets another task run if one should.
+///
+/// Kernels that preempt do so when an interrupt returns, but User-Mode Linux does not, and there is
+/// nothing else in a walk under SRCU that would.
+fn give_way() {
+    might_sleep();
+    drop(preempt_disable());
 }
 
 /// Runs a load in this task and as many as it asks for, and returns when it is over.
@@ -182,7 +194,7 @@ fn write<B: Backend>(
         let latency = before.elapsed();
         reclaimer.is_unregistered();
         latencies.add(latency.as_nanos());
-        might_sleep();
+        give_way();
     }
     Ok(())
 }
