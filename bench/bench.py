@@ -123,7 +123,7 @@ def main() -> int:
     kinds = {step.lane.kind for step in wanted.steps if step.lane.name != "kvm"}
     if not os.environ.get("LANE") or "kvm" in os.environ["LANE"]:
         kinds.add("qemu")
-    needs_load = any(step.benchmark.name == "rcrypt" for step in wanted.steps)
+    needs_load = any(step.benchmark.name in machines.NEED_LOAD for step in wanted.steps)
     run = machines.Run(
         tools, wanted.quick, builds(kinds, tools),
         machines.build_load(tools) if needs_load else OUT / "load",

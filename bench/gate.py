@@ -41,7 +41,10 @@ Counts = dict[str, dict[str, float]]
 
 
 def counts_of(samples: results.Samples) -> Counts:
-    """Returns the instructions of each call."""
+    """Returns the instructions of each call.
+
+    Not of requests to targets: what they take depends on what else the kernel does then.
+    """
     table = BENCHMARKS["wrappers"].on("icount")[0]
     cells = report.cells_of(table, samples, "icount")
     return {call: {side: cell[0] for side, cell in sides.items()} for call, sides in cells.items()}
@@ -101,7 +104,7 @@ def check(tools: dict[str, str]) -> int:
     os.environ["BENCH"] = "y"
     kbuild = Kbuild(kdir, CHECKOUT / "out/release-bench", tools)
     kbuild.build()
-    run = machines.Run(tools, True, {"release": kbuild}, CHECKOUT / "out/bench/load")
+    run = machines.Run(tools, True, {"release": kbuild}, machines.build_load(tools))
     try:
         text = run.output(BENCHMARKS["wrappers"], LANES["icount"])
     except machines.Failed as error:

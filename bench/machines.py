@@ -23,6 +23,8 @@ from lanes import Lane
 from tables import Benchmark
 
 TIMEOUT_S = 900
+NEED_LOAD = ("rcrypt", "wrappers")
+"""Benchmarks with the program bench/load.c."""
 DEFECTS = {
     "ABA": "aba",
     "a read of a freed page": "freed_page_read",
@@ -65,7 +67,7 @@ class Run:
             "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), "--ram", *lane.options,
             "--cpus", str(lane.cpus), "--timeout", os.environ.get("TIMEOUT") or str(TIMEOUT_S),
             *(f"--env={name}={value}" for name, value in self.env(lane).items()),
-            *(("--pack", str(self.load)) if benchmark.name == "rcrypt" else ()),
+            *(("--pack", str(self.load)) if benchmark.name in NEED_LOAD else ()),
             "--script", str(HERE / f"{benchmark.name}.sh"), "--out", str(out),
         ]  # fmt: skip
         run = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -84,7 +86,7 @@ class Run:
             "kscale/job": job.encode(),
             f"mnt/script/{benchmark.name}.sh": (HERE / f"{benchmark.name}.sh").read_bytes(),
         }
-        if benchmark.name == "rcrypt":
+        if benchmark.name in NEED_LOAD:
             packed["mnt/script/load"] = self.load.read_bytes()
         machine = uml.Machine(kbuild.kdir, out, lane.cpus)
         with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:

@@ -12,6 +12,7 @@
 #include "twins.h"
 
 static const struct twins *all_twins[] = {
+	&cipher_twins,
 	&counter_twins,
 	&iova_twins,
 	&lists_twins,
@@ -20,6 +21,7 @@ static const struct twins *all_twins[] = {
 	&percpu_twins,
 	&shrinker_twins,
 	&srcu_twins,
+	&workqueue_twins,
 };
 
 /* 1000 instructions for each call, to tell whether the clock counts them. */

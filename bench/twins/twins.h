@@ -60,6 +60,7 @@ struct twins {
 	void (*add_cases)(struct dentry *dir);
 };
 
+extern const struct twins cipher_twins;
 extern const struct twins counter_twins;
 extern const struct twins iova_twins;
 extern const struct twins lists_twins;
@@ -68,5 +69,6 @@ extern const struct twins page_cache_twins;
 extern const struct twins percpu_twins;
 extern const struct twins shrinker_twins;
 extern const struct twins srcu_twins;
+extern const struct twins workqueue_twins;
 
 #endif

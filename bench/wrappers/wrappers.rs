@@ -47,7 +47,7 @@ const ROUNDS: usize = 5;
 ///
 /// Each has to look up in `bench` what it needs, as calls that are further apart.
 #[inline(never)]
-fn measure<B, T>(bench: &B, call: impl Fn(&B) -> T) -> i64 {
+fn measure<B, T>(bench: &B, mut call: impl FnMut(&B) -> T) -> i64 {
     let calls = black_box(CALLS);
     let begin = Instant::<Monotonic>::now();
 
@@ -78,6 +78,7 @@ macro_rules! cases {
     };
 }
 
+mod cipher;
 mod counter;
 mod iova;
 mod lists;
@@ -86,6 +87,7 @@ mod page_cache;
 mod percpu;
 mod shrinker;
 mod srcu;
+mod workqueue;
 
 #[pin_data]
 struct WrappersModule {
@@ -104,6 +106,7 @@ impl kernel::InPlaceModule for WrappersModule {
 /// What the calls are made on.
 #[pin_data]
 struct Benches {
+    cipher: cipher::Bench,
     #[pin]
     counter: counter::Bench,
     iova: iova::Bench,
@@ -116,11 +119,13 @@ struct Benches {
     shrinker: shrinker::Bench,
     #[pin]
     srcu: srcu::Bench,
+    workqueue: workqueue::Bench,
 }
 
 impl Benches {
     fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            cipher: cipher::Bench::new()?,
             counter <- counter::Bench::new(),
             iova: iova::Bench::new()?,
             lists <- lists::Bench::new(),
@@ -129,10 +134,12 @@ impl Benches {
             percpu: percpu::Bench::new()?,
             shrinker: shrinker::Bench::new()?,
             srcu <- srcu::Bench::new(),
+            workqueue: workqueue::Bench::new()?,
         })
     }
 
     fn add_cases<'a>(&'a self, dir: &ScopedDir<'a, '_>) {
+        cipher::add_cases(&self.cipher, dir);
         counter::add_cases(&self.counter, dir);
         iova::add_cases(&self.iova, dir);
         lists::add_cases(&self.lists, dir);
@@ -141,5 +148,6 @@ impl Benches {
         percpu::add_cases(&self.percpu, dir);
         shrinker::add_cases(&self.shrinker, dir);
         srcu::add_cases(&self.srcu, dir);
+        workqueue::add_cases(&self.workqueue, dir);
     }
 }

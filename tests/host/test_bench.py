@@ -118,7 +118,7 @@ class Benchmarks(unittest.TestCase):
         # A case, or a file of its own where what is measured is less than what is done.
         patterns = (
             ("wrappers/*.rs", r'^        c"(\w+)" =>|^    dir\.read_callback_file\(c"(\w+)"'),
-            ("twins/*.c", r"^\tCASE\((\w+),|^\tCREATE_FILE\((\w+_32)\)"),
+            ("twins/*.c", r"^\tCASE\((\w+),|^\tCREATE_FILE\((\w+)\)"),
         )
         for files, pattern in patterns:
             text = "".join(path.read_text() for path in (CHECKOUT / "bench").glob(files))

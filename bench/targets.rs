@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What calls of a device-mapper target cost: a part of the benchmark `wrappers`.
+//!
+//! Table line: `<start> <len> bench <dev path> <what>`, where `what` is one of the names below. It
+//! sends each bio on in a way of its own; `bench/twins/targets.c` has the same in C, as target
+//! `bench_c`.
+
+#![forbid(unsafe_code)]
+
+use kernel::prelude::*;
+
+use core::{
+    hint::black_box,
+    num::{
+        NonZeroU16,
+        NonZeroU32, //
+    },
+};
+
+use kscale::{
+    bio::{
+        BioSet,
+        BlkError,
+        Segments, //
+    },
+    dm,
+    mempool::{
+        Mempool,
+        Pages, //
+    },
+    workqueue::{
+        Flags,
+        Workqueue, //
+    }, //
+};
+
+module! {
+    type: TargetsModule,
+    name: "bench_targets",
+    authors: ["The kscale authors"],
+    description: "What calls of a device-mapper target cost",
+    license: "GPL",
+}
+
+struct TargetsModule {
+    _registration: dm::Registration<Bench>,
+}
+
+impl kernel::Module for TargetsModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self {
+            _registration: dm::Registration::new()?,
+        })
+    }
+}
+
+/// Pages of the largest bio, and in reserve.
+const MAX_PAGES: usize = 256;
+
+/// What to do with a bio.
+#[derive(Clone, Copy)]
+enum What {
+    /// Send it on.
+    Remap,
+    /// Look at each piece of its memory, and send it on.
+    Segments,
+    /// Send it on by a worker.
+    Queue,
+    /// Send a clone that shares its memory.
+    Share,
+    /// Send a clone with memory of its own.
+    Bounce,
+    /// End it.
+    End,
+}
+
+const NAMES: [(&str, What); 6] = [
+    ("remap", What::Remap),
+    ("segments", What::Segments),
+    ("queue", What::Queue),
+    ("share", What::Share),
+    ("bounce", What::Bounce),
+    ("end", What::End),
+];
+
+#[derive(Default)]
+struct PerBio {
+    sector: u64,
+}
+
+#[pin_data]
+struct Bench {
+    device: dm::Device,
+    what: What,
+    queue: Workqueue,
+    #[pin]
+    bios: BioSet,
+    #[pin]
+    pages: Mempool<Pages>,
+}
+
+#[vtable]
+impl dm::Target for Bench {
+    const NAME: &'static CStr = c"bench";
+    const VERSION: [u32; 3] = [1, 0, 0];
+
+    type PerBio = PerBio;
+
+    fn ctr(
+        table: &mut dm::Table<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        let path = args.required(c"missing device path")?;
+        let name = args.required(c"missing what to do")?;
+        args.finish(c"too many arguments")?;
+        let (_, what) = NAMES
+            .into_iter()
+            .find(|(known, _)| name.to_bytes() == known.as_bytes())
+            .ok_or(dm::CtrError::invalid(c"nothing of that name"))?;
+
+        let device = table.get_device(path, 0)?;
+        let queue = Workqueue::new(c"bench_targets", Flags::PERCPU, 0)?;
+
+        Ok(try_pin_init!(Self {
+            device,
+            what,
+            queue,
+            bios <- BioSet::new(NonZeroU16::MIN),
+            pages <- Mempool::new(MAX_PAGES, Pages::<0>),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        let sector = bio.target_sector();
+        bio.data().sector = sector;
+
+        match self.what {
+            What::Remap => bio.remap(self.device, sector),
+            What::Segments => {
+                look_at(bio.segments());
+                bio.remap(self.device, sector)
+            }
+            What::Queue => bio.defer(|bio| bio.queue(queue, submit)),
+            What::Share => bio.defer(share),
+            What::Bounce => bio.defer(bounce),
+            What::End => bio.end(Ok(())),
+        }
+    }
+
+    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+        bio.done()
+    }
+}
+
+/// Looks at each piece.
+#[inline]
+fn look_at(mut segments: Segments<'_>) {
+    while let Some(segment) = segments.next_segment(NonZeroU32::MAX) {
+        black_box(segment.len());
+    }
+}
+
+fn queue(target: Pin<&Bench>) -> &Workqueue {
+    &target.get_ref().queue
+}
+
+/// Sends a bio on.
+fn submit(mut bio: dm::Bio<Bench>) {
+    let sector = bio.data().sector;
+    let device = bio.target().device;
+    bio.submit(device, sector);
+}
+
+/// Sends a clone that shares the memory of a bio.
+fn share(mut bio: dm::Bio<Bench>) {
+    let sector = bio.data().sector;
+    let device = bio.target().device;
+    match bio.share(|target| &target.get_ref().bios) {
+        Ok(clone) => clone.submit(device, sector, dm::Bio::end),
+        Err(bio) => bio.end(Err(BlkError::RESOURCE)),
+    }
+}
+
+/// Sends a clone with memory of its own, whatever was in there.
+fn bounce(mut bio: dm::Bio<Bench>) {
+    let sector = bio.data().sector;
+    let device = bio.target().device;
+    let bounced = bio.bounce(|target| {
+        let target = target.get_ref();
+        (&target.bios, &target.pages)
+    });
+    match bounced {
+        Ok(clone) => clone.submit(device, sector, dm::Bio::end),
+        Err(bio) => bio.end(Err(BlkError::RESOURCE)),
+    }
+}
