@@ -41,7 +41,36 @@ def request_tables(
     return tuple(tables)
 
 
+STRATEGIES = ("single", "bulk", "compound", "recycled", "mixed")
+"""In the order of the parameter `page_mode`."""
+LIMITS = ("exact", "approx", "credit")
+"""In the order of the parameter `limit_mode`."""
+
+CHOICES = (
+    Table(
+        name="strategies",
+        title="A write, cipher_null, by where its pages come from and how memory is, <memory>_<KiB>",
+        row="write",
+        rows=tuple(f"{memory}_{kib}" for memory in ("warm", "fragmented") for kib in (4, 64, 128, 1024)),
+        columns=("crypt", *STRATEGIES),
+        unit="instructions",
+        lanes=("icount",),
+        ratio=("mixed", "crypt"),
+    ),
+    Table(
+        name="limits",
+        title="A write, cipher_null, by how pages are limited and how many are in use, <in use>_<KiB>",
+        row="write",
+        rows=tuple(f"{use}_{kib}" for use in ("far", "near", "full") for kib in (4, 128)),
+        columns=("crypt", *LIMITS),
+        unit="instructions",
+        lanes=("icount",),
+        ratio=("credit", "crypt"),
+    ),
+)
+
 GRID = (
+    *CHOICES,
     *request_tables("instructions", "instructions", ("icount",), ("brd", "null_blk"), (1,)),
     *request_tables("ns", "ns", ("tcg", "kvm"), ("brd", "null_blk"), (1, 4)),
 )

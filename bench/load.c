@@ -3,16 +3,21 @@
  * Makes device-mapper devices and puts a load on them, in a guest that has neither dmsetup nor fio.
  *
  * load create NAME SECTORS TARGET PARAMETERS   make a device and print its path
+ * load suspend NAME                            suspend it, which waits for its requests
  * load remove NAME                             remove it
- * load io DEVICE read|write BYTES JOBS COUNT ROUNDS
+ * load io DEVICE read|write BYTES JOBS COUNT ROUNDS [FILE]
  *	In each round, JOBS threads make COUNT direct requests each, of BYTES, one after the other.
  *	For each round print the nanoseconds that it took and the number of all requests. The round
- *	before the first is not counted.
+ *	before the first is not counted. With FILE, 1 is written there before the first round and 0
+ *	after the last; there may be only one job then.
+ * load hold DEVICE SECTOR COUNT SINGLE
+ *	Make COUNT direct writes of 128 KiB and SINGLE of 4 KiB at once, at SECTOR, and wait for them.
  */
 
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <linux/dm-ioctl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,6 +76,13 @@ static void create(char **args)
 	request = (struct request){};
 	ask(control, DM_DEV_SUSPEND, &request, args[0]);
 	printf("/dev/dm-%llu\n", (dev & 0xff) | (dev >> 12 & 0xfff00));
+}
+
+static void suspend(char **args)
+{
+	struct request request = { .head.flags = DM_SUSPEND_FLAG };
+
+	ask(open_control(), DM_DEV_SUSPEND, &request, args[0]);
 }
 
 static void remove_device(char **args)
@@ -131,21 +144,63 @@ static long long now_ns(void)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-static void io_alone(void)
+/* Writes a character to the file that was given, if one was. */
+static void switch_to(const char *file, const char *what)
+{
+	int fd = file ? open(file, O_WRONLY) : -1;
+
+	if (file && (fd < 0 || write(fd, what, 1) != 1))
+		err(1, "%s", file);
+	if (file)
+		close(fd);
+}
+
+static void io_alone(const char *file)
 {
 	void *buffer = new_buffer();
 
-	for (unsigned long i = 0; i <= load.rounds; i++) {
+	make_requests(buffer, 0);
+	switch_to(file, "1");
+	for (unsigned long i = 0; i < load.rounds; i++) {
 		long long begin = now_ns();
 
 		make_requests(buffer, 0);
-		if (i)
-			printf("%lld %lu\n", now_ns() - begin, load.count);
+		printf("%lld %lu\n", now_ns() - begin, load.count);
 	}
+	switch_to(file, "0");
 	free(buffer);
 }
 
-static void io(char **args)
+static void hold(char **args)
+{
+	const unsigned long sector = strtoul(args[1], NULL, 0);
+	const unsigned long large = strtoul(args[2], NULL, 0);
+	const unsigned long count = large + strtoul(args[3], NULL, 0);
+	int fd = open(args[0], O_RDWR | O_DIRECT);
+	aio_context_t context = 0;
+	struct io_event event;
+
+	load.bytes = 131072;
+	if (fd < 0 || syscall(SYS_io_setup, count, &context))
+		err(1, "%s", args[0]);
+	for (unsigned long i = 0; i < count; i++) {
+		struct iocb request = {
+			.aio_lio_opcode = IOCB_CMD_PWRITE,
+			.aio_fildes = fd,
+			.aio_buf = (unsigned long)new_buffer(),
+			.aio_nbytes = i < large ? load.bytes : 4096,
+			.aio_offset = sector * 512 + i * load.bytes,
+		}, *list = &request;
+
+		if (syscall(SYS_io_submit, context, 1, &list) != 1)
+			err(1, "write %lu", i);
+	}
+	for (unsigned long i = 0; i < count; i++)
+		if (syscall(SYS_io_getevents, context, 1, 1, &event, NULL) != 1)
+			err(1, "write %lu", i);
+}
+
+static void io(char **args, const char *file)
 {
 	pthread_t threads[64];
 
@@ -162,7 +217,7 @@ static void io(char **args)
 	pthread_barrier_init(&load.barrier, NULL, load.jobs + 1);
 
 	if (load.jobs == 1) {
-		io_alone();
+		io_alone(file);
 		return;
 	}
 	for (unsigned long job = 0; job < load.jobs; job++)
@@ -187,10 +242,15 @@ int main(int argc, char **argv)
 		create(argv + 2);
 	else if (argc == 3 && !strcmp(argv[1], "remove"))
 		remove_device(argv + 2);
-	else if (argc == 8 && !strcmp(argv[1], "io"))
-		io(argv + 2);
+	else if (argc == 3 && !strcmp(argv[1], "suspend"))
+		suspend(argv + 2);
+	else if ((argc == 8 || argc == 9) && !strcmp(argv[1], "io"))
+		io(argv + 2, argv[8]);
+	else if (argc == 6 && !strcmp(argv[1], "hold"))
+		hold(argv + 2);
 	else
-		errx(2, "create NAME SECTORS TARGET PARAMETERS | remove NAME | "
-			"io DEVICE read|write BYTES JOBS COUNT ROUNDS");
+		errx(2, "create NAME SECTORS TARGET PARAMETERS | suspend NAME | remove NAME | "
+			"io DEVICE read|write BYTES JOBS COUNT ROUNDS [FILE] | "
+			"hold DEVICE SECTOR COUNT SINGLE");
 	return 0;
 }

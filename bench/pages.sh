@@ -16,7 +16,7 @@ rounds='1 2 3 4'
 # The sides take turns, so that what else goes on here hits all of them.
 for case in 32_warm 32_fragmented 256_warm 256_cold 256_fragmented; do
 	for _ in $rounds; do
-		for way in single compound bulk recycled; do
+		for way in single compound bulk recycled mixed; do
 			for side in bench_pages bench_pages_c; do
 				[ -e $side/$way ] || continue
 				column=$way

@@ -82,7 +82,7 @@ def registry_walks(report: Report) -> Plot | None:
     lane = report.timed("001")
     if not lane:
         return None
-    drawn, (left, right) = figures.figure(panels=2)
+    drawn, (left, right) = figures.figure(panels=2, width=8.4)
     walks = columns(report, "001", lane, "walks_per_s", seeds.READERS, seeds.WAYS)
     figures.lines(left, [float(n) for n in seeds.READERS], walks)
     left.set_xlabel("readers")
@@ -90,12 +90,9 @@ def registry_walks(report: Report) -> Plot | None:
     left.set_xticks(range(1, 5))
     left.set_ylim(bottom=0)
     cycles = columns(report, "001", lane, "unregistered_per_s", seeds.LOADS, seeds.WAYS)
-    places = [float(index) for index in range(len(seeds.LOADS))]
-    figures.lines(right, places, cycles)
-    right.set_xticks(places, seeds.LOADS)
+    figures.grouped_bars(right, list(seeds.LOADS), cycles, "registered and unregistered/s")
     right.set_xlabel("load")
-    right.set_ylabel("registered and unregistered/s")
-    right.set_ylim(bottom=0)
+    right.set_yscale("log")
     figures.legend(drawn)
     return plot("001", lane, "walks", "Walks with a writer (left), and what that gets done", drawn)
 
@@ -184,6 +181,7 @@ def storm_depot(report: Report) -> Plot | None:
         figures.lines(axes, [float(part) for part in seeds.SLICES], found)
         axes.set_title(title)
         axes.set_xlabel("sixteenth of the time")
+        axes.set_xticks(range(0, len(seeds.SLICES), 3))
         axes.set_ylabel("magazines in the depot")
         axes.set_ylim(bottom=0)
     figures.legend(drawn)
@@ -236,11 +234,45 @@ def call_ratios(report: Report) -> Plot | None:
     return plot("wrappers", "icount", "ratio", "Calls of the library beside their twins", drawn)
 
 
+def strategies(report: Report) -> Plot | None:
+    """rcrypt: where pages come from."""
+    names = ("crypt", *grid.STRATEGIES)
+    return choices(report, "strategies", names, {"warm": "memory as it is", "fragmented": "in pieces"})
+
+
+def limits(report: Report) -> Plot | None:
+    """rcrypt: how pages are limited."""
+    states = {"far": "far from the limit", "near": "near", "full": "at the limit"}
+    return choices(report, "limits", ("crypt", *grid.LIMITS), states)
+
+
+def choices(
+    report: Report, table: str, names: tuple[str, ...], states: dict[str, str]
+) -> Plot | None:
+    """rcrypt: a write by what may be chosen."""
+    drawn, panels = figures.figure(panels=2, width=8.4)
+    for axes, kib in zip(panels, (4, 128), strict=True):
+        rows = tuple(f"{state}_{kib}" for state in states)
+        found = columns(report, "rcrypt", "icount", table, rows, names)
+        if not found:
+            return None
+        figures.grouped_bars(axes, list(states.values()), found, "instructions")
+        axes.set_title(f"{kib} KiB")
+    figures.legend(drawn)
+    captions = {
+        "strategies": "A write by where its pages come from",
+        "limits": "A write by how pages are limited",
+    }
+    return plot("rcrypt", "icount", table, captions[table], drawn)
+
+
 def heat_map(report: Report, lane: str, against: str) -> Plot | None:
     """rcrypt: the grid, as quotients to a target of C."""
     tables = report.parts.get(("rcrypt", lane), {}).get("tables", {})
     rows: dict[str, list[float | None]] = {}
-    for table in tables.values():
+    for title, table in tables.items():
+        if title.rpartition("_")[2] not in grid.CIPHERS:
+            continue
         for row, cells in table["cells"].items():
             name, _, size = row.rpartition("_")
             above, below = cells.get("rcrypt"), cells.get(against)
@@ -288,6 +320,8 @@ MAKERS: tuple[Maker, ...] = (
     storm_depot,
     cache_cost,
     call_ratios,
+    strategies,
+    limits,
     *(
         lambda report, lane=lane, against=against: heat_map(report, lane, against)
         # What is left out says nothing about a single number.

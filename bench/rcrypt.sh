@@ -84,3 +84,70 @@ for disk in brd null_blk; do
 		done
 	done
 done
+
+[ "$LANE" = icount ] || exit 0
+
+# Where pages come from, and how they are limited, on the disk that costs least.
+modprobe -a bench_pages_c bench_targets_c || exit
+fragmented=/sys/kernel/debug/bench_pages_c/fragmented
+
+# reload <parameter>...: loads rcrypt anew.
+reload() {
+	rmmod rcrypt && modprobe rcrypt max_write_size=1048576 "$@" || exit
+}
+
+# request <path> <KiB> [file]: prints what one takes.
+request() {
+	./load io "$1" write $(($2 * 1024)) 1 $((64 / $2 + 1)) 3 $3 |
+		awk '{ cost = $1 / $2; if (NR == 1 || cost < least) least = cost } END { printf "%.0f", least }'
+}
+
+# strategy <column> <target>
+strategy() {
+	path=$(./load create $2 $sectors $2 "$(parameters $2 null 4096 /dev/nullb0)") || exit
+	for kib in 4 64 128 1024; do
+		echo "result strategies warm_$kib $1 $(request $path $kib)"
+		echo "result strategies fragmented_$kib $1 $(request $path $kib $fragmented)"
+	done
+	./load remove $2 || exit
+}
+
+strategy crypt crypt
+mode=0
+for name in single bulk compound recycled mixed; do
+	reload page_mode=$mode
+	strategy $name rcrypt
+	mode=$((mode + 1))
+done
+
+# A target may have 2 % of memory, its reserve of 256 pages with it.
+large=262144
+free=$(awk '/^MemTotal:/ { print int($2 / 4 * 2 / 100) - 256 }' /proc/meminfo)
+
+# limit <column> <target> <in use> <KiB> <pages of that>
+limit() {
+	below=$(./load create below $large bench_c '/dev/nullb0 hold') || exit
+	path=$(./load create $2 $large $2 "$(parameters $2 null 4096 $below)") || exit
+	./load hold $path $((large / 2)) $(($5 / 32)) $(($5 % 32)) &
+	sleep 1
+	echo "result limits $3_$4 $1 $(request $path $4)"
+	./load suspend below && wait && ./load remove $2 && ./load remove below || exit
+}
+
+# limits <column> <target>
+limits() {
+	for kib in 4 128; do
+		limit $1 $2 far $kib 0
+		# What still fits, and 8 pages: near enough for an exact comparison to look at all CPUs.
+		limit $1 $2 near $kib $((free - 8 - kib / 4))
+		limit $1 $2 full $kib $((free + 64))
+	done
+}
+
+limits crypt crypt
+mode=0
+for name in exact approx credit; do
+	reload limit_mode=$mode
+	limits $name rcrypt
+	mode=$((mode + 1))
+done

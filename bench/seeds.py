@@ -116,7 +116,7 @@ REGISTRY = (
     ),
 )
 
-PAGE_WAYS = ("single_c", "single", "compound_c", "compound", "bulk_c", "bulk", "recycled")
+PAGE_WAYS = ("single_c", "single", "compound_c", "compound", "bulk_c", "bulk", "recycled", "mixed")
 PAGE_ROWS = ("32_warm", "32_fragmented", "256_warm", "256_cold", "256_fragmented")
 PAGES = (
     Table(

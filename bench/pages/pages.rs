@@ -48,6 +48,7 @@ mod ways;
 use ways::{
     Bulk,
     Compound,
+    Mixed,
     Recycled,
     Single,
     Way, //
@@ -213,6 +214,7 @@ fn add_files<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
         c"compound" => Compound,
         c"bulk" => Bulk,
         c"recycled" => Recycled,
+        c"mixed" => Mixed,
     }
 }
 

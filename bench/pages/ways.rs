@@ -165,7 +165,7 @@ impl Way for Compound<'_> {
     }
 }
 
-/// All at once: `rcrypt` without pages in stock.
+/// All at once: `rcrypt` with `page_mode=1`.
 pub(crate) struct Bulk<'a> {
     bench: &'a Bench,
     pages: KVec<Page>,
@@ -199,7 +199,7 @@ impl Way for Bulk<'_> {
     }
 }
 
-/// From the stock of this CPU, and the rest at once: `rcrypt` with pages in stock.
+/// From the stock of this CPU, and the rest at once: `rcrypt` with `page_mode=3`.
 pub(crate) struct Recycled<'a> {
     bench: &'a Bench,
     pages: KVec<Option<Page>>,
@@ -236,6 +236,61 @@ impl Way for Recycled<'_> {
         slots.iter_mut().for_each(|page| drop(page.take()));
         if added != 0 {
             self.bench.counter.sub(added);
+        }
+        Ok(())
+    }
+}
+
+/// Blocks of as many pages as the page allocator keeps for a CPU, and the rest at once: `rcrypt`.
+pub(crate) struct Mixed<'a> {
+    bench: &'a Bench,
+    blocks: KVec<Page<3>>,
+    pages: KVec<Page>,
+}
+
+impl<'a> Mixed<'a> {
+    pub(crate) fn new(bench: &'a Bench) -> Result<Self> {
+        Ok(Self {
+            bench,
+            blocks: KVec::with_capacity(MAX_PAGES, GFP_KERNEL)?,
+            pages: KVec::with_capacity(MAX_PAGES, GFP_KERNEL)?,
+        })
+    }
+}
+
+impl Way for Mixed<'_> {
+    #[inline(never)]
+    fn fill_and_empty(&mut self, count: usize) -> Result {
+        let mut left = count;
+
+        while left >= 8 && self.bench.has_room() {
+            let Ok(block) = Page::alloc(FIRST_PASS) else {
+                break;
+            };
+            self.bench.counter.add(8);
+            // OVERFLOW: There are at least as many.
+            left = left.wrapping_sub(8);
+            self.blocks
+                .push_within_capacity(block)
+                .map_err(|_| ENOSPC)?;
+        }
+        if left > 0 {
+            if !self.bench.has_room() {
+                return Err(ENOMEM);
+            }
+            let slots = self.pages.spare_capacity_mut();
+            let slots = slots.get_mut(..left).ok_or(EINVAL)?;
+            let pages = self.bench.pool.alloc_bulk(slots)?;
+
+            // CAST: Small.
+            self.bench.counter.add(left as i64);
+            drop(pages);
+            // CAST: As above.
+            self.bench.counter.sub(left as i64);
+        }
+        while let Some(block) = self.blocks.pop() {
+            drop(block);
+            self.bench.counter.sub(8);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The C half of the benchmark `pages`: what bench/pages does one by one, in blocks and in bulk, under
- * the same names in bench_pages_c/ of debugfs.
+ * the same names in bench_pages_c/ of debugfs. While 1 is in `fragmented` there, memory is in pieces.
  */
 
 #include <linux/debugfs.h>
@@ -229,12 +229,31 @@ static const struct {
 	{ "256_fragmented", 256, FRAGMENTED },
 };
 
+/* What keeps memory in pieces while requests are measured. */
+static struct held kept_pages, kept_pairs;
+
+static int fragmented_set(void *data, u64 wanted)
+{
+	int err = 0;
+
+	mutex_lock(&bench.lock);
+	release(&kept_pairs);
+	release(&kept_pages);
+	kept_pairs = kept_pages = (struct held){};
+	if (wanted)
+		err = fragment(&kept_pages, &kept_pairs);
+	mutex_unlock(&bench.lock);
+	return err;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(fragmented_fops, NULL, fragmented_set, "%llu\n");
+
 static struct measurement files[ARRAY_SIZE(ways)][ARRAY_SIZE(cases)];
 static struct dentry *dir;
 
 static void pages_exit(void)
 {
 	debugfs_remove(dir);
+	fragmented_set(NULL, 0);
 	percpu_counter_destroy(&bench.counter);
 	mempool_exit(&bench.pool);
 }
@@ -253,6 +272,7 @@ static int __init pages_init(void)
 	}
 	mutex_init(&bench.lock);
 	dir = debugfs_create_dir("bench_pages_c", NULL);
+	debugfs_create_file_unsafe("fragmented", 0200, dir, NULL, &fragmented_fops);
 	for (int i = 0; i < ARRAY_SIZE(ways); i++) {
 		struct dentry *way = debugfs_create_dir(ways[i].name, dir);
 
