@@ -22,7 +22,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             "rcrypt",
             "rcrypt beside dm-crypt and dm-inlinecrypt",
             GRID,
-            {"icount": 120, "tcg": 300, "kvm": 120},
+            {"icount": 240, "tcg": 300, "kvm": 120, "uml": 60},
         ),
     )
 }

@@ -325,7 +325,7 @@ MAKERS: tuple[Maker, ...] = (
     *(
         lambda report, lane=lane, against=against: heat_map(report, lane, against)
         # What is left out says nothing about a single number.
-        for lane in ("icount", "kvm")
+        for lane in ("icount", "uml", "kvm")
         for against in ("crypt", "inlinecrypt")
     ),
 )

@@ -7,8 +7,10 @@
 
 modprobe dm_crypt || exit
 modprobe rcrypt || exit
-modprobe dm_inlinecrypt || exit
-modprobe null_blk nr_devices=1 gb=1 queue_mode=2 irqmode=0 bs=512 || exit
+if [ "$LANE" != uml ]; then
+	modprobe dm_inlinecrypt || exit
+	modprobe null_blk nr_devices=1 gb=1 queue_mode=2 irqmode=0 bs=512 || exit
+fi
 modprobe brd rd_nr=1 rd_size=32768 || exit
 
 sectors=65536
@@ -21,8 +23,12 @@ table=ns
 rounds='1 2 3'
 # How often each makes as many requests as that has bytes.
 times=1 bytes=1048576
+disks='brd null_blk'
+sizes='4 16 64 128 256 512 1024'
 case $LANE in
 icount) table=instructions jobs=1 rounds=1 times=3 ;;
+tcg) disks=brd sizes='4 128 1024' ;;
+uml) disks=brd jobs=1 rounds='1 2 3' times=5 ;;
 esac
 [ -z "$QUICK" ] || rounds=1 bytes=131072
 
@@ -50,14 +56,14 @@ measure() {
 	null_blk) below=/dev/nullb0 ;;
 	esac
 	targets='crypt rcrypt'
-	[ "$2" = null ] || targets="$targets inlinecrypt"
+	[ "$2" = null ] || [ "$LANE" = uml ] || targets="$targets inlinecrypt"
 	for target in $targets; do
 		path=$(./load create $target $sectors $target "$(parameters $target $2 $3 $below)") || exit
 		eval "path_$target=$path"
 	done
 	for direction in write read; do
 		for job in $jobs; do
-			for kib in 4 16 64 128 256 512 1024; do
+			for kib in $sizes; do
 				count=$((bytes / kib / 1024))
 				[ $count -gt 0 ] || count=1
 				# The targets take turns, so that what else goes on here hits all of them.
@@ -77,7 +83,7 @@ measure() {
 	done
 }
 
-for disk in brd null_blk; do
+for disk in $disks; do
 	for cipher in null aes; do
 		for sector in 512 4096; do
 			measure $disk $cipher $sector

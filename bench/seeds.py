@@ -8,7 +8,8 @@ from tables import Benchmark, Table
 
 # Lanes with several CPUs.
 PARALLEL = ("tcg", "kvm", "uml")
-# Without User-Mode Linux: it has no IOVAs, and a walk that sleeps under SRCU did not end there.
+# Without User-Mode Linux: it has no IOVAs, and its interrupts return to kernel code without preempting
+# it, so that readers, not the lock, would decide when a writer runs.
 EMULATED = ("tcg", "kvm")
 
 CASES = ("far", "near", "near_32", "full")
