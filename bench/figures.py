@@ -84,9 +84,8 @@ def legend(drawn: Figure, per_line: int = 6) -> None:
     height = 0.1 + 0.2 * rows
     top = 1 - height / drawn.get_figheight()
     drawn.get_layout_engine().set(rect=(0, 0, 1, top))
-    drawn.legend(
-        handles, labels, loc="upper center", ncol=min(per_line, len(labels)), borderaxespad=0.1
-    )
+    in_line = -(-len(labels) // rows)
+    drawn.legend(handles, labels, loc="upper center", ncol=in_line, borderaxespad=0.1)
 
 
 def svg(drawn: Figure, name: str, label: str) -> str:

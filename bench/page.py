@@ -14,7 +14,8 @@ STYLE = f"""
 :root{{color-scheme:light dark;{figures.variables(False)}--bg:#fff;--soft:#f6f8fa;}}
 @media (prefers-color-scheme:dark){{:root{{{figures.variables(True)}--bg:#0d1117;--soft:#161b22;}}}}
 @media print{{:root{{color-scheme:light;{figures.variables(False)}--bg:#fff;--soft:#f6f8fa;}}
- section{{break-before:page}} figure,tr{{break-inside:avoid}} details{{display:none}}}}
+ h2{{break-after:avoid}} figure,tr{{break-inside:avoid}} figure svg{{max-height:22cm}}
+ details{{display:none}}}}
 body{{margin:2rem auto;max-width:62rem;padding:0 1rem;background:var(--bg);color:var(--fg);
  font:15px/1.5 system-ui,sans-serif}}
 h1,h2{{line-height:1.2}} h2{{margin-top:2.5rem;border-bottom:1px solid var(--grid)}}

@@ -268,7 +268,9 @@ def choices(
 
 def heat_map(report: Report, lane: str, against: str) -> Plot | None:
     """rcrypt: the grid, as quotients to a target of C."""
-    tables = report.parts.get(("rcrypt", lane), {}).get("tables", {})
+    part = report.parts.get(("rcrypt", lane), {})
+    # Of a time that was taken once nothing can be said.
+    tables = {} if part.get("quick") and lane != "icount" else part.get("tables", {})
     rows: dict[str, list[float | None]] = {}
     for title, table in tables.items():
         if title.rpartition("_")[2] not in grid.CIPHERS:
