@@ -23,7 +23,10 @@ mod tfm;
 
 #[doc(inline)]
 pub use self::{
-    authenc::AuthencKey,
+    authenc::{
+        digest_size,
+        AuthencKey, //
+    },
     request::Request,
     tfm::{
         Aead,

@@ -26,6 +26,7 @@
 #include "helpers/encrypted-type.c"
 #include "helpers/fips.c"
 #include "helpers/gfp.c"
+#include "helpers/hash.c"
 #include "helpers/highmem.c"
 #include "helpers/kmemleak.c"
 #include "helpers/list_lru.c"

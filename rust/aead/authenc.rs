@@ -2,7 +2,10 @@
 
 //! The keys of `authenc()`.
 
-use kernel::prelude::*;
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
 
 use crate::{
     bindings,
@@ -25,6 +28,21 @@ pub struct AuthencKey {
 /// A `struct rtattr` in the byte order of the machine: its length and type, 16 bits each, and as its
 /// data the length of the key for encryption, big endian.
 const HEADER_LEN: usize = 8;
+
+/// Returns the length of the digests of a hash in bytes, 32 for `hmac(sha256)`: that of the longest tag
+/// of `authenc()`, and what dm-crypt takes for the length of its key.
+///
+/// May load a module. Fails with [`ENOENT`] if there is no such hash.
+///
+/// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it. C:
+/// `crypto_alloc_ahash()`, `crypto_ahash_digestsize()` in `include/crypto/hash.h`.
+pub fn digest_size(hash: &CStr) -> Result<u32> {
+    // SAFETY: `hash` is a C string.
+    let size = unsafe { bindings::crypto_ahash_digestsize_by_name(hash.as_char_ptr()) };
+
+    to_result(size)?;
+    Ok(u32::try_from(size)?)
+}
 
 impl AuthencKey {
     /// Makes room for keys of so many bytes.
