@@ -29,6 +29,9 @@
 //! a device may use them: set with [`MapBio::set_tags()`] or [`CloneBio::set_tags()`], and lent again by
 //! [`Bio::segments_and_tags()`] when it is back.
 //!
+//! The audit log hears of targets with [`Target::AUDITED`], and of sectors that [`ReadClone::audit()`] is
+//! called for.
+//!
 //! As long as there is a bio, there is its target: [`Bio::target()`] borrows it from the bio. After
 //! the last bio ended the target may be freed at any time, which is why no method that ends a bio
 //! takes a reference to the target.
@@ -54,6 +57,7 @@
 //! [`Tags`]: crate::bio::Tags
 
 mod args;
+mod audit;
 mod bio;
 mod bounce;
 mod clone;
@@ -87,7 +91,10 @@ pub use self::{
         EndBio,
         EndIo, //
     },
-    integrity::ReadClone,
+    integrity::{
+        DeviceName,
+        ReadClone, //
+    },
     limits::Limits,
     map::{
         Map,

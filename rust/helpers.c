@@ -23,6 +23,7 @@
 #include "helpers/cpumask.c"
 #include "helpers/crypto.c"
 #include "helpers/device-mapper.c"
+#include "helpers/dm-audit.c"
 #include "helpers/encrypted-type.c"
 #include "helpers/fips.c"
 #include "helpers/gfp.c"

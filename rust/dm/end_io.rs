@@ -28,7 +28,7 @@ use super::{
 ///
 /// `ptr` is the bio that the running call of `end_io` is about.
 pub struct EndBio<'a, T: Target> {
-    ptr: Ptr<T>,
+    pub(super) ptr: Ptr<T>,
     result: BlkResult,
     _brand: Brand<'a>,
 }

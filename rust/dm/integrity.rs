@@ -5,7 +5,10 @@
 //! [`Tags`] are given to a bio before it goes to a device, and from then on are part of it: they are
 //! lent again when the bio is back, and freed when it leaves the target.
 
-use kernel::prelude::*;
+use kernel::{
+    fmt,
+    prelude::*, //
+};
 
 use core::mem::MaybeUninit;
 
@@ -29,6 +32,7 @@ use super::{
     },
     clone::CloneBio,
     devices::Device,
+    end_io::EndBio,
     map::MapBio,
     per_bio::Ptr,
     table::Table,
@@ -65,13 +69,7 @@ impl<T: Target> Bio<T> {
     ///
     /// Context: Any.
     pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
-        // The tags are in memory of their own, so both can be lent.
-        let tags = core::ptr::from_ref(self.ptr().tags()?.as_slice());
-        let (target, segments) = self.segments_mut()?;
-
-        // SAFETY: The tags stay as they are until somebody borrows the bio mutably, and it is
-        // borrowed already. No device has it.
-        Some((target, segments, unsafe { &*tags }))
+        self.ptr_mut().segments_and_tags()
     }
 
     /// Takes the tags, to fill them.
@@ -79,6 +77,15 @@ impl<T: Target> Bio<T> {
     /// Context: Any.
     pub fn take_tags(&mut self) -> Option<Tags> {
         self.ptr_mut().tags_mut().take()
+    }
+}
+
+impl<T: Target> EndBio<'_, T> {
+    /// As [`Bio::segments_and_tags()`].
+    ///
+    /// Context: Any.
+    pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+        self.ptr.segments_and_tags()
     }
 }
 
@@ -140,12 +147,14 @@ impl<T: Target> CloneBio<T> {
 
         // SAFETY: The device is done with the clone, which is ours again.
         let result = unsafe {
-            // The device used its position up.
+            // The device used its position up, and may have sent it on to another.
+            bindings::bio_set_dev(clone, bdev);
             (*clone).bi_iter = iter;
             BlkError::result_from_raw((*clone).bi_status)
         };
         match result {
-            // INVARIANT: It was filled just now, is a read, and has memory of its own.
+            // INVARIANT: It was filled just now, is a read, has memory of its own, and its device was set
+            // again.
             Ok(()) => Ok(ReadClone(this)),
             Err(error) => Err((this.into_base(), error)),
         }
@@ -170,10 +179,37 @@ unsafe extern "C" fn end_read(clone: *mut bindings::bio) {
 ///
 /// # Invariants
 ///
-/// The clone is a read, has memory of its own, and no device has it.
+/// The clone is a read of a device of the target's, has memory of its own, and no device has it.
 pub struct ReadClone<T: Target>(CloneBio<T>);
 
 impl<T: Target> ReadClone<T> {
+    /// Returns the clone.
+    pub(super) fn as_raw(&self) -> *mut bindings::bio {
+        self.0.clone.as_ptr()
+    }
+
+    /// Returns the name that the target is registered under.
+    pub(super) fn target_name(&self) -> &'static CStr {
+        self.0.base.ptr().inner().get_ref().name()
+    }
+
+    /// Returns the name of the device that it was read from, for messages.
+    ///
+    /// Context: Any.
+    pub fn device_name(&self) -> DeviceName {
+        let mut name = DeviceName([0; bindings::BDEVNAME_SIZE as usize]);
+        // SAFETY: The clone is alive, and its device open as long as the target lives, by the type
+        // invariants. There is room for as many bytes, which end in a NUL.
+        unsafe {
+            bindings::bdev_name(
+                (*self.as_raw()).bi_bdev,
+                name.0.as_mut_ptr().cast(),
+                name.0.len(),
+            )
+        };
+        name
+    }
+
     /// Walks the clone's own memory, with what the device kept beside the sectors, nothing if it had
     /// not to tell.
     ///
@@ -213,7 +249,30 @@ impl<T: Target> ReadClone<T> {
     }
 }
 
+/// The name of a block device, such as `dm-0` or `sda1`.
+pub struct DeviceName([u8; bindings::BDEVNAME_SIZE as usize]);
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = CStr::from_bytes_until_nul(&self.0).unwrap_or_default();
+
+        f.write_str(name.to_str().unwrap_or_default())
+    }
+}
+
 impl<T: Target> Ptr<T> {
+    /// See [`Bio::segments_and_tags()`].
+    #[inline]
+    fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+        // The tags are in memory of their own, so both can be lent.
+        let tags = core::ptr::from_ref(self.tags()?.as_slice());
+        let (target, segments) = self.segments_mut()?;
+
+        // SAFETY: The tags stay as they are until somebody borrows the bio mutably, and it is
+        // borrowed already. No device has it: who has a `Ptr` took it back, or did not send it yet.
+        Some((target, segments, unsafe { &*tags }))
+    }
+
     /// Has the device of `bio`, which is this one or a clone that stands for it, read or write the
     /// tags, if there are some.
     ///

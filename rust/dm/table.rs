@@ -50,6 +50,13 @@ impl Table<'_> {
         unsafe { (*self.ti).begin }
     }
 
+    /// Returns the name that the target is registered under.
+    pub(super) fn target_name(&self) -> &'static CStr {
+        // SAFETY: `ti` is alive by the type invariants, and so is its type, which `target_type()` in
+        // `vtable.rs` made, so that its name is a static C string.
+        unsafe { CStr::from_char_ptr((*(*self.ti).type_).name) }
+    }
+
     /// Returns the length of the line in sectors, at least 1.
     ///
     /// Context: Any.

@@ -42,6 +42,10 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// Whether the target takes atomic writes ([`MapBio::is_atomic()`]), none by default.
     const ATOMIC_WRITES: bool = false;
 
+    /// Whether the audit log is told of lines that are taken and refused, and of targets that go. It is
+    /// not by default. C: `dm_audit_log_ctr()`, `dm_audit_log_dtr()` in `drivers/md/dm-audit.h`.
+    const AUDITED: bool = false;
+
     /// What the target keeps for each bio. Made anew for each, dropped when the bio ended.
     ///
     /// Aligned to 8 bytes at most.

@@ -31,6 +31,7 @@ use super::{
         Args,
         CtrError, //
     },
+    audit,
     devices::Devices,
     end_io::EndBio,
     limits::Limits,
@@ -52,6 +53,7 @@ pub(super) struct Inner<T: Target> {
     target: T,
     devices: Devices,
     begin_sectors: u64,
+    name: &'static CStr,
 }
 
 impl<T: Target> Inner<T> {
@@ -69,6 +71,11 @@ impl<T: Target> Inner<T> {
     #[inline]
     pub(super) fn begin_sectors(&self) -> u64 {
         self.begin_sectors
+    }
+
+    /// Returns the name that the target is registered under.
+    pub(super) fn name(&self) -> &'static CStr {
+        self.name
     }
 }
 
@@ -218,6 +225,10 @@ impl<T: Target> Vtable<T> {
                 let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
                 // SAFETY: This is `ctr`, so `ti` is nobody else's.
                 unsafe { (*ti).private = inner.cast() };
+                if T::AUDITED {
+                    // SAFETY: This is `ctr`.
+                    unsafe { audit::made(ti) };
+                }
                 0
             }
             Err(error) => {
@@ -228,6 +239,11 @@ impl<T: Target> Vtable<T> {
                     // all that device mapper needs it for.
                     unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
                 }
+                if T::AUDITED {
+                    // SAFETY: This is `ctr`. Where there is no message, device mapper has set one, see
+                    // `dm_table_add_target()`.
+                    unsafe { audit::refused(ti) };
+                }
                 error.error().to_errno()
             }
         }
@@ -235,7 +251,7 @@ impl<T: Target> Vtable<T> {
 
     fn construct(table: &mut Table<'_>, args: Args<'_>) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
         table.set_per_bio(PerBio::<T>::SIZE);
-        let begin_sectors = table.begin_sectors();
+        let (begin_sectors, name) = (table.begin_sectors(), table.target_name());
         let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
         let slot = inner.as_mut_ptr();
 
@@ -248,8 +264,10 @@ impl<T: Target> Vtable<T> {
         unsafe { (&raw mut (*slot).devices).write(devices) };
         // SAFETY: As above.
         unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).name).write(name) };
 
-        // SAFETY: All three fields were written.
+        // SAFETY: All four fields were written.
         // INVARIANT: Pinned before anyone sees it.
         Ok(KBox::into_pin(unsafe { inner.assume_init() }))
     }
@@ -272,6 +290,10 @@ impl<T: Target> Vtable<T> {
         drop(inner);
         // SAFETY: This is `dtr`, and the devices were got for `ti`.
         unsafe { devices.put_all(ti) };
+        if T::AUDITED {
+            // SAFETY: This is `dtr`.
+            unsafe { audit::gone(ti) };
+        }
     }
 
     /// Maps a bio.
@@ -345,13 +367,9 @@ impl<T: Target> Vtable<T> {
         let written = match kind {
             bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
             bindings::status_type_t_STATUSTYPE_TABLE => inner.target().status_table(&mut out),
-            bindings::status_type_t_STATUSTYPE_IMA if T::HAS_STATUS_IMA => {
-                // SAFETY: `ti` is alive, and so is its type, which `target_type()` made, so that
-                // its name is a static C string.
-                let name = unsafe { CStr::from_char_ptr((*(*ti).type_).name) };
-                out.write_target(name, T::VERSION)
-                    .and_then(|()| inner.target().status_ima(&mut out))
-            }
+            bindings::status_type_t_STATUSTYPE_IMA if T::HAS_STATUS_IMA => out
+                .write_target(inner.name(), T::VERSION)
+                .and_then(|()| inner.target().status_ima(&mut out)),
             _ => Ok(()),
         };
         // `Output` never fails, so what did not fit is cut, as `DMEMIT()` does.

@@ -2,6 +2,11 @@
 
 #include <linux/blkdev.h>
 
+__kscale_helper void kscale_helper_bdev_name(struct block_device *bdev, char *buf, size_t size)
+{
+	snprintf(buf, size, "%pg", bdev);
+}
+
 __kscale_helper bool kscale_helper_bdev_is_zoned(struct block_device *bdev)
 {
 	return bdev_is_zoned(bdev);
