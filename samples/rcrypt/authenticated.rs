@@ -28,17 +28,19 @@ use kscale::{
     dm::CtrError,
     gfp::Gfp,
     key::Key,
-    random,
-    ratelimit, //
+    random, //
 };
 
 use crate::{
     cipher::CipherSpec,
+    cryptor::Fault,
     integrity::Layout,
     iv::{
         Iv,
         Mode,
+        Params,
         SectorMode,
+        Tcw,
         MIN_IV_SIZE, //
     },
     options::Options,
@@ -54,6 +56,7 @@ pub(crate) struct Authenticated {
     /// There for a cipher with a key of its own for the authentication.
     authenc_key: Option<AuthencKey>,
     key_layout: KeyLayout,
+    parts: KeyParts,
     layout: Option<Layout>,
     options: Options,
 }
@@ -65,14 +68,15 @@ enum Vectors {
     Sector(SectorMode),
     /// They are random, and kept beside the sectors.
     Random,
+    /// The mode that also changes what was encrypted.
+    Tcw(Tcw),
 }
 
 impl Authenticated {
-    /// Allocates the cipher of `line`, the first argument, and gives it its key, of `key_size_bytes`.
+    /// Allocates the cipher and gives it its key, of `key_size_bytes`.
     ///
     /// Fails with dm-crypt's messages.
     pub(crate) fn new(
-        line: &CStr,
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
         key: impl FnOnce() -> Result<Key>,
@@ -80,59 +84,44 @@ impl Authenticated {
     ) -> Result<Self, CtrError> {
         let bad_key = |error| CtrError::new(c"Error decoding and setting key", error);
 
-        let name = line
-            .to_bytes()
-            .strip_prefix(b"capi:")
-            .ok_or(CtrError::invalid(c"Bad cipher specification"))?;
-        let has_mac_key = name.starts_with(b"authenc(");
-        if has_mac_key && !name.contains(&b',') {
-            return Err(CtrError::invalid(c"Invalid AEAD cipher spec"));
-        }
-        if spec.iv_mode == Some("lmk") {
-            return Err(CtrError::invalid(c"AEAD transforms not supported for LMK"));
-        }
-
-        let mut cipher = Aead::new(&spec.api_name)
+        let cipher = Aead::new(&spec.api_name)
             .map_err(|error| CtrError::new(c"Error allocating crypto tfm", error))?;
         let mode = mode(&cipher, spec.iv_mode)?;
-        let mac_size_bytes = match options.integrity_key_size {
-            _ if !has_mac_key => 0,
-            Some(size) => size,
-            // That of the digest.
-            // CAST: At most 64.
-            None => cipher.tag_size() as u32,
-        };
         let key_layout = KeyLayout {
-            size_bytes: key_size_bytes,
-            parts: 1,
-            extra_size_bytes: 0,
-            mac_size_bytes,
+            mac_size_bytes: match spec.digest_size {
+                // A cipher without a key of its own for that.
+                None => 0,
+                Some(size) => options.integrity_key_size.unwrap_or(size),
+            },
+            ..match mode {
+                None => KeyLayout::of_one_key(key_size_bytes),
+                // CAST: At most `MAX_IV_SIZE`.
+                Some(mode) => mode.key_layout(key_size_bytes, 1, cipher.iv_size() as u32)?,
+            }
         };
         let key = key().map_err(bad_key)?;
-        let mut authenc_key = None;
-        if has_mac_key {
-            let encryption = key_layout.size_bytes.checked_sub(mac_size_bytes);
-            // CAST: From 32 to 64 bits, both times.
-            authenc_key = Some(
-                AuthencKey::new(
-                    encryption.ok_or(bad_key(EINVAL))? as usize,
-                    mac_size_bytes as usize,
-                )
-                .map_err(bad_key)?,
-            );
-        }
-        set_key(&mut cipher, authenc_key.as_mut(), mac_size_bytes, &key).map_err(bad_key)?;
-
-        let (iv, iv_size) = vectors(&cipher, mode)?;
-        Ok(Self {
+        let parts = KeyParts::new(&key_layout).map_err(bad_key)?;
+        let authenc_key = match spec.digest_size {
+            None => None,
+            Some(_) => {
+                Some(AuthencKey::new(parts.encryption, parts.authentication).map_err(bad_key)?)
+            }
+        };
+        let mut this = Self {
             cipher,
-            iv,
-            iv_size,
+            iv: Vectors::None,
+            iv_size: 0,
             authenc_key,
             key_layout,
+            parts,
             layout: None,
             options,
-        })
+        };
+        this.set_cipher_key(&key).map_err(bad_key)?;
+        if let Some(mode) = mode {
+            (this.iv, this.iv_size) = this.vectors(mode, &key)?;
+        }
+        Ok(this)
     }
 
     /// Fits tags and vectors to what the device has room for.
@@ -161,12 +150,52 @@ impl Authenticated {
 
     /// Replaces the key by one of the same length. Allocates nothing.
     pub(crate) fn set_key(&mut self, key: &Key) -> Result {
-        set_key(
-            &mut self.cipher,
-            self.authenc_key.as_mut(),
-            self.key_layout.mac_size_bytes,
-            key,
-        )
+        self.set_cipher_key(key)?;
+        match &mut self.iv {
+            Vectors::Tcw(mode) => mode.set_key(key.as_bytes()),
+            Vectors::None | Vectors::Sector(_) | Vectors::Random => Ok(()),
+        }
+    }
+
+    /// Gives the cipher its part of the key.
+    fn set_cipher_key(&mut self, key: &Key) -> Result {
+        let (encryption, rest) = key
+            .as_bytes()
+            .split_at_checked(self.parts.encryption)
+            .ok_or(EINVAL)?;
+        let authentication = rest.get(..self.parts.authentication).ok_or(EINVAL)?;
+
+        match &mut self.authenc_key {
+            None => self.cipher.set_key(encryption),
+            Some(authenc_key) => authenc_key.set(&mut self.cipher, encryption, authentication),
+        }
+    }
+
+    /// Fits the mode to the cipher, and returns it with how many bytes there are of a vector.
+    fn vectors(&self, mode: Mode, key: &Key) -> Result<(Vectors, usize), CtrError> {
+        const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
+        let iv_size = self.cipher.iv_size().max(MIN_IV_SIZE);
+        let block_size = self.cipher.block_size();
+
+        let vectors = match mode {
+            Mode::Random => Vectors::Random,
+            Mode::Sector(mode) => Vectors::Sector(mode.for_block_size(block_size).ok_or(UNFIT)?),
+            Mode::Tcw => Vectors::Tcw(
+                Tcw::new(&Params {
+                    key: key.as_bytes(),
+                    // CAST: From 32 to 64 bits.
+                    extra_len: self.key_layout.extra_size_bytes as usize,
+                    n_keys: 1,
+                    iv_size: self.cipher.iv_size(),
+                    block_size,
+                    options: &self.options,
+                })
+                .map_err(|error| CtrError::new(c"Error creating IV", error))?,
+            ),
+            // They need a cipher that does not authenticate.
+            Mode::Eboiv | Mode::Elephant | Mode::Lmk => return Err(UNFIT),
+        };
+        Ok((vectors, iv_size))
     }
 
     /// Returns what the key consists of.
@@ -197,7 +226,7 @@ impl Authenticated {
                 random::fill(kept);
             }
             cursor
-                .next(data, kept, |request, data, associated, iv| {
+                .next(data, kept, true, |request, data, associated, iv| {
                     request.encrypt(data, associated, iv, tag)
                 })
                 .map_err(|_| BlkError::IOERR)?;
@@ -207,32 +236,27 @@ impl Authenticated {
 
     /// Decrypts `data` in place. Otherwise as [`Authenticated::encrypt()`].
     ///
-    /// Fails with [`BlkError::PROTECTION`] if a sector is not what the tag was made for. If `is_final`,
-    /// the kernel log says which.
+    /// Fails with [`Fault::Changed`] if a sector is not what the tag was made for.
     pub(crate) fn decrypt(
         &self,
         sector: u64,
         iv_offset: u64,
         mut data: SegmentsMut<'_>,
         tags: &[u8],
-        is_final: bool,
-    ) -> BlkResult {
+    ) -> Result<(), Fault> {
         let mut cursor = Cursor::new(self, sector, iv_offset)?;
         let mut tags = tags;
 
         while let Some(data) = data.next_segment(self.options.sector_size) {
             let sector = cursor.sector;
             let (tag, kept) = cursor.layout.next(&mut tags).ok_or(BlkError::IOERR)?;
-            let result = cursor.next(data, kept, |request, data, associated, iv| {
+            let result = cursor.next(data, kept, false, |request, data, associated, iv| {
                 request.decrypt(data, associated, iv, tag)
             });
-            if result == Err(EBADMSG) {
-                if is_final && ratelimit::may_print() {
-                    pr_err!("INTEGRITY AEAD ERROR, sector {sector}\n");
-                }
-                return Err(BlkError::PROTECTION);
+            match result {
+                Err(EBADMSG) => return Err(Fault::Changed { sector }),
+                result => result.map_err(|_| BlkError::IOERR)?,
             }
-            result.map_err(|_| BlkError::IOERR)?;
         }
         Ok(())
     }
@@ -259,44 +283,26 @@ fn mode(cipher: &Aead, name: Option<&str>) -> Result<Option<Mode>, CtrError> {
     }
 }
 
-/// Fits the mode to the cipher, and returns it with how many bytes there are of a vector.
-fn vectors(cipher: &Aead, mode: Option<Mode>) -> Result<(Vectors, usize), CtrError> {
-    let iv_size = cipher.iv_size().max(MIN_IV_SIZE);
-
-    match mode {
-        None => Ok((Vectors::None, 0)),
-        Some(Mode::Random) => Ok((Vectors::Random, iv_size)),
-        Some(Mode::Sector(mode)) => match mode.for_block_size(cipher.block_size()) {
-            Some(mode) => Ok((Vectors::Sector(mode), iv_size)),
-            None => Err(CtrError::invalid(c"Error creating IV")),
-        },
-        Some(Mode::Eboiv | Mode::Elephant) => Err(CtrError::invalid(
-            c"AEAD transforms not supported for EBOIV",
-        )),
-        // They change the data.
-        Some(Mode::Lmk | Mode::Tcw) => Err(CtrError::invalid(c"Error creating IV")),
-    }
+/// How long the parts of the key are that the cipher gets, in bytes.
+struct KeyParts {
+    encryption: usize,
+    authentication: usize,
 }
 
-/// Gives the cipher its key, of which the last bytes may be for the authentication.
-fn set_key(
-    cipher: &mut Aead,
-    authenc_key: Option<&mut AuthencKey>,
-    mac_size_bytes: u32,
-    key: &Key,
-) -> Result {
-    let key = key.as_bytes();
+impl KeyParts {
+    /// Fails with [`EINVAL`] if the key is too short.
+    fn new(layout: &KeyLayout) -> Result<Self> {
+        let encryption = layout
+            .size_bytes
+            .checked_sub(layout.extra_size_bytes)
+            .and_then(|size| size.checked_sub(layout.mac_size_bytes))
+            .ok_or(EINVAL)?;
 
-    match authenc_key {
-        None => cipher.set_key(key),
-        Some(authenc_key) => {
-            // CAST: From 32 to 64 bits.
-            let encryption_len = key.len().checked_sub(mac_size_bytes as usize);
-            let (encryption, authentication) = key
-                .split_at_checked(encryption_len.ok_or(EINVAL)?)
-                .ok_or(EINVAL)?;
-            authenc_key.set(cipher, encryption, authentication)
-        }
+        // CAST: From 32 to 64 bits, both times.
+        Ok(Self {
+            encryption: encryption as usize,
+            authentication: layout.mac_size_bytes as usize,
+        })
     }
 }
 
@@ -330,13 +336,14 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Does `work` to the next sector with what goes with it. `kept` is its vector if that is random,
-    /// otherwise there goes no vector.
+    /// Does `work`, which `encrypts` or decrypts, to the next sector with what goes with it. `kept` is
+    /// its vector if that is random, otherwise there goes no vector.
     #[inline]
     fn next(
         &mut self,
-        data: SegmentMut<'_>,
+        mut data: SegmentMut<'_>,
         kept: &[u8],
+        encrypts: bool,
         work: impl FnOnce(&mut Request<'_>, SegmentMut<'_>, &[u8], &[u8]) -> Result,
     ) -> Result {
         let Authenticated {
@@ -353,19 +360,18 @@ impl<'a> Cursor<'a> {
         }
         self.sector = sector.wrapping_add(options.sectors());
 
+        let iv_sector = options.iv_sector(sector.wrapping_add(self.iv_offset));
         let mut iv = Iv::default();
         match vectors {
             Vectors::None => {}
-            Vectors::Sector(mode) => {
-                let sector = sector.wrapping_add(self.iv_offset);
-                let shift = if options.iv_large_sectors {
-                    options.sectors().trailing_zeros()
-                } else {
-                    0
-                };
-                iv = mode.generate(sector.wrapping_shr(shift), cipher.iv_size());
-            }
+            Vectors::Sector(mode) => iv = mode.generate(iv_sector, cipher.iv_size()),
             Vectors::Random => iv.get_mut(..kept.len()).ok_or(EIO)?.copy_from_slice(kept),
+            Vectors::Tcw(mode) => {
+                iv = mode.iv(iv_sector);
+                if !encrypts {
+                    mode.whiten(iv_sector, &mut data)?;
+                }
+            }
         }
         let mut associated: Associated = [0; MAX_ASSOCIATED_SIZE];
         let number = sector.to_le_bytes();
@@ -378,11 +384,15 @@ impl<'a> Cursor<'a> {
 
         work(
             &mut self.request,
-            data,
+            data.reborrow(),
             associated
                 .get(..number.len().saturating_add(iv_size))
                 .ok_or(EIO)?,
             iv.get(..cipher.iv_size()).ok_or(EIO)?,
-        )
+        )?;
+        match vectors {
+            Vectors::Tcw(mode) if encrypts => mode.whiten(iv_sector, &mut data),
+            _ => Ok(()),
+        }
     }
 }

@@ -10,7 +10,10 @@ use kernel::{
     str::CString, //
 };
 
-use kscale::dm::CtrError;
+use kscale::{
+    aead,
+    dm::CtrError, //
+};
 
 use crate::table::decimal;
 
@@ -28,28 +31,41 @@ pub(crate) struct CipherSpec<'a> {
     pub(crate) iv_mode: Option<&'a str>,
     /// How many keys of equal length the key consists of; a power of two.
     pub(crate) n_keys: usize,
+    /// The size of the digests of `authenc(<digest>,<cipher>)` in bytes, [`None`] for other ciphers.
+    pub(crate) digest_size: Option<u32>,
 }
 
 impl<'a> CipherSpec<'a> {
-    /// Parses the first argument, in either format.
-    pub(crate) fn parse(arg: &'a CStr) -> Result<Self, CtrError> {
-        let arg = arg
-            .to_str()
-            .map_err(|_| CtrError::invalid(c"Bad cipher specification"))?;
+    /// Parses the first argument, in either format. Only one of them is for ciphers that authenticate,
+    /// if `is_aead`.
+    ///
+    /// For `authenc()` this looks for the digest, and may load a module.
+    pub(crate) fn parse(arg: &'a CStr, is_aead: bool) -> Result<Self, CtrError> {
+        const BAD: CtrError = CtrError::invalid(c"Bad cipher specification");
+        let arg = arg.to_str().map_err(|_| BAD)?;
 
         match arg.strip_prefix("capi:") {
-            Some(spec) => Self::parse_capi(spec),
+            Some(spec) => Self::parse_capi(spec, is_aead),
+            None if is_aead => Err(BAD),
             None => Self::parse_legacy(arg),
         }
     }
 
     /// Parses `<crypto API name>-<iv mode>[:<iv options>]`.
-    fn parse_capi(spec: &'a str) -> Result<Self, CtrError> {
+    fn parse_capi(spec: &'a str, is_aead: bool) -> Result<Self, CtrError> {
         const TOO_LONG: CtrError = CtrError::new(c"Cannot allocate cipher string", ENOMEM);
 
         // From the end: the IV options may hold a '-', and the name a ':' only in theory.
         let (spec, iv_opts) = split_last(spec, ':');
         let (name, iv_mode) = split_last(spec, '-');
+        let digest_size = if is_aead {
+            authenc_digest_size(name)?
+        } else {
+            None
+        };
+        if is_aead && iv_mode == Some("lmk") {
+            return Err(CtrError::invalid(c"AEAD transforms not supported for LMK"));
+        }
         let api_name = match essiv_digest(iv_mode, iv_opts)? {
             Some(digest) => api_name(fmt!("essiv({name},{digest})"), Some(TOO_LONG))?,
             None => api_name(fmt!("{name}"), None)?,
@@ -59,6 +75,7 @@ impl<'a> CipherSpec<'a> {
             api_name,
             iv_mode,
             n_keys: if iv_mode == Some("lmk") { LMK_KEYS } else { 1 },
+            digest_size,
         })
     }
 
@@ -104,8 +121,21 @@ impl<'a> CipherSpec<'a> {
             iv_mode,
             // CAST: From 32 to 64 bits.
             n_keys: n_keys as usize,
+            digest_size: None,
         })
     }
+}
+
+/// Returns the size of the digests of `authenc(<digest>,<cipher>)`, [`None`] for other ciphers.
+fn authenc_digest_size(name: &str) -> Result<Option<u32>, CtrError> {
+    let bad = |error| CtrError::new(c"Invalid AEAD cipher spec", error);
+    let Some(digest) = name.strip_prefix("authenc(") else {
+        return Ok(None);
+    };
+    let (digest, _) = digest.split_once(',').ok_or(bad(EINVAL))?;
+    let digest = CString::try_from_fmt(fmt!("{digest}"))?;
+
+    aead::digest_size(&digest).map(Some).map_err(bad)
 }
 
 /// Returns the digest that the IV mode `essiv` needs, [`None`] for the other modes.
@@ -165,7 +195,10 @@ mod tests {
 
     /// Returns whether `arg` is refused with `message`.
     fn cipher_is_refused(arg: &CStr, message: &CStr) -> bool {
-        CipherSpec::parse(arg).err().and_then(|e| e.message()) == Some(message)
+        CipherSpec::parse(arg, false)
+            .err()
+            .and_then(|e| e.message())
+            == Some(message)
     }
 
     #[test]
@@ -203,7 +236,7 @@ mod tests {
             (c"capi:cbc(aes)-lmk", c"cbc(aes)", Some("lmk"), 64),
             (c"aes-xts-plain64:ignored", c"xts(aes)", Some("plain64"), 1),
         ] {
-            let spec = CipherSpec::parse(arg).map_err(|e| e.error())?;
+            let spec = CipherSpec::parse(arg, false).map_err(|e| e.error())?;
 
             assert_eq!(&*spec.api_name, api_name);
             assert_eq!(spec.iv_mode, iv_mode);
@@ -236,6 +269,38 @@ mod tests {
         ] {
             assert!(cipher_is_refused(arg, message));
         }
+    }
+
+    #[test]
+    fn ciphers_that_authenticate() -> Result {
+        let parse = |arg| CipherSpec::parse(arg, true);
+        let refused = |arg, message: &CStr, error: Error| {
+            parse(arg)
+                .err()
+                .is_some_and(|e| e.message() == Some(message) && e.error() == error)
+        };
+
+        let authenc =
+            parse(c"capi:authenc(hmac(sha256),xts(aes))-random").map_err(|e| e.error())?;
+        assert_eq!(&*authenc.api_name, c"authenc(hmac(sha256),xts(aes))");
+        assert_eq!(authenc.digest_size, Some(32));
+        let other = parse(c"capi:rfc7539(chacha20,poly1305)-random").map_err(|e| e.error())?;
+        assert_eq!(other.digest_size, None);
+
+        const BAD: &CStr = c"Bad cipher specification";
+        const AUTHENC: &CStr = c"Invalid AEAD cipher spec";
+        const LMK: &CStr = c"AEAD transforms not supported for LMK";
+        assert!(refused(c"aes-xts-random", BAD, EINVAL));
+        // Which comes before what else is wrong with it.
+        assert!(refused(c"aes:3-cbc-essiv", BAD, EINVAL));
+        assert!(refused(c"capi:authenc(hmac(sha256)-essiv", AUTHENC, EINVAL));
+        assert!(refused(
+            c"capi:authenc(hmac(md6),xts(aes))-lmk",
+            AUTHENC,
+            ENOENT
+        ));
+        assert!(refused(c"capi:gcm(aes)-lmk", LMK, EINVAL));
+        Ok(())
     }
 
     #[test]

@@ -382,10 +382,6 @@ impl<W: Walk> Cursor<'_, '_, W> {
         }
         self.sector = sector.wrapping_add(options.sectors());
 
-        Ok(if options.iv_large_sectors {
-            sector.wrapping_shr(options.sectors().trailing_zeros())
-        } else {
-            sector
-        })
+        Ok(options.iv_sector(sector))
     }
 }

@@ -21,10 +21,7 @@ use crate::{
     cipher::CipherSpec,
     convert::Converter,
     integrity::Layout,
-    options::{
-        Auth,
-        Options, //
-    },
+    options::Options,
     table::KeyLayout, //
 };
 
@@ -42,27 +39,50 @@ enum Kind {
     Authenticated(KBox<Authenticated>),
 }
 
+/// Why sectors could not be decrypted.
+pub(crate) enum Fault {
+    /// This one, or its tag, is not what was written. It is the number on the mapped device, in units
+    /// of 512 bytes.
+    Changed { sector: u64 },
+    /// Something else.
+    Other(BlkError),
+}
+
+impl From<BlkError> for Fault {
+    fn from(error: BlkError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Fault> for BlkError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Changed { .. } => Self::PROTECTION,
+            Fault::Other(error) => error,
+        }
+    }
+}
+
 impl Cryptor {
-    /// Allocates the ciphers of `line`, the first argument, and gives each its part of the key, which
-    /// has `key_size_bytes`.
+    /// Allocates the ciphers and gives each its part of the key, which has `key_size_bytes`.
     ///
     /// Fails with dm-crypt's messages.
     pub(crate) fn new(
-        line: &CStr,
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
         key: impl FnOnce() -> Result<Key>,
         options: Options,
     ) -> Result<Self, CtrError> {
-        let kind = match options.integrity.map(|integrity| integrity.auth) {
-            Some(Auth::Aead) => Kind::Authenticated(KBox::new(
-                Authenticated::new(line, spec, key_size_bytes, key, options)?,
+        let kind = if options.is_aead() {
+            Kind::Authenticated(KBox::new(
+                Authenticated::new(spec, key_size_bytes, key, options)?,
                 GFP_KERNEL,
-            )?),
-            Some(Auth::None) | None => Kind::Plain(KBox::new(
+            )?)
+        } else {
+            Kind::Plain(KBox::new(
                 Converter::new(spec, key_size_bytes, key, options)?,
                 GFP_KERNEL,
-            )?),
+            )?)
         };
 
         Ok(Self { kind, layout: None })
@@ -181,24 +201,23 @@ impl Cryptor {
 
     /// As [`Cryptor::decrypt()`], by the tags.
     ///
-    /// Fails with [`BlkError::PROTECTION`] if they are not those of the data. If `is_final`, the
-    /// kernel log says which are not.
+    /// Fails with [`Fault::Changed`] if they are not those of the data.
     pub(crate) fn decrypt_with_tags(
         &self,
         sector: u64,
         iv_offset: u64,
         data: SegmentsMut<'_>,
         tags: &[u8],
-        is_final: bool,
-    ) -> BlkResult {
+    ) -> Result<(), Fault> {
         let layout = self.layout.ok_or(BlkError::IOERR)?;
 
         match &self.kind {
             Kind::Plain(converter) => {
-                converter.decrypt_with_vectors(sector.wrapping_add(iv_offset), data, tags, layout)
+                let first_sector = sector.wrapping_add(iv_offset);
+                Ok(converter.decrypt_with_vectors(first_sector, data, tags, layout)?)
             }
             Kind::Authenticated(authenticated) => {
-                authenticated.decrypt(sector, iv_offset, data, tags, is_final)
+                authenticated.decrypt(sector, iv_offset, data, tags)
             }
         }
     }

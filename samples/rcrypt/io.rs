@@ -92,7 +92,7 @@ pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm
 }
 
 /// Returns where bios are encrypted and decrypted.
-fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
+pub(crate) fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
     &target.get_ref().work.crypt
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
         return bio.done();
     }
     if bio.target().integrity.is_some() {
-        return bio.defer(|bio| bio.queue(crypt_queue, tagged::decrypt));
+        return tagged::end_io(bio);
     }
     if !bio.target().work.decrypts_at_once {
         return bio.defer(|bio| bio.queue(crypt_queue, decrypt));

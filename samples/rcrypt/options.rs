@@ -210,10 +210,26 @@ impl Options {
         self.flags_mut().map(|(name, flag)| (name, *flag))
     }
 
+    /// Returns whether the cipher is one that authenticates.
+    pub(crate) fn is_aead(&self) -> bool {
+        self.integrity
+            .is_some_and(|integrity| integrity.auth == Auth::Aead)
+    }
+
     /// Returns the sector size in units of 512 bytes, a power of two.
     #[inline]
     pub(crate) fn sectors(&self) -> u64 {
         u64::from(self.sector_size.get() / SECTOR_SIZE)
+    }
+
+    /// Returns what the vector of a sector is made of. `sector` is its number in units of 512 bytes.
+    #[inline]
+    pub(crate) fn iv_sector(&self, sector: u64) -> u64 {
+        if self.iv_large_sectors {
+            sector.wrapping_shr(self.sectors().trailing_zeros())
+        } else {
+            sector
+        }
     }
 
     /// Returns whether so many units of 512 bytes are whole sectors.

@@ -225,6 +225,8 @@ impl dm::Target for Crypt {
 
     const ATOMIC_WRITES: bool = true;
 
+    const AUDITED: bool = true;
+
     type PerBio = io::PerBio;
 
     fn ctr(
@@ -247,14 +249,14 @@ impl dm::Target for Crypt {
         let key =
             KeyArg::parse(key.as_bytes()).ok_or(CtrError::invalid(c"Cannot parse key size"))?;
         let mut options = Options::parse(args, table.len_sectors())?;
-        let spec = CipherSpec::parse(cipher)?;
+        let spec = CipherSpec::parse(cipher, options.is_aead())?;
         let mut key_text = KeyText::Wiped;
         let fetch_key = || {
             let (key, text) = key.fetch()?;
             key_text = text;
             Ok(key)
         };
-        let mut cryptor = Cryptor::new(cipher, &spec, key.size_bytes(), fetch_key, options)?;
+        let mut cryptor = Cryptor::new(&spec, key.size_bytes(), fetch_key, options)?;
         let key_layout = cryptor.key_layout();
         let iv_offset = table::iv_offset(iv_offset, &options)?;
         let start = table::start(start);
@@ -262,7 +264,11 @@ impl dm::Target for Crypt {
             .get_device(path, start.as_ref().copied().unwrap_or(0))
             .map_err(|error| CtrError::new(c"Device lookup failed", error))?;
         let start = start?;
-        let sizes = Sizes::new(options.sector_size, table.logical_block_size(device)?);
+        let sizes = Sizes::new(
+            options.sector_size,
+            table.logical_block_size(device)?,
+            options.integrity.is_some(),
+        );
         let integrity = match cryptor.fit(table.integrity_profile(device), &options)? {
             Some(layout) => Some(Integrity::new(layout, &options)?),
             None => None,

@@ -56,13 +56,18 @@ writable_param! {
 pub(crate) struct Sizes {
     /// Where a bio may be split, in bytes: a power of two, at least [`SECTOR_SIZE`].
     align: u32,
+    /// What a read may have at most, in bytes.
+    max_read: u32,
 }
 
 impl Sizes {
     /// Takes what is encrypted at once, and what the device reads and writes at once, in bytes.
-    pub(crate) fn new(sector_size: NonZeroU32, block_size: NonZeroU32) -> Self {
+    ///
+    /// What `is_checked` by tags may have to be read again, into pages as those of a write.
+    pub(crate) fn new(sector_size: NonZeroU32, block_size: NonZeroU32, is_checked: bool) -> Self {
         Self {
             align: sector_size.max(block_size).get(),
+            max_read: if is_checked { MAX_WRITE } else { u32::MAX },
         }
     }
 
@@ -72,14 +77,16 @@ impl Sizes {
         if is_write {
             self.sectors(MAX_WRITE_SIZE.value(), MAX_WRITE)
         } else {
-            self.sectors(MAX_READ_SIZE.value(), u32::MAX)
+            self.sectors(MAX_READ_SIZE.value(), self.max_read)
         }
     }
 
     /// Returns how many sectors a bio may have that must not be split.
     #[inline]
     pub(crate) fn max_whole_sectors(self, is_write: bool) -> NonZeroU32 {
-        self.sectors(u32::MAX, if is_write { MAX_WRITE } else { u32::MAX })
+        let limit = if is_write { MAX_WRITE } else { self.max_read };
+
+        self.sectors(u32::MAX, limit)
     }
 
     /// Rounds a value of a parameter down to what is at least one piece and at most `limit`.
@@ -105,6 +112,7 @@ mod tests {
             Ok(Sizes::new(
                 NonZeroU32::new(sector).ok_or(EINVAL)?,
                 NonZeroU32::new(block).ok_or(EINVAL)?,
+                false,
             ))
         };
         // Sector size, block size, parameter, sectors of a write.
@@ -128,9 +136,19 @@ mod tests {
         }
         // Reads need no pages.
         assert_eq!(
-            sizes(4096, 512)?.sectors(u32::MAX, u32::MAX).get(),
+            sizes(4096, 512)?.max_whole_sectors(false).get(),
             (1 << 23) - 8
         );
         Ok(())
+    }
+
+    #[test]
+    fn reads_that_are_checked_are_no_longer_than_what_there_is_memory_to_check_them_in() {
+        let size = NonZeroU32::MIN.saturating_add(511);
+
+        for (is_checked, sectors) in [(false, (1 << 23) - 1), (true, MAX_WRITE_SECTORS.get())] {
+            let sizes = Sizes::new(size, size, is_checked);
+            assert_eq!(sizes.max_whole_sectors(false).get(), sectors);
+        }
     }
 }

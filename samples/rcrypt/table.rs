@@ -197,6 +197,17 @@ pub(crate) struct KeyLayout {
     pub(crate) mac_size_bytes: u32,
 }
 
+impl KeyLayout {
+    /// Returns that of a key of `size_bytes` that is all for one cipher.
+    pub(crate) fn of_one_key(size_bytes: u32) -> Self {
+        Self {
+            size_bytes,
+            parts: 1,
+            ..Self::default()
+        }
+    }
+}
+
 /// What a line is printed from.
 pub(crate) struct Line<'a> {
     pub(crate) cipher: &'a str,

@@ -84,6 +84,9 @@ test_vectors_of_the_sector_number() {
 		16 gcm(aes)-plain64 $key_256
 		32 authenc(hmac(sha256),xts(aes))-plain64 $key_512$key_256
 		32 authenc(hmac(sha256),cbc(aes))-essiv:sha256 $key_256$key_256
+		32 authenc(hmac(sha256),cbc(aes))-benbi $key_256$key_256
+		32 authenc(hmac(sha256),cbc(aes))-tcw $key_256$key_256$key_256
+		16 gcm(aes)-tcw $key_256$(echo $key_256 | cut -c1-56)
 	END
 }
 
@@ -167,6 +170,34 @@ test_changed_data_is_noticed() {
 	expect_content $plain /dev/mapper/ours
 }
 
+decrypted_at_once() {
+	sed -n 's/^reads decrypted at once \([0-9]*\) .*/\1/p' /sys/kernel/debug/rcrypt/stats
+}
+
+# What dm-integrity reads ends in one of its workers.
+test_reads_are_checked_where_they_end() {
+	while read -r size cipher key auth; do
+		make_both "$size"
+		map ours:"$target":/dev/mapper/int0 -- "capi:$cipher-random" "$key" 0 0 \
+			"2 integrity:$size:$auth no_read_workqueue"
+		write_file $plain /dev/mapper/ours 64k
+		before=$(decrypted_at_once)
+		expect_content $plain /dev/mapper/ours
+		[ "$(decrypted_at_once)" -gt "$before" ] || fail 'a worker did it'
+		change_byte $((9 * 512 + 100))
+		if [ "$auth" = aead ]; then
+			forget_kernel_log
+			expect_read_error /dev/mapper/ours 9
+			expect_in_kernel_log "$(dm_node int0): INTEGRITY AEAD ERROR, sector 9"
+		fi
+		dmsetup remove ours int0 int1
+	done <<-END
+		28 gcm(aes) $key_256 aead
+		48 authenc(hmac(sha256),xts(aes)) $key_512$key_256 aead
+		16 cbc(aes) $key_256 none
+	END
+}
+
 test_sectors_cannot_change_places() {
 	make_both 16
 	map ours:"$target":/dev/mapper/int0 -- 'capi:gcm(aes)-plain64' $key_256 0 0 \
@@ -197,10 +228,6 @@ test_another_key_is_noticed() {
 # Somebody who writes to the buffer of a read must not make it look as if the device were to blame.
 test_readers_that_change_their_buffer() {
 	make_both 28
-	map ours:"$target":/dev/mapper/int0 -- 'capi:gcm(aes)-random' $key_256 0 0 \
-		'1 integrity:28:aead'
-	write_file $plain /dev/mapper/ours 64k
-	forget_kernel_log
 	cat >/tmp/scribble.py <<-'END'
 		import mmap, os, threading
 		buffer = mmap.mmap(-1, 65536)
@@ -220,9 +247,15 @@ test_readers_that_change_their_buffer() {
 		    done = True
 		    thread.join()
 	END
-	python3 /tmp/scribble.py
-	! kernel_log | grep 'INTEGRITY AEAD' || fail 'the device was blamed'
-	expect_content $plain /dev/mapper/ours
+	for options in '1 integrity:28:aead' '2 integrity:28:aead no_read_workqueue'; do
+		map ours:"$target":/dev/mapper/int0 -- 'capi:gcm(aes)-random' $key_256 0 0 "$options"
+		write_file $plain /dev/mapper/ours 64k
+		forget_kernel_log
+		python3 /tmp/scribble.py
+		! kernel_log | grep 'INTEGRITY AEAD' || fail 'the device was blamed'
+		expect_content $plain /dev/mapper/ours
+		dmsetup remove ours
+	done
 }
 
 test_many_at_once() {
@@ -265,6 +298,14 @@ test_devices_that_will_not_do() {
 	expect_refused 'Error decoding and setting key' /dev/mapper/int0 \
 		'capi:authenc(hmac(sha256),xts(aes))-random' $key_128 '1 integrity:28:aead'
 	expect_refused 'Bad cipher specification' /dev/mapper/int0 aes-xts-random $key_512 \
+		'1 integrity:28:aead'
+	expect_refused 'Invalid AEAD cipher spec (-2)' /dev/mapper/int0 \
+		'capi:authenc(hmac(md6),xts(aes))-random' $key_512$key_256 '1 integrity:28:aead'
+	expect_refused 'Invalid AEAD cipher spec (-22)' /dev/mapper/int0 \
+		'capi:authenc(hmac(sha256)-random' $key_512$key_256 '1 integrity:28:aead'
+	expect_refused 'Bad cipher specification' /dev/mapper/int0 aes:3-cbc-plain $key_512 \
+		'1 integrity:28:aead'
+	expect_refused 'Error creating IV' /dev/mapper/int0 'capi:gcm(aes)-eboiv' $key_256 \
 		'1 integrity:28:aead'
 	expect_refused 'AEAD transforms not supported for LMK' /dev/mapper/int0 \
 		'capi:gcm(aes)-lmk' $key_256 '1 integrity:28:aead'

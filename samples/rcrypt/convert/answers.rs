@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn converter(cipher: &CStr, key: Key, sector_size: u32) -> Result<Converter, CtrError> {
-        let spec = CipherSpec::parse(cipher)?;
+        let spec = CipherSpec::parse(cipher, false)?;
         let options = Options {
             sector_size: NonZeroU32::new(sector_size).ok_or(EINVAL)?,
             ..Options::DEFAULT

@@ -69,7 +69,7 @@ pub(crate) struct Tcw {
 impl Tcw {
     /// Fails with [`EINVAL`] for other sectors, keys that are no longer than the seeds, and vectors
     /// of more than 16 bytes, for which dm-crypt would read beyond its memory.
-    pub(super) fn new(params: &Params<'_>) -> Result<Self> {
+    pub(crate) fn new(params: &Params<'_>) -> Result<Self> {
         let iv_size = params.iv_size.max(MIN_IV_SIZE);
         let seeds_start = params
             .key
@@ -89,7 +89,7 @@ impl Tcw {
     }
 
     /// See [`Generator::set_key()`](super::Generator::set_key).
-    pub(super) fn set_key(&mut self, key: &[u8]) -> Result {
+    pub(crate) fn set_key(&mut self, key: &[u8]) -> Result {
         self.seeds
             .replace(key.get(self.seeds_start..).ok_or(EINVAL)?)
     }
@@ -103,7 +103,7 @@ impl Tcw {
     }
 
     /// Returns the vector of a sector.
-    fn iv(&self, sector: u64) -> Iv {
+    pub(crate) fn iv(&self, sector: u64) -> Iv {
         let mut iv = [0; MAX_IV_SIZE];
 
         for ((to, seed), number) in iv
@@ -117,7 +117,7 @@ impl Tcw {
     }
 
     /// Adds the mask of a sector to all of it, which also takes it away again.
-    fn whiten(&self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
+    pub(crate) fn whiten(&self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
         let mut mask = self.mask(sector);
         let mut data = [0; SECTOR_LEN];
 
