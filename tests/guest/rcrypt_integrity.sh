@@ -271,13 +271,17 @@ test_many_at_once() {
 	fio --filename=/dev/mapper/theirs $job --verify_only
 }
 
+# expect_refused_by <target> <message> <device> <cipher> <key> [options]
+expect_refused_by() {
+	forget_kernel_log
+	! dmsetup create bad --table "0 8 $1 $4 $5 0 $3 0${6:+ $6}" 2>/dev/null || fail "$1 took it"
+	expect_in_kernel_log "$2"
+}
+
 # expect_refused <message> <device> <cipher> <key> [options]: by both targets.
 expect_refused() {
 	for one in crypt "$target"; do
-		forget_kernel_log
-		! dmsetup create bad --table "0 8 $one $3 $4 0 $2 0${5:+ $5}" 2>/dev/null ||
-			fail "$one took it"
-		expect_in_kernel_log "$1"
+		expect_refused_by "$one" "$@"
 	done
 }
 
@@ -311,6 +315,23 @@ test_devices_that_will_not_do() {
 		'capi:gcm(aes)-lmk' $key_256 '1 integrity:28:aead'
 	expect_refused 'Error allocating crypto tfm' /dev/mapper/int0 'capi:xts(aes)-plain64' \
 		$key_512 '1 integrity:28:aead'
+}
+
+# tcw takes 32 bytes of the key, and the digest as many. With fewer than the first dm-crypt copies 4 GiB
+# from behind the key, and the kernel oopses.
+test_keys_that_are_too_short_for_tcw() {
+	make_both 32
+	set -- 'Error decoding and setting key' /dev/mapper/int0 \
+		'capi:authenc(hmac(sha256),cbc(aes))-tcw'
+	options='1 integrity:32:aead'
+	for digits in 64 96 126; do
+		expect_refused "$@" "$(echo $key_512 | cut -c1-$digits)" "$options"
+	done
+	[ "$target" != crypt ] || return 0
+	for digits in 2 32 46 48 62; do
+		expect_refused_by "$target" "$@" "$(echo $key_512 | cut -c1-$digits)" "$options"
+	done
+	dmsetup create ours --table "0 8 $target $3 $key_512$key_128 0 $2 0 $options"
 }
 
 test_key_is_replaced_by_message() {
