@@ -142,7 +142,9 @@ impl Keys {
     /// Fails with [`EINVAL`] unless it is one of those above and the device is suspended. `key set`
     /// also fails with [`EINVAL`] if the key has another length than that of the table line, and as
     /// [`KeyArg::fetch()`] does. Then the old key is still there, except that, as in dm-crypt, it is
-    /// gone after digits that are none, or a key that the ciphers refuse.
+    /// gone after digits that are none, or a key that the ciphers refuse. Both commands fail with
+    /// [`ENOMEM`] if a cipher has no memory to change its key; then there is no key, and either can be
+    /// tried again.
     pub(crate) fn message(&self, mut args: dm::Args<'_>) -> Result {
         let is = |arg: Option<&CStr>, word: &str| {
             arg.is_some_and(|arg| arg.to_bytes().eq_ignore_ascii_case(word.as_bytes()))
@@ -239,14 +241,12 @@ impl State {
     }
 
     /// Overwrites the key in the cryptor, and what is known of it.
+    ///
+    /// Some ciphers need memory for that. If there is none, they may keep a part of the key until the
+    /// next message, or until they are freed. No bio gets to use it.
     fn forget_key(&mut self) -> Result {
         self.text = KeyText::Wiped;
-        let cryptor = self.spare.as_mut().ok_or(EIO)?;
-
-        cryptor.set_key(&self.scrap).inspect_err(|_| {
-            // Freeing the ciphers overwrites it as well, but there will be no other key.
-            *self.spare = None;
-        })
+        self.spare.as_mut().ok_or(EIO)?.set_key(&self.scrap)
     }
 }
 
