@@ -119,6 +119,12 @@ impl Devices {
         Some(self.get(device)?.bdev)
     }
 
+    /// Returns the sector that the target begins at.
+    #[cfg(CONFIG_BLK_DEV_ZONED)]
+    pub(super) fn start_sectors(&self, device: Device) -> Option<u64> {
+        Some(self.get(device)?.start_sectors)
+    }
+
     /// Returns the device's number as `major:minor`.
     pub(super) fn name(&self, device: Device) -> Option<&str> {
         self.get(device)?.name().to_str().ok()

@@ -70,9 +70,9 @@ pub trait Target: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Returns the device whose zones are those of the mapped device, and the sector of it that the
-    /// target begins at. Without it no zoned device can be below.
-    fn zones(self: Pin<&Self>) -> (Device, u64) {
+    /// Returns the device whose zones are those of the mapped device, from the sector on that
+    /// [`Table::get_device()`] was told. Without it no zoned device can be below.
+    fn zones(self: Pin<&Self>) -> Device {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

@@ -452,14 +452,17 @@ impl<T: Target> Vtable<T> {
     ) -> c_int {
         // SAFETY: This is `report_zones`.
         let inner = unsafe { Self::inner(ti) };
-        let (device, start) = inner.target().zones();
-        let Some(bdev) = inner.devices().bdev(device) else {
+        let device = inner.target().zones();
+        let devices = inner.devices();
+        let (Some(bdev), Some(start)) = (devices.bdev(device), devices.start_sectors(device))
+        else {
             return ENODEV.to_errno();
         };
 
         // SAFETY: The arguments are the caller's, `dm_blk_do_report_zones()`.
         let next_sector = unsafe { (*args).next_sector };
-        // OVERFLOW: Device mapper asks for zones of the target, and the device is long enough.
+        // OVERFLOW: Device mapper asks for zones of the target, and has checked that the device is long
+        // enough, see `iterate_devices()`.
         let sector = next_sector
             .wrapping_sub(inner.begin_sectors())
             .wrapping_add(start);

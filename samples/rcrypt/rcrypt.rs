@@ -316,8 +316,8 @@ impl dm::Target for Crypt {
         io::end_io(bio)
     }
 
-    fn zones(self: Pin<&Self>) -> (dm::Device, u64) {
-        (self.device, self.start)
+    fn zones(self: Pin<&Self>) -> dm::Device {
+        self.device
     }
 
     fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
