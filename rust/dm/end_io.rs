@@ -143,7 +143,8 @@ impl<'a, T: Target> EndBio<'a, T> {
     ///
     /// Context: Any.
     #[inline]
-    pub fn defer(self, func: impl FnOnce(Bio<T>)) -> EndIo<'a, T> {
+    pub fn defer(mut self, func: impl FnOnce(Bio<T>)) -> EndIo<'a, T> {
+        self.ptr.restore();
         func(Bio::new(self.ptr));
         EndIo {
             ptr: None,

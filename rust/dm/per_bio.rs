@@ -72,7 +72,11 @@ pub(super) struct PerBio<T: Target> {
     bio: *mut bindings::bio,
     inner: NonNull<Inner<T>>,
     iter: bindings::bvec_iter,
-    /// The bio's flags as it came to the target.
+    /// The bio's device, as it came to the target: the mapped one.
+    bdev: *mut bindings::block_device,
+    /// The bio's operation and the flags of that, as it came to the target.
+    opf: bindings::blk_opf_t,
+    /// The bio's other flags, as it came to the target.
     flags: u16,
     /// Set once the target itself ended the bio, so that `end_io` need not ask it again.
     ended: bool,
@@ -135,13 +139,22 @@ impl<T: Target> PerBio<T> {
         // SAFETY: By this function's contract.
         let this = unsafe { Self::of(bio) };
         // SAFETY: `bio` is alive by this function's contract.
-        let (iter, flags) = unsafe { ((*bio).bi_iter, (*bio).bi_flags) };
+        let (iter, bdev, opf, flags) = unsafe {
+            (
+                (*bio).bi_iter,
+                (*bio).bi_bdev,
+                (*bio).bi_opf,
+                (*bio).bi_flags,
+            )
+        };
         // INVARIANT: `bio` and `inner` are what the caller says they are, and `iter` is the bio's
         // position now.
         let value = Self {
             bio,
             inner,
             iter,
+            bdev,
+            opf,
             flags,
             ended: false,
             next: None,
@@ -309,27 +322,34 @@ impl<T: Target> Ptr<T> {
         unsafe { self.attach_tags(bio) }.ok()
     }
 
-    /// Sends a bio that was remapped to its device.
-    pub(super) fn submit(self) {
+    /// Makes a bio that was at a device what it was when it came to the target, but for its tags.
+    ///
+    /// As `dm_bio_restore()` in `drivers/md/dm-bio-record.h`. There is more to it, as this bio may go to
+    /// a device at once, and not through a list of bios:
+    ///
+    /// - If it was merged into a request, it still points to the one behind it in that, which may be
+    ///   gone. See `blk_mq_bio_to_request()` in `block/blk-mq.c`, which takes that for a part of it.
+    /// - From a device without a cache it comes without its flags for that, see
+    ///   `submit_bio_noacct()` in `block/blk-core.c`. A flush would be a write of nothing then.
+    pub(super) fn restore(&mut self) {
         let bio = self.bio();
-        let iter = self.iter();
-        // SAFETY: The bio has not left the target, by the type invariants.
-        let flags = unsafe { (*self.0.as_ptr()).flags };
-        // The bio may have been at a device before, which used its position up, so start anew as
-        // `dm_bio_restore()` in `drivers/md/dm-bio-record.h` does. If it was merged into a request
-        // there, it still points to the one behind it in that, which may be gone, and which a device
-        // would take for a part of this, see `blk_mq_bio_to_request()` in `block/blk-mq.c`.
-        //
-        // SAFETY: The bio is alive, and nobody but `self` has it, by the type invariants.
+        let this = self.0.as_ptr();
+        // SAFETY: The bio is alive, has not left the target, and nobody but `self` has it, by the type
+        // invariants.
         unsafe {
             (*bio).bi_next = core::ptr::null_mut();
-            (*bio).bi_flags = flags;
-            (*bio).bi_iter.bi_size = iter.bi_size;
-            (*bio).bi_iter.bi_idx = iter.bi_idx;
-            (*bio).bi_iter.bi_offset = iter.bi_offset;
+            (*bio).bi_bdev = (*this).bdev;
+            (*bio).bi_opf |= (*this).opf & (bindings::REQ_PREFLUSH | bindings::REQ_FUA);
+            (*bio).bi_flags = (*this).flags;
+            (*bio).bi_iter = (*this).iter;
             (*bio).__bi_remaining.counter = 1;
             (*bio).bi_status = 0;
         }
+    }
+
+    /// Sends a bio that was remapped to its device.
+    pub(super) fn submit(self) {
+        let bio = self.bio();
         let _ = self.into_raw();
         // SAFETY: `bio` is device mapper's clone, and `accounts_remapped_io` is set for each
         // target; it is not used again, until `end_io` gets it back.

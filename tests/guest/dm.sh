@@ -87,6 +87,20 @@ test_bios_that_were_merged_are_sent_again() {
 	expect_status 'mapped='
 }
 
+test_a_flush_that_came_back_is_sent_again() {
+	# Only the other device has a cache, so only that is flushed.
+	make_null_blk null0 size=1
+	make_null_blk null1 size=1 cache_size=1
+	dmsetup create probe <<-END
+		0 $len_sectors probe /dev/null0 resubmit
+		$len_sectors $len_sectors linear /dev/null1 0
+	END
+
+	dd if=/dev/null of=/dev/mapper/probe conv=fsync status=none
+	expect_status 'mapped=1 ended=2 '
+	expect_equal 0 "$(field 5 /sys/block/null0/stat)" 'writes to the device'
+}
+
 test_a_clone_shares_the_memory() {
 	probe share
 	expect_data
