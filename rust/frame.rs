@@ -6,8 +6,8 @@
 //! by DMA, so the request, the vectors and the tables of data must not be on a stack then. A
 //! [`Frame`] is all of that in one piece, from a pool that a cipher keeps for it.
 //!
-//! Whoever passes a frame on waits until the driver is done with it, whatever happens: nothing that
-//! it points to, nor the frame itself, can go away before.
+//! Whoever passes a frame on waits until the driver is done with it, at once or by a [`Pending`]:
+//! nothing that it points to, nor the frame itself, can go away before.
 
 use kernel::{
     error::to_result,
@@ -18,9 +18,11 @@ use kernel::{
 use core::{
     marker::PhantomData,
     mem::{
+        self,
         align_of,
         offset_of,
-        size_of, //
+        size_of,
+        ManuallyDrop, //
     },
     ptr::NonNull, //
 };
@@ -115,7 +117,7 @@ impl<H: Head, R> Frames<H, R> {
     }
 }
 
-impl<H: Head, R> Frame<'_, H, R> {
+impl<'p, H: Head, R> Frame<'p, H, R> {
     /// Returns the address, valid as the type invariants say while `self` lives.
     #[inline]
     fn layout(&self) -> *mut Layout<H, R> {
@@ -146,8 +148,7 @@ impl<H: Head, R> Frame<'_, H, R> {
 
     /// Passes the request on, and returns when the driver is done with it.
     ///
-    /// Fails with [`EDEADLK`] in a hard interrupt, and if the cipher is asynchronous also
-    /// in a softirq, and with those or interrupts off.
+    /// Fails with [`EDEADLK`] as [`check_context()`] does.
     ///
     /// # Safety
     ///
@@ -160,29 +161,119 @@ impl<H: Head, R> Frame<'_, H, R> {
         is_async: bool,
         crypt: unsafe extern "C" fn(*mut R) -> c_int,
     ) -> Result {
-        // The FPU state of interrupted code would be lost, see `irq_fpu_usable()` on x86.
-        //
-        // SAFETY: Reads a counter of this CPU.
-        if unsafe { bindings::in_hardirq() } {
-            return Err(EDEADLK);
-        }
-        // SAFETY: Reads flags and counters of this CPU.
-        if is_async && unsafe { bindings::in_interrupt_or_irqs_off() } {
-            return Err(EDEADLK);
-        }
-
+        check_context(is_async)?;
         // SAFETY: By the safety requirements.
         let error = unsafe { crypt(self.request()) };
         if !is_async {
             return to_result(error);
         }
+        self.wait_unless_done(error)
+    }
+
+    /// Passes the request on, and leaves the waiting to others, unless the driver has no room for it.
+    ///
+    /// Gives the frame back with the result if the driver is done with it. Fails as [`Self::run()`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::run()`], but what the request points to must stay valid until what this returns
+    /// is waited for or dropped.
+    pub(crate) unsafe fn start(
+        mut self,
+        is_async: bool,
+        crypt: unsafe extern "C" fn(*mut R) -> c_int,
+    ) -> Started<'p, H, R> {
+        if let Err(error) = check_context(is_async) {
+            return Started::Done(self, Err(error));
+        }
+
+        // SAFETY: By the safety requirements.
+        let error = unsafe { crypt(self.request()) };
+        if is_async && error == EINPROGRESS.to_errno() {
+            // INVARIANT: It goes on, by the meaning of this error.
+            return Started::Pending(Pending(ManuallyDrop::new(self)));
+        }
+        let result = if is_async {
+            self.wait_unless_done(error)
+        } else {
+            to_result(error)
+        };
+        Started::Done(self, result)
+    }
+
+    /// Waits until an asynchronous driver, which returned `error`, is done with the frame.
+    #[inline]
+    fn wait_unless_done(&mut self, error: c_int) -> Result {
         // The wait cannot be interrupted, so the driver is done with everything afterwards. A
         // request that it has no room for is backlogged, which needs no other treatment: the
         // callback ignores the note that its turn has come.
         //
-        // SAFETY: `wait` is initialised by the type invariants, and what the callback completes by
-        // the safety requirements. It is ready for the next request again when this returns.
+        // SAFETY: `wait` is initialised by the type invariants, and what the callback completes, by
+        // the safety requirements of who called the driver. It is ready for the next request again
+        // when this returns.
         to_result(unsafe { bindings::crypto_wait_req(error, self.wait()) })
+    }
+}
+
+/// Fails with [`EDEADLK`] where a request must not be passed on: in a hard interrupt, and if the
+/// cipher `is_async`, so that it is waited for, also in a softirq, and with those or interrupts off.
+#[inline]
+fn check_context(is_async: bool) -> Result {
+    // The FPU state of interrupted code would be lost, see `irq_fpu_usable()` on x86.
+    //
+    // SAFETY: Reads a counter of this CPU.
+    if unsafe { bindings::in_hardirq() } {
+        return Err(EDEADLK);
+    }
+    // SAFETY: Reads flags and counters of this CPU.
+    if is_async && unsafe { bindings::in_interrupt_or_irqs_off() } {
+        return Err(EDEADLK);
+    }
+    Ok(())
+}
+
+/// What became of a frame that was passed on.
+pub(crate) enum Started<'p, H: Head, R> {
+    /// The driver is done with it.
+    Done(Frame<'p, H, R>, Result),
+    /// The driver goes on with it.
+    Pending(Pending<'p, H, R>),
+}
+
+/// A frame that a driver goes on with. Waits for that on drop.
+///
+/// # Invariants
+///
+/// All those of [`Frame`] hold as soon as `wait` of the frame is completed, and it will be, once.
+pub(crate) struct Pending<'p, H: Head, R>(ManuallyDrop<Frame<'p, H, R>>);
+
+impl<'p, H: Head, R> Pending<'p, H, R> {
+    /// Waits until the driver is done with the frame, and returns that with the result.
+    ///
+    /// Context: Task. Sleeps.
+    pub(crate) fn wait(mut self) -> (Frame<'p, H, R>, Result) {
+        let result = self.0.wait_unless_done(EINPROGRESS.to_errno());
+        // SAFETY: `self` is not used again, nor dropped.
+        let frame = unsafe { ManuallyDrop::take(&mut self.0) };
+
+        mem::forget(self);
+        (frame, result)
+    }
+
+    /// Returns whether the driver is done with the frame.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn is_done(&mut self) -> bool {
+        // SAFETY: The completion is initialised by the type invariants.
+        unsafe { bindings::completion_done(&raw mut (*self.0.wait()).completion) }
+    }
+}
+
+impl<H: Head, R> Drop for Pending<'_, H, R> {
+    fn drop(&mut self) {
+        // Whether it failed is of no interest to who drops it.
+        let _ = self.0.wait_unless_done(EINPROGRESS.to_errno());
+        // SAFETY: It is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 

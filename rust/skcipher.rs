@@ -5,7 +5,7 @@
 //! A [`Skcipher`] is a cipher and its key, which any number of threads can use at once. Each of
 //! them does so through a [`Request`] of its own: scratch memory on its stack, set up once and
 //! used for as many pieces of data as there are. Drivers that finish a request later
-//! (`CRYPTO_ALG_ASYNC`) are waited for.
+//! (`CRYPTO_ALG_ASYNC`) are waited for; a [`Queue`] has several requests of theirs under way.
 //!
 //! Data is named by page ([`Segment`], [`SegmentMut`]) rather than borrowed, as user space may
 //! write to it meanwhile.
@@ -18,6 +18,7 @@
 //! [`Segment`]: crate::bio::Segment
 //! [`SegmentMut`]: crate::bio::SegmentMut
 
+mod queue;
 mod request;
 mod tfm;
 
@@ -26,6 +27,7 @@ use kernel::prelude::*;
 
 #[doc(inline)]
 pub use self::{
+    queue::Queue,
     request::{
         Request,
         MAX_IV_SIZE, //

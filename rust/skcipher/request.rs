@@ -91,7 +91,7 @@ impl Head {
     /// - `request` must be valid, and the data segments that are still borrowed.
     /// - The tables must be initialised.
     #[inline]
-    unsafe fn set_crypt(
+    pub(super) unsafe fn set_crypt(
         &mut self,
         request: *mut bindings::skcipher_request,
         data: &Data,
@@ -137,13 +137,13 @@ impl Head {
 type RawParts = (*mut bindings::page, u32, u32);
 
 /// What is encrypted or decrypted; in place without a `src`.
-struct Data {
-    src: Option<RawParts>,
-    dst: RawParts,
+pub(super) struct Data {
+    pub(super) src: Option<RawParts>,
+    pub(super) dst: RawParts,
 }
 
 /// What is done with the data.
-type Crypt = unsafe extern "C" fn(*mut bindings::skcipher_request) -> c_int;
+pub(super) type Crypt = unsafe extern "C" fn(*mut bindings::skcipher_request) -> c_int;
 
 /// One thread's use of a [`Skcipher`].
 ///
@@ -266,12 +266,8 @@ impl<'t> Request<'t> {
     ///
     /// The segments that `data` is made of must be borrowed until this returns.
     #[inline]
-    unsafe fn crypt(&mut self, data: &Data, iv: &[u8], crypt: Crypt) -> Result {
-        let (_, _, len) = data.dst;
-
-        if iv.len() != self.cipher.iv_size() || len == 0 || len % self.cipher.block_size != 0 {
-            return Err(EINVAL);
-        }
+    pub(super) unsafe fn crypt(&mut self, data: &Data, iv: &[u8], crypt: Crypt) -> Result {
+        self.cipher.check(data, iv)?;
         if let Some(frames) = self.cipher.frames() {
             // SAFETY: By the safety requirements.
             return unsafe { self.crypt_in_frame(frames, data, iv, crypt) };
@@ -315,10 +311,7 @@ impl<'t> Request<'t> {
     ) -> Result {
         let frame = match &mut self.frame {
             Some(frame) => frame,
-            none => none.insert(Self::new_frame(
-                self.cipher,
-                frames.alloc(Gfp::noio_or_atomic())?,
-            )),
+            none => none.insert(new_frame(self.cipher, frames.alloc(Gfp::noio_or_atomic())?)),
         };
         let request = frame.request();
 
@@ -332,26 +325,26 @@ impl<'t> Request<'t> {
         // - The callback is set, see `new_frame()`.
         unsafe { frame.run(self.cipher.is_async, crypt) }
     }
+}
 
-    /// Sets the request of `frame` up for `cipher`.
-    fn new_frame(cipher: &Skcipher, mut frame: Frame<'t>) -> Frame<'t> {
-        let (request, wait) = (frame.request(), frame.wait());
+/// Sets the request of `frame` up for `cipher`.
+pub(super) fn new_frame<'t>(cipher: &Skcipher, mut frame: Frame<'t>) -> Frame<'t> {
+    let (request, wait) = (frame.request(), frame.wait());
 
-        // SAFETY: `tfm` is a cipher by its type invariants; the request is valid for writes, and
-        // zeros are a valid value.
-        unsafe { bindings::skcipher_request_set_tfm(request, cipher.tfm.as_ptr()) };
-        // SAFETY: As above; the callback takes a `crypto_wait`.
-        unsafe {
-            bindings::skcipher_request_set_callback(
-                request,
-                bindings::CRYPTO_TFM_REQ_MAY_BACKLOG,
-                Some(bindings::crypto_req_done),
-                wait.cast(),
-            )
-        };
-        *frame.head() = Head::new();
-        frame
-    }
+    // SAFETY: `tfm` is a cipher by its type invariants; the request is valid for writes, and
+    // zeros are a valid value.
+    unsafe { bindings::skcipher_request_set_tfm(request, cipher.tfm.as_ptr()) };
+    // SAFETY: As above; the callback takes a `crypto_wait`.
+    unsafe {
+        bindings::skcipher_request_set_callback(
+            request,
+            bindings::CRYPTO_TFM_REQ_MAY_BACKLOG,
+            Some(bindings::crypto_req_done),
+            wait.cast(),
+        )
+    };
+    *frame.head() = Head::new();
+    frame
 }
 
 impl Drop for Request<'_> {

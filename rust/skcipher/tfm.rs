@@ -21,7 +21,10 @@ use crate::{
 };
 
 use super::{
-    request::Head,
+    request::{
+        Data,
+        Head, //
+    },
     Request,
     MAX_IV_SIZE, //
 };
@@ -39,7 +42,7 @@ use super::{
 pub struct Skcipher {
     pub(super) tfm: NonNull<bindings::crypto_skcipher>,
     iv_size: u32,
-    pub(super) block_size: NonZeroU32,
+    block_size: NonZeroU32,
     pub(super) is_async: bool,
     frames: Option<Frames<Head, bindings::skcipher_request>>,
 }
@@ -141,6 +144,17 @@ impl Skcipher {
     #[inline]
     pub(super) fn frames(&self) -> Option<&Frames<Head, bindings::skcipher_request>> {
         self.frames.as_ref()
+    }
+
+    /// Fails with [`EINVAL`] unless data and vector are as long as the cipher needs it.
+    #[inline]
+    pub(super) fn check(&self, data: &Data, iv: &[u8]) -> Result {
+        let (_, _, len) = data.dst;
+
+        if iv.len() != self.iv_size() || len == 0 || len % self.block_size != 0 {
+            return Err(EINVAL);
+        }
+        Ok(())
     }
 
     /// Replaces the key.

@@ -39,3 +39,17 @@ pub fn encrypt(
     request.encrypt(from, to, &iv)?;
     request.decrypt_in_place(other, &iv)
 }
+
+/// Encrypts and decrypts at once what is lent for longer.
+pub fn queue<'d>(
+    cipher: &'d Skcipher,
+    from: Segment<'d>,
+    to: SegmentMut<'d>,
+    other: SegmentMut<'d>,
+) -> Result {
+    let iv = [0; 16];
+    cipher.queue(|queue| {
+        queue.encrypt(from, to, &iv)?;
+        queue.decrypt_in_place(other, &iv)
+    })
+}

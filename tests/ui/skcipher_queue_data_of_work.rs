@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue is waited for when its work is done, so data must not be gone by then.
+
+use kernel::prelude::*;
+
+use kscale::{
+    gfp::Gfp,
+    page::Page,
+    skcipher::Skcipher, //
+};
+
+fn drops_page(cipher: &Skcipher) -> Result {
+    cipher.queue(|queue| {
+        let mut page: Page = Page::alloc(Gfp::NOIO)?;
+        queue.decrypt_in_place(page.segment_mut(0, 512).ok_or(EINVAL)?, &[0; 16])
+    })
+}
