@@ -4,6 +4,8 @@
 
 use kernel::prelude::*;
 
+use core::num::NonZeroU32;
+
 use kscale::{
     bio::{
         BlkError,
@@ -41,6 +43,15 @@ use crate::{
 
 #[cfg(kscale_kunit)]
 mod answers;
+mod queued;
+mod sectors;
+
+use self::sectors::{
+    Decrypt,
+    Encrypt,
+    Sectors,
+    Work, //
+};
 
 /// Everything that decides what a sector looks like on the device.
 ///
@@ -99,7 +110,7 @@ impl Converter {
         let extra_len = key_layout.extra_size_bytes as usize;
         set_keys(&mut ciphers, extra_len, &key).map_err(bad_key)?;
 
-        let iv = mode.generator(&Params {
+        let mut iv = mode.generator(&Params {
             key: key.as_bytes(),
             extra_len,
             n_keys: spec.n_keys,
@@ -107,6 +118,11 @@ impl Converter {
             block_size,
             options: &options,
         })?;
+        if let [cipher] = &*ciphers {
+            if cipher.is_async() {
+                iv = iv.queued();
+            }
+        }
         Ok(Self {
             ciphers,
             iv_size,
@@ -203,11 +219,12 @@ impl Converter {
     ///
     /// There is code of its own for each mode, so that it is asked for once per bio.
     #[inline]
-    fn convert(&self, first_sector: u64, work: impl Work) -> BlkResult {
+    fn convert<'a>(&'a self, first_sector: u64, work: impl Work<'a>) -> BlkResult {
         let first = self.ciphers.first().filter(|_| self.ciphers.len() > 1);
 
         match &self.iv {
             Generator::Sector(mode) => self.convert_by(first_sector, mode.walk(self.iv_size), work),
+            Generator::Queued(mode) => self.convert_queued(first_sector, *mode, work),
             Generator::Eboiv(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
             Generator::Elephant(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
             Generator::Lmk(mode) => self.convert_by(first_sector, mode, work),
@@ -219,7 +236,12 @@ impl Converter {
 
     /// Never inlined, so that what the other modes have on the stack does not add up.
     #[inline(never)]
-    fn convert_by<W: Walk>(&self, first_sector: u64, walk: W, work: impl Work) -> BlkResult {
+    fn convert_by<'a, W: Walk>(
+        &'a self,
+        first_sector: u64,
+        walk: W,
+        work: impl Work<'a>,
+    ) -> BlkResult {
         // Made where it stays: it is big.
         let mut request = self.cipher(first_sector)?.request();
 
@@ -276,50 +298,6 @@ fn allocate(spec: &CipherSpec<'_>) -> Result<Skcipher, CtrError> {
     Skcipher::new(name).map_err(|error| CtrError::new(c"Error allocating crypto tfm", error))
 }
 
-/// What is done to a bio.
-trait Work {
-    fn run<W: Walk>(self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult;
-}
-
-/// See [`Converter::encrypt()`].
-struct Encrypt<'a> {
-    src: Segments<'a>,
-    dst: SegmentsMut<'a>,
-}
-
-impl Work for Encrypt<'_> {
-    #[inline]
-    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
-        let sector_size = cursor.converter.options.sector_size;
-
-        while let Some(dst) = self.dst.next_segment(sector_size) {
-            let src = self.src.next_segment(sector_size).ok_or(BlkError::IOERR)?;
-            cursor.encrypt(src, dst)?;
-        }
-        match self.src.remaining_bytes() {
-            0 => Ok(()),
-            _ => Err(BlkError::IOERR),
-        }
-    }
-}
-
-/// See [`Converter::decrypt()`].
-struct Decrypt<'a> {
-    data: SegmentsMut<'a>,
-}
-
-impl Work for Decrypt<'_> {
-    #[inline]
-    fn run<W: Walk>(mut self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
-        let sector_size = cursor.converter.options.sector_size;
-
-        while let Some(data) = self.data.next_segment(sector_size) {
-            cursor.decrypt(data)?;
-        }
-        Ok(())
-    }
-}
-
 /// Walks the sectors of a bio. One request serves them all, so that a sector costs little more
 /// than its IV and its place in memory.
 struct Cursor<'a, 'r, W> {
@@ -331,40 +309,6 @@ struct Cursor<'a, 'r, W> {
 }
 
 impl<W: Walk> Cursor<'_, '_, W> {
-    /// Encrypts the next sector.
-    #[inline]
-    fn encrypt(&mut self, src: Segment<'_>, mut dst: SegmentMut<'_>) -> BlkResult {
-        let sector = self.next(src.len())?;
-        let (iv, input) = self
-            .walk
-            .before_encrypt(self.request, sector, src, &mut dst)
-            .map_err(|_| BlkError::IOERR)?;
-        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
-
-        match input {
-            Input::Source => self.request.encrypt(src, dst.reborrow(), iv),
-            Input::Destination => self.request.encrypt_in_place(dst.reborrow(), iv),
-        }
-        .and_then(|()| self.walk.after_encrypt(sector, &mut dst))
-        .map_err(|_| BlkError::IOERR)
-    }
-
-    /// Decrypts the next sector in place.
-    #[inline]
-    fn decrypt(&mut self, mut data: SegmentMut<'_>) -> BlkResult {
-        let sector = self.next(data.len())?;
-        let iv = self
-            .walk
-            .before_decrypt(self.request, sector, &mut data)
-            .map_err(|_| BlkError::IOERR)?;
-        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
-
-        self.request
-            .decrypt_in_place(data.reborrow(), iv)
-            .and_then(|()| self.walk.after_decrypt(sector, &mut data))
-            .map_err(|_| BlkError::IOERR)
-    }
-
     /// Prepares for the next sector, of which `len` bytes are in one piece, and returns what its IV
     /// is made of.
     #[inline]
@@ -383,5 +327,44 @@ impl<W: Walk> Cursor<'_, '_, W> {
         self.sector = sector.wrapping_add(options.sectors());
 
         Ok(options.iv_sector(sector))
+    }
+}
+
+impl<'a, W: Walk> Sectors<'a> for Cursor<'a, '_, W> {
+    #[inline]
+    fn size(&self) -> NonZeroU32 {
+        self.converter.options.sector_size
+    }
+
+    #[inline]
+    fn encrypt(&mut self, src: Segment<'a>, mut dst: SegmentMut<'a>) -> BlkResult {
+        let sector = self.next(src.len())?;
+        let (iv, input) = self
+            .walk
+            .before_encrypt(self.request, sector, src, &mut dst)
+            .map_err(|_| BlkError::IOERR)?;
+        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
+
+        match input {
+            Input::Source => self.request.encrypt(src, dst.reborrow(), iv),
+            Input::Destination => self.request.encrypt_in_place(dst.reborrow(), iv),
+        }
+        .and_then(|()| self.walk.after_encrypt(sector, &mut dst))
+        .map_err(|_| BlkError::IOERR)
+    }
+
+    #[inline]
+    fn decrypt(&mut self, mut data: SegmentMut<'a>) -> BlkResult {
+        let sector = self.next(data.len())?;
+        let iv = self
+            .walk
+            .before_decrypt(self.request, sector, &mut data)
+            .map_err(|_| BlkError::IOERR)?;
+        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
+
+        self.request
+            .decrypt_in_place(data.reborrow(), iv)
+            .and_then(|()| self.walk.after_decrypt(sector, &mut data))
+            .map_err(|_| BlkError::IOERR)
     }
 }

@@ -203,6 +203,8 @@ impl Mode {
 /// What makes the vectors of a target. What it has of the key is wiped on drop.
 pub(crate) enum Generator {
     Sector(SectorMode),
+    /// As the other, for a cipher that may work on several sectors at once.
+    Queued(SectorMode),
     Eboiv(Eboiv),
     Elephant(Elephant),
     Lmk(Lmk),
@@ -212,13 +214,21 @@ pub(crate) enum Generator {
 }
 
 impl Generator {
+    /// Has sectors be queued, if each can be done without the others.
+    pub(crate) fn queued(self) -> Self {
+        match self {
+            Self::Sector(mode) => Self::Queued(mode),
+            other => other,
+        }
+    }
+
     /// Replaces the key by one of the same length. Allocates nothing.
     pub(crate) fn set_key(&mut self, key: &[u8]) -> Result {
         match self {
             Self::Elephant(mode) => mode.set_key(key),
             Self::Lmk(mode) => mode.set_key(key),
             Self::Tcw(mode) => mode.set_key(key),
-            Self::Sector(_) | Self::Eboiv(_) | Self::Random => Ok(()),
+            Self::Sector(_) | Self::Queued(_) | Self::Eboiv(_) | Self::Random => Ok(()),
         }
     }
 }

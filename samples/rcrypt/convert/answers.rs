@@ -79,27 +79,21 @@ mod tests {
         vector(c"capi:cbc(aes)-tcw", 48, 512, HIGH_SECTOR, 0x38af7e30a27f378933918d4a43343755, 0x186f_4025),
     ];
 
-    /// Encrypts the first sector of a page into another page.
-    struct EncryptOne<'a>(&'a mut Page, &'a mut Page);
+    /// Encrypts one sector.
+    struct EncryptOne<'a>(Segment<'a>, SegmentMut<'a>);
 
-    impl Work for EncryptOne<'_> {
-        fn run<W: Walk>(self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
-            let len = cursor.converter.options.sector_size.get();
-            let src = self.0.segment_mut(0, len).ok_or(BlkError::IOERR)?;
-            let dst = self.1.segment_mut(0, len).ok_or(BlkError::IOERR)?;
-
-            cursor.encrypt(src.as_segment(), dst)
+    impl<'a> Work<'a> for EncryptOne<'a> {
+        fn run(self, sectors: &mut impl Sectors<'a>) -> BlkResult {
+            sectors.encrypt(self.0, self.1)
         }
     }
 
-    /// Decrypts the first sector of a page.
-    struct DecryptOne<'a>(&'a mut Page);
+    /// Decrypts one sector.
+    struct DecryptOne<'a>(SegmentMut<'a>);
 
-    impl Work for DecryptOne<'_> {
-        fn run<W: Walk>(self, cursor: &mut Cursor<'_, '_, W>) -> BlkResult {
-            let len = cursor.converter.options.sector_size.get();
-
-            cursor.decrypt(self.0.segment_mut(0, len).ok_or(BlkError::IOERR)?)
+    impl<'a> Work<'a> for DecryptOne<'a> {
+        fn run(self, sectors: &mut impl Sectors<'a>) -> BlkResult {
+            sectors.decrypt(self.0)
         }
     }
 
@@ -123,6 +117,25 @@ mod tests {
         Converter::new(&spec, key.as_bytes().len() as u32, || Ok(key), options)
     }
 
+    /// Encrypts the first sector of a page into another page.
+    fn encrypt_one(converter: &Converter, sector: u64, from: &mut Page, to: &mut Page) -> Result {
+        let len = converter.options.sector_size.get();
+        let src = from.segment_mut(0, len).ok_or(EINVAL)?;
+        let dst = to.segment_mut(0, len).ok_or(EINVAL)?;
+
+        converter
+            .convert(sector, EncryptOne(src.as_segment(), dst))
+            .map_err(|_| EIO)
+    }
+
+    /// Decrypts the first sector of a page.
+    fn decrypt_one(converter: &Converter, sector: u64, page: &mut Page) -> Result {
+        let len = converter.options.sector_size.get();
+        let data = page.segment_mut(0, len).ok_or(EINVAL)?;
+
+        converter.convert(sector, DecryptOne(data)).map_err(|_| EIO)
+    }
+
     /// Returns a page of the data that the vectors are of.
     fn data() -> Result<Page> {
         let mut page = Page::alloc(Gfp::KERNEL)?;
@@ -142,7 +155,7 @@ mod tests {
             let (mut plain, mut page) = (data()?, data()?);
             page.as_mut_slice().fill(0xee);
 
-            let result = converter.convert(vector.sector, EncryptOne(&mut plain, &mut page));
+            let result = encrypt_one(&converter, vector.sector, &mut plain, &mut page);
             assert!(result.is_ok());
             // Of what is written only copies are changed.
             assert!(*plain.as_slice() == *data()?.as_slice());
@@ -151,7 +164,7 @@ mod tests {
             assert_eq!(!crc32(!0, encrypted), vector.sum);
             assert!(rest.iter().all(|&byte| byte == 0xee));
 
-            let result = converter.convert(vector.sector, DecryptOne(&mut page));
+            let result = decrypt_one(&converter, vector.sector, &mut page);
             assert!(result.is_ok());
             let (decrypted, rest) = page.as_slice().split_at(len);
             assert!(*decrypted == plain.as_slice()[..len]);
@@ -167,6 +180,7 @@ mod tests {
         let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
 
         for (mode, n_keys, key_len) in [
+            ("plain64", 1, 32),
             ("eboiv", 1, 32),
             ("elephant", 1, 32),
             ("lmk", 64, 64 * 16),
@@ -180,12 +194,10 @@ mod tests {
             assert!(later.ciphers.iter().all(|cipher| cipher.is_async()));
             let (mut plain, mut a, mut b) = (data()?, data()?, data()?);
 
-            assert!(now.convert(SECTOR, EncryptOne(&mut plain, &mut a)).is_ok());
-            assert!(later
-                .convert(SECTOR, EncryptOne(&mut plain, &mut b))
-                .is_ok());
+            assert!(encrypt_one(&now, SECTOR, &mut plain, &mut a).is_ok());
+            assert!(encrypt_one(&later, SECTOR, &mut plain, &mut b).is_ok());
             assert!(*a.as_slice() == *b.as_slice());
-            assert!(later.convert(SECTOR, DecryptOne(&mut b)).is_ok());
+            assert!(decrypt_one(&later, SECTOR, &mut b).is_ok());
             assert!(*b.as_slice() == *plain.as_slice());
         }
         Ok(())
@@ -225,7 +237,7 @@ mod tests {
             let (mut plain, mut page) = (data()?, data()?);
 
             converter.set_key(&key(vector.key_len)?)?;
-            let result = converter.convert(vector.sector, EncryptOne(&mut plain, &mut page));
+            let result = encrypt_one(&converter, vector.sector, &mut plain, &mut page);
             assert!(result.is_ok());
             let (encrypted, _) = page.as_slice().split_at(vector.sector_size as usize);
             assert_eq!(!crc32(!0, encrypted), vector.sum);
