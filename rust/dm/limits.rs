@@ -2,10 +2,9 @@
 
 //! The limits of a mapped device.
 
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::page::PAGE_SIZE;
+#[cfg(kscale_kunit)]
+use kernel::prelude::*;
 
 use core::{
     marker::PhantomData,
