@@ -173,20 +173,20 @@ mod tests {
         Ok(())
     }
 
-    /// Ciphers whose requests are not on the stack.
+    /// Ciphers whose requests are not on the stack. Not `lmk`: for each of its 64 ciphers, the kernel
+    /// would look for a module four times.
     #[test]
     fn modes_wait_for_ciphers_that_finish_later() -> Result {
         let cipher = Skcipher::new(c"cbc(aes)")?;
         let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
 
-        for (mode, n_keys, key_len) in [
-            ("plain64", 1, 32),
-            ("eboiv", 1, 32),
-            ("elephant", 1, 32),
-            ("lmk", 64, 64 * 16),
-            ("tcw", 1, 64),
+        for (mode, key_len) in [
+            ("plain64", 32),
+            ("eboiv", 32),
+            ("elephant", 32),
+            ("tcw", 64),
         ] {
-            let name = CString::try_from_fmt(fmt!("aes:{n_keys}-cbc-{mode}"))?;
+            let name = CString::try_from_fmt(fmt!("aes-cbc-{mode}"))?;
             let now = converter(&name, key(key_len)?, 512).map_err(|error| error.error())?;
             // It wraps implementations, not ciphers.
             let name = CString::try_from_fmt(fmt!("capi:cryptd({driver})-{mode}"))?;
