@@ -86,7 +86,7 @@ test_without_workqueues() {
 test_authenticated() {
 	load_modules dm_integrity
 	gcm=$(later 'gcm(aes)')
-	make_ram $((plain_kib * 2))
+	make_ram $((plain_kib * 2 + 4096))
 	make_plain
 	line='integrity /dev/ram0 0 28 D 0'
 	dmsetup create int --table "0 8 $line"
