@@ -8,11 +8,23 @@
 . "${0%/*}/block.sh"
 . "${0%/*}/cryptsetup.sh"
 
+# Each page that comes back is waited for.
+ktap_timeout_s=$((ktap_timeout_s * 3))
+
 group=/sys/fs/cgroup/swapping
+# Of swap, of memory, and what the programs want.
+device_kib=32768
+memory_kib=12288
+wanted_kib=16384
 
 teardown() {
+	if [ -d $group ]; then
+		echo 1 >$group/cgroup.kill
+		until rmdir $group 2>/dev/null; do
+			sleep 0.1
+		done
+	fi
 	swapoff -a
-	[ ! -d $group ] || rmdir $group
 	clean_block
 	! losetup /dev/loop0 >/dev/null 2>&1 || losetup -d /dev/loop0
 	rm -f /var/tmp/swap
@@ -53,7 +65,47 @@ expect_swapped() {
 	[ "$peak" -ge $(($1 * 1024)) ] || fail 'too little was swapped'
 }
 
-# All of memory is short, for rcrypt as for everybody else: its pages come from the reserve.
+# write_pages <KiB>: a program of that cgroup does it, each with its own content, so that nothing comes
+# back from another place.
+write_pages() {
+	cat >/tmp/pages.py <<-'END'
+		import mmap, sys
+		size = int(sys.argv[1]) * 1024
+		memory = mmap.mmap(-1, size)
+		def page(at):
+		    return b"kscale's memory " * 2 + at.to_bytes(8, "little") * 508
+		for at in range(0, size, 4096):
+		    memory[at : at + 4096] = page(at)
+		for at in range(0, size, 4096):
+		    assert memory[at : at + 4096] == page(at), at
+	END
+	# What it is read from is not memory of the cgroup.
+	python3 /tmp/pages.py 4
+	in_group python3 /tmp/pages.py "$1"
+}
+
+test_programs_that_do_not_fit() {
+	use_rust
+	for options in '' '--sector-size 4096' \
+		'--perf-no_read_workqueue --perf-no_write_workqueue'; do
+		# shellcheck disable=SC2086
+		swap_on /dev/ram0 $options
+		make_group $((memory_kib * 1024))
+		write_pages $wanted_kib
+		expect_swapped $((wanted_kib - memory_kib))
+		written_kib=$(($(field 7 "/sys/block/$(dm_node swap)/stat") / 2))
+		[ $written_kib -ge $((wanted_kib - memory_kib)) ] ||
+			fail "only $written_kib KiB were written"
+		# What is on the disk is not what was in memory.
+		dd if=/dev/ram0 bs=64k iflag=direct status=none | grep -cF "kscale's memory" >/tmp/found || true
+		expect_equal 0 "$(cat /tmp/found)" 'places of the disk with plain memory'
+		swapoff /dev/mapper/swap
+		rmdir $group
+		$cryptsetup close swap
+	done
+}
+
+# Now all of memory is short, for rcrypt as for everybody else: its pages come from the reserve.
 test_everybody_is_short_of_memory() {
 	use_rust
 	modprobe loop
