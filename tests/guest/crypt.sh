@@ -80,3 +80,15 @@ expect_same_format() {
 	expect_content $plain /dev/mapper/ours1 1M
 	dmsetup remove ours1 theirs1
 }
+
+# expect_matrix <group> <number>: compares a group of combinations, of which at least so many have to
+# work in both targets, so that none gets lost.
+expect_matrix() {
+	status=0
+	python3 "${0%/*}/rcrypt_matrix.py" "$1" "/tmp/matrix.$1" "$target" >/tmp/matrix.log ||
+		status=$?
+	cat /tmp/matrix.log
+	[ $status = 0 ] || fail 'the targets do not agree'
+	same=$(sed -n 's/^\([0-9]*\) same, .*/\1/p' /tmp/matrix.log)
+	[ "$same" -ge "$2" ] || fail "only $same combinations work in both"
+}

@@ -14,6 +14,7 @@
 # fails (but not at one behind `!` or before `&&`), when its teardown fails, or after
 # ktap_timeout_s seconds. What it printed is shown if it failed, with the end of the kernel log.
 # A test that calls skip is reported as skipped, which the host does not count as passed.
+# What a test is to show although it passed, a table for one, goes to show.
 # A script that is another one's with other variables names its suite in KTAP_NAME.
 
 ktap_timeout_s=120
@@ -38,6 +39,11 @@ fail() {
 skip() {
 	echo "$1"
 	exit 4
+}
+
+# show <file>: prints it with the test's result, passed or not.
+show() {
+	cat "$1" >>"$KTAP_SHOWN"
 }
 
 # expect_equal <expected> <actual> <what>
@@ -72,14 +78,20 @@ ktap_run_step() {
 	exit $ktap_status
 }
 
+# ktap_comment <file>
+ktap_comment() {
+	sed 's/^/# /' "$1"
+}
+
 ktap_show_failure() {
-	sed 's/^/# /' "$ktap_log"
+	ktap_comment "$ktap_log"
 	dmesg | tail -n 15 | sed 's/^/# dmesg: /'
 }
 
 # ktap_one <number> <name>: runs a test and prints its result.
 ktap_one() {
 	: >"$ktap_log"
+	: >"$KTAP_SHOWN"
 	ktap_in_own_process "$2"
 	ktap_status=$?
 	case $ktap_status in
@@ -88,6 +100,7 @@ ktap_one() {
 		ktap_in_own_process teardown
 		;;
 	esac
+	ktap_comment "$KTAP_SHOWN"
 	case $ktap_status in
 	0) echo "ok $1 $2" ;;
 	4) echo "ok $1 $2 # SKIP $(tail -n 1 "$ktap_log")" ;;
@@ -106,6 +119,7 @@ ktap_main() {
 	ktap_tests=$(sed -n 's/^\(test_[A-Za-z0-9_]*\)() *{.*/\1/p' "$0")
 	[ -z "$KTAP_ONLY" ] || ktap_tests=$KTAP_ONLY
 	ktap_log=$(mktemp)
+	export KTAP_SHOWN="$ktap_log.shown"
 	ktap_failed=0
 	ktap_name=${KTAP_NAME:-${0##*/}}
 	ktap_number=0
@@ -119,7 +133,7 @@ ktap_main() {
 		ktap_number=$((ktap_number + 1))
 		ktap_one "$ktap_number" "$ktap_test"
 	done
-	rm -f "$ktap_log"
+	rm -f "$ktap_log" "$KTAP_SHOWN"
 	exit "$ktap_failed"
 }
 

@@ -67,6 +67,12 @@ test_iv_modes_of_other_programs() {
 	done
 }
 
+# All keys and sector sizes of aes-xts-plain64 and aes-cbc-essiv:sha256.
+test_device_has_what_openssl_computes() {
+	make_ram 1024
+	expect_matrix oracle 48
+}
+
 test_no_plaintext_on_the_device() {
 	make_ram $plain_kib
 	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0
