@@ -27,7 +27,10 @@ use kscale::{
     },
     dm::CtrError,
     gfp::Gfp,
-    key::Key,
+    key::{
+        memzero_explicit,
+        Key, //
+    },
     random, //
 };
 
@@ -36,6 +39,7 @@ use crate::{
     cryptor::Fault,
     integrity::Layout,
     iv::{
+        xor,
         Iv,
         Mode,
         Params,
@@ -378,18 +382,28 @@ impl<'a> Cursor<'a> {
         let (to_number, rest) = associated.split_at_mut_checked(number.len()).ok_or(EIO)?;
         to_number.copy_from_slice(&number);
         let iv_size = *iv_size;
-        rest.get_mut(..iv_size)
-            .ok_or(EIO)?
-            .copy_from_slice(iv.get(..iv_size).ok_or(EIO)?);
+        let to_iv = rest.get_mut(..iv_size).ok_or(EIO)?;
+        to_iv.copy_from_slice(iv.get(..iv_size).ok_or(EIO)?);
+        // A part of the key: see `Walk::iv_seed()`. From here on nothing returns before it is wiped.
+        if let Vectors::Tcw(mode) = vectors {
+            xor(&mut iv, mode.seed());
+            xor(to_iv, mode.seed());
+        }
 
-        work(
-            &mut self.request,
-            data.reborrow(),
-            associated
-                .get(..number.len().saturating_add(iv_size))
-                .ok_or(EIO)?,
-            iv.get(..cipher.iv_size()).ok_or(EIO)?,
-        )?;
+        let result = match (
+            associated.get(..number.len().saturating_add(iv_size)),
+            iv.get(..cipher.iv_size()),
+        ) {
+            (Some(associated), Some(iv)) => {
+                work(&mut self.request, data.reborrow(), associated, iv)
+            }
+            _ => Err(EIO),
+        };
+        if let Vectors::Tcw(_) = vectors {
+            memzero_explicit(&mut iv);
+            memzero_explicit(&mut associated);
+        }
+        result?;
         match vectors {
             Vectors::Tcw(mode) if encrypts => mode.whiten(iv_sector, &mut data),
             _ => Ok(()),

@@ -16,7 +16,10 @@ use kscale::{
         SegmentsMut, //
     },
     dm::CtrError,
-    key::Key,
+    key::{
+        memzero_explicit,
+        Key, //
+    },
     skcipher::{
         Request,
         Skcipher, //
@@ -27,6 +30,7 @@ use crate::{
     cipher::CipherSpec,
     integrity::Layout,
     iv::{
+        xor,
         Generator,
         Input,
         KeptVectors,
@@ -339,31 +343,44 @@ impl<'a, W: Walk> Sectors<'a> for Cursor<'a, '_, W> {
     #[inline]
     fn encrypt(&mut self, src: Segment<'a>, mut dst: SegmentMut<'a>) -> BlkResult {
         let sector = self.next(src.len())?;
-        let (iv, input) = self
+        let (mut vector, input) = self
             .walk
             .before_encrypt(self.request, sector, src, &mut dst)
             .map_err(|_| BlkError::IOERR)?;
-        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
+        if let Some(seed) = self.walk.iv_seed() {
+            xor(&mut vector, seed);
+        }
+        let iv = vector.get(..self.converter.iv_size).unwrap_or_default();
 
-        match input {
+        let result = match input {
             Input::Source => self.request.encrypt(src, dst.reborrow(), iv),
             Input::Destination => self.request.encrypt_in_place(dst.reborrow(), iv),
+        };
+        if self.walk.iv_seed().is_some() {
+            memzero_explicit(&mut vector);
         }
-        .and_then(|()| self.walk.after_encrypt(sector, &mut dst))
-        .map_err(|_| BlkError::IOERR)
+        result
+            .and_then(|()| self.walk.after_encrypt(sector, &mut dst))
+            .map_err(|_| BlkError::IOERR)
     }
 
     #[inline]
     fn decrypt(&mut self, mut data: SegmentMut<'a>) -> BlkResult {
         let sector = self.next(data.len())?;
-        let iv = self
+        let mut vector = self
             .walk
             .before_decrypt(self.request, sector, &mut data)
             .map_err(|_| BlkError::IOERR)?;
-        let iv = iv.get(..self.converter.iv_size).unwrap_or_default();
+        if let Some(seed) = self.walk.iv_seed() {
+            xor(&mut vector, seed);
+        }
+        let iv = vector.get(..self.converter.iv_size).unwrap_or_default();
 
-        self.request
-            .decrypt_in_place(data.reborrow(), iv)
+        let result = self.request.decrypt_in_place(data.reborrow(), iv);
+        if self.walk.iv_seed().is_some() {
+            memzero_explicit(&mut vector);
+        }
+        result
             .and_then(|()| self.walk.after_decrypt(sector, &mut data))
             .map_err(|_| BlkError::IOERR)
     }

@@ -85,6 +85,15 @@ pub(crate) trait Walk {
         dst: &mut SegmentMut<'_>,
     ) -> Result<(Iv, Input)>;
 
+    /// Returns what is added to every vector, if that is a part of the key.
+    ///
+    /// It is added at the last moment, and the sum is wiped: what is returned from one function to
+    /// another may leave copies on the stack.
+    #[inline]
+    fn iv_seed(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// Finishes a sector that was encrypted.
     #[inline]
     fn after_encrypt(&mut self, _sector: u64, _dst: &mut SegmentMut<'_>) -> Result {
@@ -234,7 +243,7 @@ impl Generator {
 }
 
 /// Makes `a` the exclusive or of both, as far as both have bytes.
-fn xor(a: &mut [u8], b: &[u8]) {
+pub(crate) fn xor(a: &mut [u8], b: &[u8]) {
     for (a, b) in a.iter_mut().zip(b) {
         *a ^= b;
     }

@@ -102,16 +102,19 @@ impl Tcw {
             .unwrap_or_default()
     }
 
-    /// Returns the vector of a sector.
+    /// Returns what is added to every vector: all of that of sector 0. It is a part of the key, see
+    /// [`Walk::iv_seed()`].
+    #[inline]
+    pub(crate) fn seed(&self) -> &[u8] {
+        self.seeds().0
+    }
+
+    /// Returns the vector of a sector, but for [`Self::seed()`].
     pub(crate) fn iv(&self, sector: u64) -> Iv {
         let mut iv = [0; MAX_IV_SIZE];
 
-        for ((to, seed), number) in iv
-            .iter_mut()
-            .zip(self.seeds().0)
-            .zip(sector.to_le_bytes().into_iter().cycle())
-        {
-            *to = seed ^ number;
+        for part in iv.chunks_mut(size_of::<u64>()) {
+            xor(part, &sector.to_le_bytes());
         }
         iv
     }
@@ -164,6 +167,11 @@ impl Walk for &Tcw {
         _dst: &mut SegmentMut<'_>,
     ) -> Result<(Iv, Input)> {
         Ok((self.iv(sector), Input::Source))
+    }
+
+    #[inline]
+    fn iv_seed(&self) -> Option<&[u8]> {
+        Some(self.seed())
     }
 
     fn after_encrypt(&mut self, sector: u64, dst: &mut SegmentMut<'_>) -> Result {
