@@ -88,6 +88,20 @@ test_sectors() {
 	expect_sectors_survive
 }
 
+test_large_sectors() {
+	cipher="aes-cbc-essiv:sha256 $key_256"
+	options='2 sector_size:4096 iv_large_sectors'
+	unit=4096
+	expect_sectors_survive
+}
+
+# By who writes and where the device ends the bios, which is another way.
+test_without_workqueues() {
+	cipher="aes-xts-plain64 $key_512"
+	options='3 no_read_workqueue no_write_workqueue submit_from_crypt_cpus'
+	expect_sectors_survive
+}
+
 # Tags and data are both from before a write or both from after, with the journal of dm-integrity.
 test_authenticated_sectors() {
 	cipher="capi:gcm(aes)-random $key_256"
