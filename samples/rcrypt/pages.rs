@@ -3,9 +3,9 @@
 //! The pages that writes are encrypted into.
 //!
 //! A writer's pages must stay as they are, so what is written is encrypted into pages of the
-//! target's own, until the device has taken them. That memory is limited per target, as in dm-crypt: all targets together
-//! use 2 % of memory, though at least 16 MiB each. Above its limit, and without memory, a target
-//! lives on the reserve of its pool. How pages are counted is up to [`Limit`].
+//! target's own, until the device has taken them. That memory is limited per target, as in dm-crypt:
+//! all targets together use 2 % of memory, though at least 16 MiB each. Above its limit, and without
+//! memory, a target lives on the reserve of its pool. How pages are counted is up to [`Limit`].
 //!
 //! Where pages come from while there are some is chosen by the module parameter `page_mode`, for
 //! comparison, see [`Strategy`]. The default is [`Strategy::Mixed`].
