@@ -5,5 +5,5 @@
 use kscale::dm;
 
 fn makes_up() -> dm::Device {
-    dm::Device(0)
+    dm::Device { index: 0, of: 0 }
 }
