@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import struct
+import time
 from typing import NamedTuple
 
 # struct dm_ioctl up to `name`: version[3], data_size, data_start, target_count, open_count, flags,
@@ -148,16 +149,35 @@ class Control:
 class KernelLog:
     """What the kernel says from now on."""
 
+    MARK = "dm_ioctl: mark "
+    LIMIT_S = 60
+
     def __init__(self) -> None:
-        self._fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._fd = os.open("/dev/kmsg", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         os.lseek(self._fd, 0, os.SEEK_END)
+        self._marks = 0
 
     def lines(self) -> list[str]:
         """Returns what was said since the last call, without times; EPIPE if some of it is lost."""
-        found = []
+        # Reading stops at a record that another CPU is still writing, and behind it may be what was
+        # said long ago. So the end is at a mark. Without a newline nobody could read that either: it
+        # might go on.
+        self._marks += 1
+        mark = f"{self.MARK}{os.getpid()} {self._marks}"
+        os.write(self._fd, f"<7>{mark}\n".encode())
+        limit_s = time.monotonic() + self.LIMIT_S
+        found: list[str] = []
         while True:
             try:
                 record = os.read(self._fd, 8192).decode(errors="replace")
             except BlockingIOError:
+                if time.monotonic() > limit_s:
+                    what = f"{mark!r} is not in the kernel log, which ends with {found[-3:]}"
+                    raise TimeoutError(what) from None
+                os.sched_yield()
+                continue
+            line = record.partition(";")[2].partition("\n")[0]
+            if line == mark:
                 return found
-            found.append(record.partition(";")[2].partition("\n")[0])
+            if not line.startswith(self.MARK):
+                found.append(line)
