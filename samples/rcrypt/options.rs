@@ -5,7 +5,8 @@
 //! The grammar and the messages are those of dm-crypt, `crypt_ctr_optional()` in
 //! `drivers/md/dm-crypt.c`, with these differences: all ten may be given at once, where C stops at
 //! nine; numbers that C silently cuts to fewer bits, or reads up to the first letter, are refused;
-//! and so is `integrity:<n>` without the rest, for which C follows a bad pointer. Of an option that is
+//! so is `integrity:<n>` without the rest, for which C follows a bad pointer; and so is the tag type
+//! `none` after `aead`, of which C prints the one and does the other. Of another option that is
 //! repeated the last counts, also of `integrity`.
 
 use kernel::{
@@ -51,19 +52,19 @@ pub(crate) struct Integrity {
 }
 
 impl Integrity {
+    const INVALID: CtrError = CtrError::invalid(c"Invalid integrity arguments");
+
     /// Parses what follows `integrity:`. [`None`] if that does not even start with a number.
     fn parse(arg: &str) -> Option<Result<Self, CtrError>> {
-        const INVALID: CtrError = CtrError::invalid(c"Invalid integrity arguments");
-
         if !arg.starts_with(|first: char| first.is_ascii_digit()) {
             return None;
         }
         let Some((size, auth)) = arg.split_once(':') else {
-            return Some(Err(INVALID));
+            return Some(Err(Self::INVALID));
         };
         let size = decimal(size).filter(|size| (1..=MAX_TAG_SIZE_BYTES).contains(size));
         let Some(tag_size_bytes) = size else {
-            return Some(Err(INVALID));
+            return Some(Err(Self::INVALID));
         };
 
         let auth_of = |name: &str| match name {
@@ -170,7 +171,11 @@ impl Options {
         if let Some((_, flag)) = flag {
             *flag = true;
         } else if let Some(integrity) = opt.strip_prefix("integrity:").and_then(Integrity::parse) {
-            self.integrity = Some(integrity?);
+            let integrity = integrity?;
+            if self.is_aead() && integrity.auth == Auth::None {
+                return Err(Integrity::INVALID);
+            }
+            self.integrity = Some(integrity);
         } else if let Some(size) = opt.strip_prefix("integrity_key_size:").filter(is_number) {
             self.integrity_key_size = Some(
                 decimal(size)
@@ -427,6 +432,10 @@ mod tests {
             (&[c"1", c"integrity:0:aead"], INTEGRITY),
             (&[c"1", c"integrity:481:none"], INTEGRITY),
             (&[c"1", c"integrity:4294967312:none"], INTEGRITY),
+            (
+                &[c"2", c"integrity:16:aead", c"integrity:16:none"],
+                INTEGRITY,
+            ),
             (&[c"1", c"integrity:16:"], PROFILE),
             (&[c"1", c"integrity:16:hmac"], PROFILE),
             (&[c"1", c"integrity:16:aead:"], PROFILE),

@@ -181,7 +181,8 @@ test_lines_beyond_the_device() {
 	done
 }
 
-# What dm-crypt does wrong: it follows a bad pointer for the first, and takes the others for 16.
+# What dm-crypt does wrong: it follows a bad pointer for the first, makes tags for the second although
+# its table says that it does not, and takes the others for 16.
 test_arguments_that_dm_crypt_does_not_check() {
 	line='aes-xts-plain64 KEY 0 DEV 0'
 	while IFS='|' read -r message line; do
@@ -190,6 +191,7 @@ test_arguments_that_dm_crypt_does_not_check() {
 		expect_in_kernel_log "$target: $message"
 	done <<-end
 		Invalid integrity arguments (-22)| $line 1 integrity:16
+		Invalid integrity arguments (-22)| capi:gcm(aes)-random KEY 0 DEV 0 2 integrity:28:aead integrity:28:none
 		Invalid integrity arguments (-22)| $line 1 integrity:16x:aead
 		Invalid integrity arguments (-22)| $line 1 integrity:4294967312:aead
 		Invalid integrity_key_size argument (-22)| $line 1 integrity_key_size:4294967312
