@@ -9,7 +9,8 @@ use kernel::{
 
 use crate::{
     bindings,
-    key::Key, //
+    key::Key,
+    skcipher::not_empty, //
 };
 
 use super::Aead;
@@ -32,11 +33,12 @@ const HEADER_LEN: usize = 8;
 /// Returns the length of the digests of a hash in bytes, 32 for `hmac(sha256)`: that of the longest tag
 /// of `authenc()`, and what dm-crypt takes for the length of its key.
 ///
-/// May load a module. Fails with [`ENOENT`] if there is no such hash.
+/// May load a module. Fails with [`ENOENT`] if there is no such hash or its name is empty.
 ///
 /// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it. C:
 /// `crypto_alloc_ahash()`, `crypto_ahash_digestsize()` in `include/crypto/hash.h`.
 pub fn digest_size(hash: &CStr) -> Result<u32> {
+    not_empty(hash)?;
     // SAFETY: `hash` is a C string.
     let size = unsafe { bindings::crypto_ahash_digestsize_by_name(hash.as_char_ptr()) };
 

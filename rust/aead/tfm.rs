@@ -19,7 +19,10 @@ use crate::{
     bindings,
     frame::Frames,
     gfp::Gfp,
-    skcipher::MAX_IV_SIZE, //
+    skcipher::{
+        not_empty,
+        MAX_IV_SIZE, //
+    },
 };
 
 use super::{
@@ -66,11 +69,13 @@ impl Aead {
     /// One that finishes requests at once is preferred to one that does not, whatever their
     /// priorities. Tags are as long as the cipher can make them.
     ///
-    /// May load a module. Fails with [`ENOENT`] if there is no such cipher, and with [`EINVAL`] if
-    /// its initialisation vector is longer than [`MAX_IV_SIZE`] or its tag than [`MAX_TAG_SIZE`].
+    /// May load a module. Fails with [`ENOENT`] if there is no such cipher or `name` is empty, and with
+    /// [`EINVAL`] if its initialisation vector is longer than [`MAX_IV_SIZE`] or its tag than
+    /// [`MAX_TAG_SIZE`].
     ///
     /// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it.
     pub fn new(name: &CStr) -> Result<Self> {
+        not_empty(name)?;
         let alloc = |mask| {
             // SAFETY: `name` is a C string.
             from_err_ptr(unsafe { bindings::crypto_alloc_aead(name.as_char_ptr(), 0, mask) })

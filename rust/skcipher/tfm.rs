@@ -29,6 +29,17 @@ use super::{
     MAX_IV_SIZE, //
 };
 
+/// Returns [`ENOENT`] for an empty name of an algorithm.
+///
+/// Not so C: what anybody is looking up has no name for its driver yet, so it is found for that
+/// (`__crypto_alg_lookup()` in `crypto/api.c`).
+pub(crate) fn not_empty(name: &CStr) -> Result {
+    if name.is_empty() {
+        return Err(ENOENT);
+    }
+    Ok(())
+}
+
 /// A cipher and its key.
 ///
 /// # Invariants
@@ -62,11 +73,12 @@ impl Skcipher {
     /// One that finishes requests at once, with little memory, is preferred to one that does not,
     /// whatever their priorities.
     ///
-    /// May load a module. Fails with [`ENOENT`] if there is no such cipher, and with [`EINVAL`] if
-    /// its initialisation vector is longer than [`MAX_IV_SIZE`].
+    /// May load a module. Fails with [`ENOENT`] if there is no such cipher or `name` is empty, and with
+    /// [`EINVAL`] if its initialisation vector is longer than [`MAX_IV_SIZE`].
     ///
     /// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it.
     pub fn new(name: &CStr) -> Result<Self> {
+        not_empty(name)?;
         match Self::new_sync(name) {
             Err(error) if error != ENOMEM => Self::new_any(name),
             result => result,
