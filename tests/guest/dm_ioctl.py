@@ -128,7 +128,8 @@ class Control:
         answer = self.call(_TABLE, name, flags)
         targets = []
         offset = 0
-        for _ in range(answer.target_count):
+        # The targets are counted first. There are none if somebody took the table away meanwhile.
+        for _ in range(answer.target_count if answer.data else 0):
             start, length, _, following, kind = _SPEC.unpack_from(answer.data, offset)
             line_start = offset + _SPEC.size
             line = answer.data[line_start : answer.data.index(b"\0", line_start)]
