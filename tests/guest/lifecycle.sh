@@ -12,6 +12,8 @@ if is_debug_kernel; then
 fi
 params=/sys/module/$target_module/parameters
 stats=/sys/kernel/debug/rcrypt/stats
+kept_free=/proc/sys/vm/min_free_kbytes
+kept_free_before=/tmp/kept-free-before
 
 # seed_random <text>: starts the sequence that pick takes from.
 seed_random() {
@@ -42,6 +44,7 @@ live_on() {
 	key=$3
 	shift 3
 	options=$*
+	[ -e $kept_free_before ] || cat $kept_free >$kept_free_before
 	load_with_other_parameters
 	dmsetup create ours --table "$(table)"
 	# The devices below have all their pages from now on, and tags for all sectors.
@@ -230,8 +233,17 @@ switch_cpus() {
 }
 
 eat_memory() {
+	free_kib=$(sed -n 's/^MemFree: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+	# To take all of it takes long, so the kernel keeps most of it back.
+	echo $((free_kib - 49152)) >$kept_free
 	# It may be killed for that.
-	stress-ng --quiet --vm 1 --vm-bytes 90% --vm-keep --timeout 3 || [ $? != 127 ]
+	python3 "${0%/*}/eat_memory.py" || [ $? = 137 ]
+	put_memory_right
+}
+
+# put_memory_right: as it was before the first test.
+put_memory_right() {
+	[ ! -e $kept_free_before ] || cat $kept_free_before >$kept_free
 }
 
 # live_on_reserve: no page but those that the target has set aside. Where allocations cannot be made to
@@ -249,7 +261,11 @@ live_on_reserve() {
 	echo -1 >$faults/times
 	echo 100 >$faults/probability
 	reserve=$(sed -n 's/.* reserve \([0-9]*\).*/\1/p' $stats)
+	# The kernel says nothing about the pages that go below.
+	echo 4 >/proc/sys/vm/drop_caches
 	while [ "$(sed -n 's/.* reserve \([0-9]*\).*/\1/p' $stats)" -le "$reserve" ]; do
+		# Those that the target keeps for the next writes.
+		echo 2 >/proc/sys/vm/drop_caches
 		sleep 0.1
 	done
 	sleep 1
@@ -284,4 +300,5 @@ put_things_right() {
 	done
 	[ ! -e /sys/kernel/debug/fail_page_alloc ] ||
 		echo 0 >/sys/kernel/debug/fail_page_alloc/probability
+	put_memory_right
 }
