@@ -52,12 +52,6 @@ in_group() {
 	sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' $group "$@"
 }
 
-# write_memory <KiB> <seconds>: programs of that cgroup write so much in all and read it back.
-write_memory() {
-	in_group stress-ng --quiet --vm 2 --vm-bytes "${1}k" --vm-keep --vm-method write64 --verify \
-		--timeout "$2" || fail 'memory was not what was written'
-}
-
 # expect_swapped <KiB>: at least.
 expect_swapped() {
 	peak=$(cat $group/memory.swap.peak)
@@ -65,23 +59,24 @@ expect_swapped() {
 	[ "$peak" -ge $(($1 * 1024)) ] || fail 'too little was swapped'
 }
 
-# write_pages <KiB>: a program of that cgroup does it, each with its own content, so that nothing comes
-# back from another place.
-write_pages() {
-	cat >/tmp/pages.py <<-'END'
+# write_blocks <KiB> [KiB of a block]: a program of that cgroup does it, each with its own content, so
+# that nothing comes back from another place. It reads the last one first, which is still in memory.
+write_blocks() {
+	cat >/tmp/blocks.py <<-'END'
 		import mmap, sys
-		size = int(sys.argv[1]) * 1024
+		step = int(sys.argv[2]) * 1024
+		size = int(sys.argv[1]) * 1024 // step * step
 		memory = mmap.mmap(-1, size)
-		def page(at):
-		    return b"kscale's memory " * 2 + at.to_bytes(8, "little") * 508
-		for at in range(0, size, 4096):
-		    memory[at : at + 4096] = page(at)
-		for at in range(0, size, 4096):
-		    assert memory[at : at + 4096] == page(at), at
+		def block(at):
+		    return b"kscale's memory " * 2 + at.to_bytes(8, "little") * (step // 8 - 4)
+		for at in range(0, size, step):
+		    memory[at : at + step] = block(at)
+		for at in range(size - step, -1, -step):
+		    assert memory[at : at + step] == block(at), at
 	END
 	# What it is read from is not memory of the cgroup.
-	python3 /tmp/pages.py 4
-	in_group python3 /tmp/pages.py "$1"
+	python3 /tmp/blocks.py 4 4
+	in_group python3 /tmp/blocks.py "$1" "${2:-4}"
 }
 
 test_programs_that_do_not_fit() {
@@ -91,7 +86,7 @@ test_programs_that_do_not_fit() {
 		# shellcheck disable=SC2086
 		swap_on /dev/ram0 $options
 		make_group $((memory_kib * 1024))
-		write_pages $wanted_kib
+		write_blocks $wanted_kib
 		expect_swapped $((wanted_kib - memory_kib))
 		written_kib=$(($(field 7 "/sys/block/$(dm_node swap)/stat") / 2))
 		[ $written_kib -ge $((wanted_kib - memory_kib)) ] ||
@@ -114,7 +109,7 @@ test_everybody_is_short_of_memory() {
 	swap_on /dev/loop0
 	available_kib=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
 	make_group max
-	write_memory $((available_kib + 65536)) 10
+	write_blocks $((available_kib + 65536)) 1024
 	expect_swapped 32768
 }
 
