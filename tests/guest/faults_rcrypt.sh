@@ -17,7 +17,7 @@ with_pages=
 named=
 
 setup() {
-	make_ram 2048
+	make_ram 4096
 	load_modules rcrypt cryptd
 	load_fail_nth
 }
