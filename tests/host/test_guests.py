@@ -2,9 +2,11 @@
 """Guests that end badly are told apart; good ones hand everything back."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +151,35 @@ class Guests(unittest.TestCase):
             with self.subTest(name):
                 self.assertRegex(ended.stderr, r"REPEAT  \S*run\.py --kdir ")
                 self.assertTrue((self.top / name / "console.log").exists())
+
+
+class Stopped(unittest.TestCase):
+    """On a busy host a guest may not run for seconds."""
+
+    # Most of what a clock of 24 bits with 3.6 MHz takes to wrap.
+    STOP_S = 4.2
+
+    def test_clock_goes_on(self) -> None:
+        sleeper = "echo up; for _ in $(seq 30); do sleep 0.1; done"
+        argv = [sys.executable, str(RUNNER), "--kdir", str(KDIR), "--root", "busybox"]
+        with (
+            tempfile.TemporaryDirectory() as out,
+            subprocess.Popen(
+                [*argv, "--out", out, "--timeout", "60", "--run", sleeper],
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            ) as runner,
+        ):  # fmt: skip
+            assert runner.stdout is not None
+            self.assertEqual(runner.stdout.readline(), "up\n")
+            for _ in range(3):
+                children = Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text().split()
+                self.assertEqual(len(children), 1)
+                os.kill(int(children[0]), signal.SIGSTOP)
+                time.sleep(self.STOP_S)
+                os.kill(int(children[0]), signal.SIGCONT)
+                time.sleep(0.3)
+            runner.communicate()
+        self.assertEqual(runner.returncode, 0)
 
 
 class Accel(unittest.TestCase):
