@@ -160,22 +160,29 @@ class KernelLog:
 
     def lines(self) -> list[str]:
         """Returns what was said since the last call, without times; EPIPE if some of it is lost."""
-        # Reading stops at a record that another CPU is still writing, and behind it may be what was
-        # said long ago. So the end is at a mark. Without a newline nobody could read that either: it
-        # might go on.
+        return self.until(self.mark())
+
+    def mark(self) -> str:
+        """Writes a line to where the log ends, and returns it for `until`."""
         self._marks += 1
         mark = f"{self.MARK}{os.getpid()} {self._marks}"
+        # Without a newline nobody could read it: it might go on.
         os.write(self._fd, f"<7>{mark}\n".encode())
+        return mark
+
+    def until(self, mark: str) -> list[str]:
+        """As `lines`, but only what was said before a mark, which must be the next one."""
         limit_s = time.monotonic() + self.LIMIT_S
         found: list[str] = []
         while True:
             try:
                 record = os.read(self._fd, 8192).decode(errors="replace")
             except BlockingIOError:
+                # Another CPU is still writing a record, and nobody can read on from there.
                 if time.monotonic() > limit_s:
                     what = f"{mark!r} is not in the kernel log, which ends with {found[-3:]}"
                     raise TimeoutError(what) from None
-                os.sched_yield()
+                time.sleep(0.001)
                 continue
             line = record.partition(";")[2].partition("\n")[0]
             if line == mark:
