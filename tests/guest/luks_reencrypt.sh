@@ -9,6 +9,9 @@
 . "${0%/*}/block.sh"
 . "${0%/*}/cryptsetup.sh"
 
+# All of a device is read and written, more than once.
+ktap_timeout_s=$((ktap_timeout_s * 3))
+
 # What the device holds: as much as it can.
 content=/tmp/content
 # The open device.
