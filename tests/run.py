@@ -45,7 +45,7 @@ BUILDS_AT_ONCE = 2
 # What the suites of a kernel are shared out to. A debug guest takes half a minute to start and end.
 GUESTS = {"release": 2, "debug": 1}
 LONG_GUESTS = {"release": 2, "debug": 2}
-LONG_TIMEOUT_S = {"release": 5400, "debug": 7200}
+LONG_TIMEOUT_S = {"release": 5400, "debug": 10800}
 # Where there is no KASAN, mempool_debug checks that nobody writes to what a pool has in reserve.
 GUEST_ARGS = {
     "release": ["--append", "mempool_debug"],
