@@ -273,7 +273,9 @@ impl<S: Slots> Pool<S> {
             if fall > 0 && !self.charge(fall) {
                 return false;
             }
-            match self.limit.cmpxchg(old, limit, Full) {
+            // `Relaxed`: what moves the credits that go with it orders it. That is `charge()` before,
+            // which is `Full`, and `put()` after, which is `Release`.
+            match self.limit.cmpxchg(old, limit, Relaxed) {
                 Ok(_) => {
                     self.put((limit - old).max(0), 0);
                     return true;

@@ -6,7 +6,8 @@ use std::{
     env,
     fs,
     ops::Range,
-    path::Path, //
+    path::Path,
+    process, //
 };
 
 #[path = "mutants/flush_queue.rs"]
@@ -23,8 +24,9 @@ type Mutants = &'static [(
     &'static [(&'static str, &'static str, &'static str)],
 )];
 
-/// Returns where `expression` is in `text`, which must have it once; white space does not matter.
-fn find(text: &str, expression: &str) -> Range<usize> {
+/// Returns where `expression` is in `text`, or how often if that is not once; white space does not
+/// matter.
+fn find(text: &str, expression: &str) -> Result<Range<usize>, usize> {
     let solid = |text: &str| -> Vec<_> {
         text.char_indices()
             .filter(|(_, c)| !c.is_whitespace())
@@ -37,9 +39,24 @@ fn find(text: &str, expression: &str) -> Range<usize> {
         .collect();
 
     match places[..] {
-        [[(begin, _), .., (end, _)]] => *begin..*end + 1,
-        _ => panic!("{expression:?} is there {} times, not once", places.len()),
+        [[(begin, _)]] => Ok(*begin..*begin + 1),
+        [[(begin, _), .., (end, _)]] => Ok(*begin..*end + 1),
+        _ => Err(places.len()),
     }
+}
+
+/// Ends the build, as mutants quote what is not in the source once, and says how to go on.
+fn misquoted(source: &str, expression: &str, count: usize, mutants: &[(&str, &str, &str)]) -> ! {
+    let quote = expression.lines().map(str::trim).collect::<Vec<_>>();
+    let names = mutants.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
+
+    eprintln!(
+        "{source} has {count} times, not once, what these mutants replace: {}\n\n    {}\n\n\
+         Quote in tests/host/loom/mutants what is there now.",
+        names.join(", "),
+        quote.join("\n    "),
+    );
+    process::exit(1);
 }
 
 /// Makes the copy `<module>.rs`, and `<module>_mutants.rs`, which has the names of the mutants and
@@ -55,7 +72,8 @@ fn mutate(module: &str, source: &str, mutants: Mutants) {
             arms += &format!("{name:?} => {wrong},\n");
             names.push((name, check));
         }
-        let place = find(&text, right);
+        let place =
+            find(&text, right).unwrap_or_else(|count| misquoted(source, right, count, mutants));
         text.replace_range(
             place,
             &format!("(match crate::mutant() {{ {arms} _ => {{ {right} }} }})"),

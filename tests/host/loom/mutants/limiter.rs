@@ -90,6 +90,16 @@ pub(crate) const MUTANTS: Mutants = &[
                 "self.state.cmpxchg(old.0, new.0, Relaxed)",
             ),
             (
+                "state_is_replaced_without_its_acquire_half",
+                "credits_carry_what_was_done_with_them",
+                "self.state.cmpxchg(old.0, new.0, Release)",
+            ),
+            (
+                "state_is_replaced_without_its_release_half",
+                "refused_credits_carry_what_was_done_with_them",
+                "self.state.cmpxchg(old.0, new.0, Acquire)",
+            ),
+            (
                 "state_is_not_replaced_at_once",
                 "saturated_is_exactly_the_limit",
                 "{ self.state.store(new.0, Release); Ok::<i64, i64>(0) }",
@@ -153,11 +163,18 @@ pub(crate) const MUTANTS: Mutants = &[
     ),
     (
         "slot.cmpxchg(seen, left, Acquire).is_ok()",
-        &[(
-            "spilled_credits_are_put_twice",
-            "credits_are_neither_lost_nor_made",
-            "true",
-        )],
+        &[
+            (
+                "spilled_credits_are_put_twice",
+                "credits_are_neither_lost_nor_made",
+                "true",
+            ),
+            (
+                "credits_are_spilled_unordered",
+                "spilled_credits_carry_what_was_done_with_them",
+                "slot.cmpxchg(seen, left, Relaxed).is_ok()",
+            ),
+        ],
     ),
     (
         "fall > 0 && !self.charge(fall)",
@@ -168,14 +185,14 @@ pub(crate) const MUTANTS: Mutants = &[
         )],
     ),
     (
-        "self.limit.cmpxchg(old, limit, Full)",
+        "self.limit.cmpxchg(old, limit, Relaxed)",
         &[
             (
                 "credits_come_before_the_limit",
                 "limits_set_at_once_do_not_add_up",
                 "{
                     self.put((limit - old).max(0), 0);
-                    let done = self.limit.cmpxchg(old, limit, Full);
+                    let done = self.limit.cmpxchg(old, limit, Relaxed);
                     self.put(-(limit - old).max(0), 0);
                     done
                 }",
@@ -183,7 +200,7 @@ pub(crate) const MUTANTS: Mutants = &[
             (
                 "limit_is_not_replaced_at_once",
                 "limits_set_at_once_do_not_add_up",
-                "{ self.limit.store(limit, Release); Ok::<i64, i64>(0) }",
+                "{ self.limit.store(limit, Relaxed); Ok::<i64, i64>(0) }",
             ),
         ],
     ),

@@ -116,8 +116,13 @@ impl Checked {
 
 /// Runs `f` in every interleaving with few preemptions, as many as most faults need.
 fn explore(f: impl Fn() + Send + Sync + 'static) {
+    explore_preempted(2, f);
+}
+
+/// Runs `f` in every interleaving with at most as many `preemptions`.
+fn explore_preempted(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound = Some(preemptions);
     builder.check(f);
 }
 
@@ -299,6 +304,95 @@ fn credits_carry_what_was_done_with_them() {
     }
 }
 
+/// Somebody with all credits, who writes, and holders of one, who read.
+struct Shared {
+    pool: Arc<Checked>,
+    cell: UnsafeCell<u32>,
+}
+
+impl Shared {
+    /// As many as there are when both the slot of CPU 0 and the state have some to be collected.
+    const LIMIT: i64 = 32;
+
+    /// Leaves credits in the slot of CPU 0, and takes one of them.
+    fn with_a_holder() -> Arc<Self> {
+        let pool = Checked::new(Self::LIMIT);
+        pool.park_on(0);
+        assert!(pool.acquire(1));
+        Arc::new(Self {
+            pool,
+            cell: UnsafeCell::new(0),
+        })
+    }
+
+    /// Reads, and gives the one credit back to the slot of CPU 0.
+    fn read_and_release(&self) {
+        // SAFETY: Nobody has all credits while this thread has one.
+        self.cell.with(|cell| assert!(unsafe { *cell } < 2));
+        self.pool.release(1);
+    }
+
+    /// Writes, if nobody else has any credit.
+    fn write_alone(&self) {
+        if self.pool.acquire(Self::LIMIT) {
+            // SAFETY: Only to be touched by who has all credits.
+            self.cell.with_mut(|cell| unsafe { *cell += 1 });
+            self.pool.release(Self::LIMIT);
+        }
+    }
+
+    /// Runs these at the same time as a reader, with at most as many `preemptions`.
+    fn race<const N: usize>(preemptions: usize, others: [fn(&Self); N]) {
+        explore_preempted(preemptions, move || {
+            let shared = Self::with_a_holder();
+            let others = others.map(|other| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    be_on(0);
+                    other(&shared);
+                })
+            });
+            shared.read_and_release();
+            for other in others {
+                other.join().unwrap();
+            }
+            shared.pool.check_at_rest();
+        });
+    }
+}
+
+/// Who has no room for parked credits makes those of others free, which may have just been parked,
+/// and closes the slot: who takes them all does not look there any more.
+fn spilled_credits_carry_what_was_done_with_them() {
+    /// Most of what is free. There is no room for parked credits without them.
+    const MOST: i64 = 24;
+
+    // The reader must see the room before that is taken, and park before the slot is closed.
+    let spill: fn(&Shared) = |shared| {
+        assert!(shared.pool.acquire(MOST));
+        shared.pool.release(1);
+        shared.pool.release(MOST - 1);
+        shared.write_alone();
+    };
+    Shared::race(3, [spill]);
+}
+
+/// Who collects what others have parked, and is refused nonetheless, makes it free.
+fn refused_credits_carry_what_was_done_with_them() {
+    Shared::race(
+        2,
+        [
+            |shared| {
+                assert!(
+                    !shared.pool.acquire(Shared::LIMIT + 1),
+                    "too large a request"
+                )
+            },
+            Shared::write_alone,
+        ],
+    );
+}
+
 /// Nothing is admitted above a lower limit once the call that set it is over.
 fn lower_limit_holds_at_once() {
     for cpus in [[0, 1], [0, 0]] {
@@ -474,6 +568,14 @@ pub(crate) const CHECKS: &[(&str, fn())] = &[
     (
         "credits_carry_what_was_done_with_them",
         credits_carry_what_was_done_with_them,
+    ),
+    (
+        "spilled_credits_carry_what_was_done_with_them",
+        spilled_credits_carry_what_was_done_with_them,
+    ),
+    (
+        "refused_credits_carry_what_was_done_with_them",
+        refused_credits_carry_what_was_done_with_them,
     ),
     ("lower_limit_holds_at_once", lower_limit_holds_at_once),
     (
