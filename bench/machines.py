@@ -91,7 +91,8 @@ class Run:
         machine = uml.Machine(kbuild.kdir, out, lane.cpus)
         with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
             initrd = machine.pack(kbuild.out, {}, packed, Path(scratch))
-            trouble = machine.boot(initrd, float(os.environ.get("TIMEOUT") or TIMEOUT_S))
+            quiet_s = float(os.environ.get("TIMEOUT") or TIMEOUT_S)
+            trouble = machine.boot(initrd, quiet_s, "output.log")
         reports = console.reports((out / "console.log").read_text(errors="replace"))
         status = out / "status"
         if trouble or reports or not status.exists() or status.read_text().strip() != "0":

@@ -25,6 +25,12 @@ SPLAT = re.compile(
     re.VERBOSE,
 )
 
+# What a kernel says, and says again, of something that makes no progress.
+HANG = re.compile(
+    r"blocked for more than \d+ seconds|soft lockup|hard LOCKUP|workqueue lockup"
+    r"|detected (expedited )?stalls on|self-detected stall|kthread starved for"
+)
+
 PANIC = re.compile(r"Kernel panic - not syncing")
 
 # Legitimate lines that SPLAT would match.

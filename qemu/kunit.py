@@ -33,7 +33,10 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--cpus", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--mem", default="512M")
-    parser.add_argument("--timeout", type=float, default=60, metavar="S", help="(default 60)")
+    parser.add_argument(
+        "--timeout", type=float, default=60, metavar="S",
+        help="end a kernel that has shown no sign of progress for so long (default 60)",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="logs (default out/kunit)")
     parser.add_argument("suite", nargs="*", help="these suites only (default: all planned)")
     return parser.parse_args(argv)
@@ -56,7 +59,7 @@ def main(argv: list[str]) -> int:
         }
         machine = uml.Machine(args.kdir, out, args.cpus, args.mem, "mempool_debug")
         initrd = machine.pack(args.modules, env, {}, Path(scratch))
-        trouble = machine.boot(initrd, args.timeout)
+        trouble = machine.boot(initrd, args.timeout, "ktap.log")
     log = out / "ktap.log"
     text = log.read_text(errors="replace") if log.exists() else ""
     reports = console.reports((out / "console.log").read_text(errors="replace"))

@@ -16,9 +16,12 @@ from pathlib import Path
 
 import console
 import memory
+from watch import Limits, Watch
 
 POWER_OFF_S = 30
-"""How long a guest that has given its verdict, or panicked, may take to go."""
+"""How long a guest that has given its verdict, or panicked, may be silent before it goes."""
+NMI_S = 5
+"""The same for one that is asked for the backtraces of its CPUs."""
 
 # Probing controllers that nobody uses takes seconds under KASAN.
 BOARD = "q35,smbus=off,sata=off,usb=off,vmport=off"
@@ -121,7 +124,8 @@ class Outcome:
     booted: bool = False
     job_status: int | None = None
     panicked: bool = False
-    expired: bool = False
+    expired: str = ""
+    """Which limit the guest has passed, in words."""
     qemu_status: int | None = None
     qemu_stderr: str = ""
     boot_s: float = 0.0
@@ -148,12 +152,12 @@ class Outcome:
         took = f"boot {self.boot_s:.1f} s, total {self.total_s:.1f} s"
         status = self.status()
         if status == End.NEVER_BOOTED:
-            why = "by its deadline" if self.expired else "before it ended"
-            return f"NEVER BOOTED: no word from the guest {why} (QEMU status {self.qemu_status})"
+            why = self.expired or f"QEMU ended with status {self.qemu_status}"
+            return f"NEVER BOOTED: the guest did not come up: {why}"
         if status == End.PANIC:
             return f"PANIC: the guest kernel panicked ({took})"
         if status == End.DEADLINE:
-            return f"DEADLINE: the guest was still running when its time was up ({took})"
+            return f"DEADLINE: {self.expired} ({took})"
         if status == End.NO_VERDICT:
             return f"NO VERDICT: the guest powered off before its job ended ({took})"
         if status == End.SPLAT:
@@ -223,14 +227,14 @@ class _Run:
         self.memory_dump = memory_dump
         self.wanted = ""
         self.start = time.monotonic()
-        self.limits: list[float] = []
+        self.patience_s: float | None = None
         self.partial = {"ctl": b"", "mem": b"", "qmp": b""}
         self.qmp: socket.socket | None = None
         self.mem: socket.socket | None = None
 
-    def leave_within(self, seconds: float) -> None:
-        """Sets a time by which QEMU has to be gone."""
-        self.limits.append(time.monotonic() + seconds)
+    def is_leaving(self, patience_s: float) -> None:
+        """Notes that QEMU has to be gone before it is silent for so long."""
+        self.patience_s = patience_s
 
     def lines(self, name: str, data: bytes) -> list[bytes]:
         """Returns the whole lines that have arrived on a channel."""
@@ -259,7 +263,7 @@ class _Run:
             self.outcome.boot_s = time.monotonic() - self.start
         elif len(words) == 2 and words[0] == "exit" and words[1].isdecimal():
             self.outcome.job_status = int(words[1])
-            self.leave_within(POWER_OFF_S)
+            self.is_leaving(POWER_OFF_S)
 
     def on_qmp(self, message: dict[str, object]) -> None:
         """Handles one message from QEMU's monitor."""
@@ -267,7 +271,7 @@ class _Run:
             self.ask("qmp_capabilities")
         elif message.get("event") == "GUEST_PANICKED":
             self.outcome.panicked = True
-            self.leave_within(POWER_OFF_S)
+            self.is_leaving(POWER_OFF_S)
         elif message.get("id") == "dump":
             self.on_dump(str(message.get("error", "")))
 
@@ -295,16 +299,14 @@ class _Run:
 def boot(
     machine: Machine,
     console_log: Path,
-    timeout_s: float,
-    boot_timeout_s: float,
+    limits: Limits,
     on_output: Callable[[bytes], None],
     on_wait: Callable[[float | None], None] = lambda seconds: None,
 ) -> Outcome:
     """Runs a guest to its end, or to the end of its time, and returns what became of it.
 
-    Booting may take `boot_timeout_s`, the job `timeout_s`. What the job prints goes to `on_output`,
-    the kernel log to the file `console_log`. `on_wait` is told how long the guest has taken to
-    come up, and None when it has or will not.
+    What the job prints goes to `on_output`, the kernel log to the file `console_log`. `on_wait` is
+    told how long the guest has taken to come up, and None when it has or will not.
     """
     outcome = Outcome()
     run = _Run(outcome, on_output, console_log.with_name("memory.dump"))
@@ -330,7 +332,8 @@ def boot(
         for sock in theirs.values():
             sock.close()
         try:
-            _supervise(run, qemu, ours, timeout_s, boot_timeout_s, on_wait)
+            watch = Watch(qemu.pid, console_log)
+            _supervise(run, qemu, ours, watch, limits, on_wait)
         finally:
             on_wait(None)
             if qemu.poll() is None:
@@ -353,8 +356,8 @@ def _supervise(
     run: _Run,
     qemu: "subprocess.Popen[bytes]",
     ours: dict[str, socket.socket],
-    timeout_s: float,
-    boot_timeout_s: float,
+    watch: Watch,
+    limits: Limits,
     on_wait: Callable[[float | None], None],
 ) -> None:
     """Reads all channels until QEMU is gone or a limit has passed."""
@@ -372,6 +375,7 @@ def _supervise(
                     data = b""
                 if data:
                     run.on_data(key.data, data)
+                    watch.heard()
                 else:
                     selector.unregister(key.fileobj)
 
@@ -381,17 +385,19 @@ def _supervise(
             elif waiting:
                 waiting = False
                 on_wait(None)
-            if run.limits and now > min(run.limits):
+            watch.look()
+            if run.patience_s is not None and watch.quiet_s > run.patience_s:
                 # It has said what it had to say, but does not go.
-                outcome.expired = not outcome.panicked
+                if not outcome.panicked:
+                    outcome.expired = outcome.expired or "the guest does not power off"
                 return
             if outcome.expired or outcome.panicked or outcome.job_status is not None:
                 continue
-            limit_s = outcome.boot_s + timeout_s if outcome.booted else boot_timeout_s
-            if now > run.start + limit_s:
-                outcome.expired = True
+            outcome.expired = watch.expired(limits, outcome.booted)
+            if outcome.expired:
                 # With unknown_nmi_panic the kernel prints the backtraces of all CPUs.
                 run.ask("inject-nmi")
-                run.leave_within(5)
+                run.is_leaving(NMI_S)
+                watch.heard()
     with contextlib.suppress(subprocess.TimeoutExpired):
         qemu.wait(timeout=5)

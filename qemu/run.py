@@ -4,7 +4,7 @@
 
 Exit status: that of the command, or
   240  the guest kernel panicked
-  241  the guest was still running when its time was up
+  241  the guest showed no sign of progress any more, or went on past --limit
   242  the guest powered off before the command ended
   243  the guest never booted
   244  the kernel reported a fault (BUG, WARNING, KASAN, lockdep, kmemleak, ...) on its console
@@ -60,8 +60,17 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
         "--pack", type=Path, action="append", default=[], metavar="FILE",
         help="with --ram: put this beside the script",
     )
-    parser.add_argument("--timeout", type=float, default=300, help="seconds (default 300)")
-    parser.add_argument("--boot-timeout", type=float, default=180, help="seconds (default 180)")
+    parser.add_argument(
+        "--timeout", type=float, default=300, metavar="S",
+        help="end a guest that has shown no sign of progress for so long (default 300)",
+    )
+    parser.add_argument(
+        "--boot-timeout", type=float, default=300, metavar="S",
+        help="the same until it is up (default 300)",
+    )
+    parser.add_argument(
+        "--limit", type=float, default=math.inf, metavar="S", help="for the whole (default none)"
+    )
     parser.add_argument("--append", default="", help="more kernel arguments")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="for the command"
@@ -195,7 +204,8 @@ def prove_kvm(args: argparse.Namespace, scratch: Path) -> bool:
     kernel = args.kdir.absolute() / "arch/x86/boot/bzImage"
     guest = machine.Machine(args.qemu, "kvm", kernel, initrd, None, cpus=args.cpus)
     log = scratch / "proof.log"
-    outcome = machine.boot(guest, log, accel.PROOF_S, accel.PROOF_S, lambda data: None)
+    limits = machine.Limits(accel.PROOF_S, accel.PROOF_S, accel.PROOF_S)
+    outcome = machine.boot(guest, log, limits, lambda data: None)
     return outcome.status() == 7
 
 
@@ -233,9 +243,9 @@ def main(argv: list[str]) -> int:
             sys.stdout.buffer.flush()
 
         def boot() -> machine.Outcome:
-            limit_s = math.inf if args.shell else args.timeout
-            log = out / "console.log"
-            return machine.boot(guest, log, limit_s, args.boot_timeout, on_output, show_wait)
+            quiet_s = math.inf if args.shell else args.timeout
+            limits = machine.Limits(args.boot_timeout, quiet_s, args.limit)
+            return machine.boot(guest, out / "console.log", limits, on_output, show_wait)
 
         outcome = boot()
         # Under TCG, once in hundreds of boots, an idle CPU misses the interrupt that should wake

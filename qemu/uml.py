@@ -5,6 +5,7 @@ It reads an initramfs with the modules, and writes into a directory of the host.
 """
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import initramfs
 import modules
+from watch import LOOK_S, Limits, Watch
 
 KERNEL_ARGS = (
     "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
@@ -53,18 +55,27 @@ class Machine:
         initrd.write_bytes(archive.packed())
         return initrd
 
-    def boot(self, initrd: Path, timeout_s: float) -> str | None:
-        """Runs the kernel to its end; returns what went wrong, if so."""
+    def boot(self, initrd: Path, quiet_s: float, output: str) -> str | None:
+        """Runs the kernel to its end; returns what went wrong, if so.
+
+        It is ended when it shows no sign of progress for `quiet_s`. The job prints to the file
+        `output`.
+        """
         argv = [str(self.kdir / "vmlinux"), f"mem={self.memory}", f"ncpus={self.cpus}"]
         argv += [f"initrd={initrd}", *KERNEL_ARGS.split(), *self.append.split()]
         with (self.out / "console.log").open("wb") as log:
             kernel = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+            watch = Watch(kernel.pid, self.out / "console.log", self.out / output)
+            limits = Limits(quiet_s, quiet_s, math.inf)
             try:
-                kernel.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                return f"still running after {timeout_s:g} s"
+                while kernel.poll() is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        kernel.wait(LOOK_S)
+                    watch.look()
+                    if expired := watch.expired(limits, True):
+                        return expired
             finally:
                 # UML's processes are in one session with it; none may stay.
                 with contextlib.suppress(ProcessLookupError):

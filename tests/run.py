@@ -36,8 +36,9 @@ import suites
 OUT = CHECKOUT / "out/test"
 # Exit status of bench/gate.py where it had nothing to compare with.
 COUNTS_SKIPPED = 77
-# Bounds for what hangs, not promises.
+# Bounds for what hangs, not promises: for a guest without a sign of progress, and for all of it.
 TIMEOUT_S = {"release": 900, "debug": 1800}
+LIMIT_S = 4 * 3600
 # A guest with 4 emulated CPUs keeps little more than one core busy, and less while it waits.
 STEPS_AT_ONCE = 3
 # A crate keeps one core busy, and the library is the largest by far.
@@ -46,6 +47,7 @@ BUILDS_AT_ONCE = 2
 GUESTS = {"release": 2, "debug": 1}
 LONG_GUESTS = {"release": 2, "debug": 2}
 LONG_TIMEOUT_S = {"release": 5400, "debug": 10800}
+LONG_LIMIT_S = 12 * 3600
 # Where there is no KASAN, mempool_debug checks that nobody writes to what a pool has in reserve.
 GUEST_ARGS = {
     "release": ["--append", "mempool_debug"],
@@ -163,10 +165,13 @@ def judged(
     return Outcome(where, result.suites, directory / "junit.xml")
 
 
-def boot(kdir: str, built: str, directory: Path, limit_s: int, options: list[str]) -> int:
+def boot(
+    kdir: str, built: str, directory: Path, timeout_s: int, options: list[str],
+    limit_s: int = LIMIT_S,
+) -> int:
     """Boots one guest for suites and returns the exit status of qemu/run.py."""
     argv = [sys.executable, str(CHECKOUT / "qemu/run.py"), "--kdir", kdir, "--modules", built]
-    argv += ["--out", str(directory), "--timeout", str(limit_s)]
+    argv += ["--out", str(directory), "--timeout", str(timeout_s), "--limit", str(limit_s)]
     for variable, option in GUEST_OPTIONS.items():
         if os.environ.get(variable):
             argv += [option, os.environ[variable]]
@@ -195,7 +200,8 @@ def kernel_steps(
             directory = fresh(f"{kernel}-{number + 1}")
             words = [f"{suite.kind}:{suite.name}" for suite in share]
             options = [*GUEST_ARGS[kernel], "--kunit-modules", tests, "--suite", *words]
-            status = boot(kdir, modules, directory, limits[kernel], options)
+            limit_s = LONG_LIMIT_S if is_long else LIMIT_S
+            status = boot(kdir, modules, directory, limits[kernel], options, limit_s)
             text = (directory / "output.log").read_text(errors="replace")
             names = [suite.name for suite in share]
             outcomes = [judged(kernel, parser, text, names, directory)]

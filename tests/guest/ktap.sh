@@ -17,9 +17,11 @@
 # What a test is to show although it passed, a table for one, goes to show.
 # A script that is another one's with other variables names its suite in KTAP_NAME.
 
-ktap_timeout_s=120
+# A bound for what hangs, below that of the host for a guest that shows no progress: no test takes a
+# tenth of it where the host has nothing else to do.
+ktap_timeout_s=600
 # Emulated KASAN and lockdep are slow.
-[ ! -e /sys/kernel/debug/kmemleak ] || ktap_timeout_s=480
+[ ! -e /sys/kernel/debug/kmemleak ] || ktap_timeout_s=1500
 
 setup() {
 	:

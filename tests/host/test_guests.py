@@ -16,6 +16,7 @@ from pathlib import Path
 import accel
 import image
 import machine
+import watch
 
 RUNNER = Path(accel.__file__).with_name("run.py")
 KDIR = Path(os.environ["KSCALE_TEST_KDIR"])
@@ -35,7 +36,7 @@ def run(out: Path, *options: str, kdir: Path = KDIR) -> Ended:
     """Runs one guest, in RAM only unless told otherwise."""
     argv = [sys.executable, str(RUNNER), "--kdir", str(kdir), "--root", "busybox"]
     argv += ["--cpus", "2", "--mem", "512M", "--boot-timeout", "60", "--out", str(out), *options]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=3600, check=False)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -73,9 +74,16 @@ class Guests(unittest.TestCase):
             "script": ("--script", str(cls.top / "script.sh")),
             "panic": ("--run", "echo before; sleep 2; echo c >/proc/sysrq-trigger; sleep 60"),
             "hang": ("--timeout", "2", "--run", "echo before; sleep 1000"),
+            "slow": ("--timeout", "4", "--run", "for i in 1 2 3 4 5 6 7; do sleep 1; echo $i; done"),
+            "slow kernel": (
+                "--timeout", "4", "--run",
+                "for i in 1 2 3 4 5 6 7; do sleep 1; echo $i >/dev/kmsg; done",
+            ),
+            "for ever": ("--timeout", "60", "--limit", "20", "--run",
+                         "echo before; while sleep 0.2; do echo still >/dev/kmsg; done"),
             "poweroff": ("--run", POWEROFF),
             "splat": ("--run", "echo '<4>WARNING: CPU: 0 at nowhere' >/dev/kmsg"),
-            "slow boot": ("--boot-timeout", "0.2", "--run", "true"),
+            "slow boot": ("--limit", "0.1", "--run", "true"),
             "no init": ("--append", "rdinit=/nothing", "--run", "true"),
             "debian": (
                 "--root", "debian", "--share", str(cls.top / "shared"), "--run",
@@ -115,7 +123,18 @@ class Guests(unittest.TestCase):
         self.assertIn("Kernel panic - not syncing: sysrq triggered crash", ended.stderr)
 
     def test_hang_has_its_status(self) -> None:
-        self.assertEqual(self.check("hang", 241, "DEADLINE").stdout, "before\n")
+        ended = self.check("hang", 241, "DEADLINE: no sign of progress for")
+        self.assertEqual(ended.stdout, "before\n")
+
+    def test_output_is_a_sign_of_progress(self) -> None:
+        self.check("slow", 0, "status 0")
+
+    def test_the_console_is_a_sign_of_progress(self) -> None:
+        self.check("slow kernel", 0, "status 0")
+
+    def test_progress_for_ever_is_a_hang(self) -> None:
+        ended = self.check("for ever", 241, "DEADLINE: still running after")
+        self.assertEqual(ended.stdout, "before\n")
 
     def test_power_off_without_verdict_has_its_status(self) -> None:
         self.check("poweroff", 242, "NO VERDICT")
@@ -159,13 +178,13 @@ class Stopped(unittest.TestCase):
     # Most of what a clock of 24 bits with 3.6 MHz takes to wrap.
     STOP_S = 4.2
 
-    def test_clock_goes_on(self) -> None:
+    def test_clock_goes_on_and_no_deadline_passes(self) -> None:
         sleeper = "echo up; for _ in $(seq 30); do sleep 0.1; done"
         argv = [sys.executable, str(RUNNER), "--kdir", str(KDIR), "--root", "busybox"]
         with (
             tempfile.TemporaryDirectory() as out,
             subprocess.Popen(
-                [*argv, "--out", out, "--timeout", "60", "--run", sleeper],
+                [*argv, "--out", out, "--timeout", "11", "--run", sleeper],
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             ) as runner,
         ):  # fmt: skip
@@ -180,6 +199,119 @@ class Stopped(unittest.TestCase):
                 time.sleep(0.3)
             runner.communicate()
         self.assertEqual(runner.returncode, 0)
+
+
+class Watches(unittest.TestCase):
+    """qemu/watch.py"""
+
+    LIMITS = watch.Limits(boot_s=10, quiet_s=20, total_s=100)
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.log = Path(directory.name) / "console.log"
+        self.sleeper = subprocess.Popen(["sleep", "1000"])
+        self.addCleanup(self.sleeper.wait)
+        self.addCleanup(self.sleeper.kill)
+        self.now = 1000.0
+        patch = unittest.mock.patch("watch.time.monotonic", lambda: self.now)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.watch = watch.Watch(self.sleeper.pid, self.log)
+
+    def wait(self, seconds: int, step: float = 1) -> None:
+        """Lets time pass, and looks each `step`."""
+        for _ in range(int(seconds / step)):
+            self.now += step
+            self.watch.look()
+
+    def say(self, text: str) -> None:
+        """Adds a line to the console."""
+        with self.log.open("a") as log:
+            log.write(f"{text}\n")
+
+    def test_silence_passes_a_limit(self) -> None:
+        self.wait(9)
+        self.assertEqual(self.watch.expired(self.LIMITS, False), "")
+        self.wait(2)
+        self.assertIn("no sign of progress", self.watch.expired(self.LIMITS, False))
+        self.assertEqual(self.watch.expired(self.LIMITS, True), "")
+        self.wait(10)
+        self.assertIn("no sign of progress", self.watch.expired(self.LIMITS, True))
+
+    def test_the_console_and_the_job_are_heard(self) -> None:
+        for sign in (self.watch.heard, lambda: self.say("a line")):
+            self.wait(19)
+            sign()
+            self.wait(19)
+            self.assertEqual(self.watch.expired(self.LIMITS, True), "")
+
+    def test_a_file_of_output_is_heard(self) -> None:
+        output = self.log.with_name("output.log")
+        self.watch = watch.Watch(self.sleeper.pid, self.log, output)
+        self.wait(19)
+        output.write_text("a line\n")
+        self.wait(19)
+        self.assertEqual(self.watch.expired(self.LIMITS, True), "")
+
+    def test_what_a_kernel_says_of_a_hang_is_no_progress(self) -> None:
+        for report in (
+            "INFO: task dmsetup:123 blocked for more than 120 seconds.",
+            "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+            "watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [fio:98]",
+        ):
+            with self.subTest(report):
+                self.watch.heard()
+                for _ in range(3):
+                    self.wait(7)
+                    self.say(report)
+                    self.say("Call Trace:")
+                self.assertIn("no sign of progress", self.watch.expired(self.LIMITS, True))
+
+    def test_what_the_job_says_after_a_hang_is_progress(self) -> None:
+        self.say("rcu: INFO: rcu_preempt self-detected stall on CPU")
+        self.wait(15)
+        self.watch.heard()
+        self.wait(15)
+        self.say("a line")
+        self.wait(15)
+        self.assertEqual(self.watch.expired(self.LIMITS, True), "")
+
+    def test_progress_does_not_go_on_for_ever(self) -> None:
+        for _ in range(11):
+            self.wait(10)
+            self.say("a line")
+        self.watch.look()
+        self.assertIn("still running", self.watch.expired(self.LIMITS, True))
+
+    def test_a_stopped_guest_takes_no_time(self) -> None:
+        self.sleeper.send_signal(signal.SIGSTOP)
+        while not self.watch._stopped():
+            time.sleep(0.01)
+        self.wait(1000)
+        self.assertEqual(self.watch.expired(self.LIMITS, False), "")
+        self.sleeper.send_signal(signal.SIGCONT)
+        while self.watch._stopped():
+            time.sleep(0.01)
+        self.wait(11)
+        self.assertIn("no sign of progress", self.watch.expired(self.LIMITS, False))
+
+    def test_a_stopped_watcher_takes_no_time(self) -> None:
+        self.wait(1000, step=500)
+        self.assertEqual(self.watch.expired(self.LIMITS, False), "")
+
+    def test_a_guest_that_waits_for_a_cpu_takes_no_time(self) -> None:
+        waits = {"1": 0.0, "2": 0.0}
+        with unittest.mock.patch.object(self.watch, "_waits", lambda: dict(waits)):
+            self.watch.look()
+            for _ in range(100):
+                waits["1"] += 0.95
+                waits["2"] += 0.1
+                self.wait(1)
+        self.assertEqual(self.watch.expired(self.LIMITS, False), "")
+
+    def test_how_long_a_guest_waits_is_known(self) -> None:
+        self.assertEqual(set(self.watch._waits()), {str(self.sleeper.pid)})
 
 
 class Accel(unittest.TestCase):
