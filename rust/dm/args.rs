@@ -2,13 +2,7 @@
 
 //! The arguments of table lines and messages, and what a refused line says.
 
-use kernel::{
-    fmt::{
-        self,
-        Write as _, //
-    },
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 use core::{
     marker::PhantomData,
@@ -97,7 +91,7 @@ impl<'a> Args<'a> {
 
     /// Returns the next argument as a decimal number, or fails with the message `invalid`.
     ///
-    /// The offending argument is logged.
+    /// The argument is not logged: where words are missing, it may be a key.
     ///
     /// Context: Any.
     pub fn parsed<N: core::str::FromStr>(&mut self, invalid: &'static CStr) -> Result<N, CtrError> {
@@ -108,11 +102,7 @@ impl<'a> Args<'a> {
             // `from_str` takes a plus sign, which C does not.
             .filter(|arg| arg.starts_with(|first: char| first.is_ascii_digit()))
             .and_then(|arg| arg.parse().ok());
-        number.ok_or_else(|| {
-            let message = invalid.to_str().unwrap_or_default();
-            pr_err!("{}: '{}'\n", message, Printable(arg));
-            CtrError::invalid(invalid)
-        })
+        number.ok_or(CtrError::invalid(invalid))
     }
 
     /// Returns the next argument, which is overwritten with `0`s when the result is dropped.
@@ -188,23 +178,6 @@ impl Drop for SecretArg<'_> {
             // SAFETY: `byte` is a reference, so it is valid for writes.
             unsafe { core::ptr::write_volatile(byte, b'0') };
         }
-    }
-}
-
-/// Prints an argument with everything but printable ASCII escaped.
-struct Printable<'a>(&'a CStr);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self
-            .0
-            .to_bytes()
-            .iter()
-            .flat_map(|&b| core::ascii::escape_default(b))
-        {
-            f.write_char(char::from(byte))?;
-        }
-        Ok(())
     }
 }
 

@@ -134,6 +134,18 @@ test_bad_lines_are_refused() {
 	modprobe -r brd
 }
 
+# A line with a word too few or too many may have a key where a number belongs.
+test_words_of_a_refused_line_are_not_logged() {
+	secret=000102030405060708090a0b0c0d0e0f
+	forget_kernel_log
+	for number in $secret "secret$secret"; do
+		! dmsetup create refused --table "0 $len_sectors offset /dev/ram0 $number" 2>/dev/null ||
+			fail "accepted: $number"
+	done
+	expect_in_kernel_log 'offset: invalid offset in sectors'
+	! grep -F "$secret" /tmp/kernel_log || fail 'the kernel log has the word'
+}
+
 test_messages_are_refused() {
 	make_shifted
 	! dmsetup message shifted 0 hello 2>/dev/null || fail 'accepted'
