@@ -8,6 +8,7 @@
 #include <crypto/aead.h>
 #include <crypto/aes.h>
 #include <crypto/authenc.h>
+#include <crypto/internal/skcipher.h>
 #include <crypto/md5.h>
 #include <crypto/skcipher.h>
 #if IS_ENABLED(CONFIG_ENCRYPTED_KEYS)
@@ -46,6 +47,8 @@ const blk_status_t KSCALE_CONST_BLK_STS_IOERR = BLK_STS_IOERR;
 const blk_status_t KSCALE_CONST_BLK_STS_NOTSUPP = BLK_STS_NOTSUPP;
 const blk_status_t KSCALE_CONST_BLK_STS_PROTECTION = BLK_STS_PROTECTION;
 const blk_status_t KSCALE_CONST_BLK_STS_RESOURCE = BLK_STS_RESOURCE;
+
+const u32 KSCALE_CONST_CRYPTO_ALG_SKCIPHER_REQSIZE_LARGE = CRYPTO_ALG_SKCIPHER_REQSIZE_LARGE;
 
 const unsigned short KSCALE_CONST_CRYPTO_AUTHENC_KEYA_PARAM = CRYPTO_AUTHENC_KEYA_PARAM;
 

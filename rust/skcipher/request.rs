@@ -286,9 +286,9 @@ impl<'t> Request<'t> {
         // SAFETY:
         // - The request has a cipher by the type invariants; source, destination and
         //   initialisation vector are set and live, see above.
-        // - The cipher is from `crypto_alloc_sync_skcipher()` by the type invariants, as it has no
-        //   frames. So it is synchronous, and nothing is used after the call returns, and its
-        //   context fits: that refuses ciphers that need more than `MAX_SYNC_SKCIPHER_REQSIZE`.
+        // - The cipher has no frames, so by its type invariants it is synchronous, and nothing is used
+        //   after the call returns, and its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes, so
+        //   it fits.
         match unsafe { crypt((&raw mut self.on_stack).cast()) } {
             0 => Ok(()),
             error => to_result(error),

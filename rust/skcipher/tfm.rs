@@ -44,11 +44,10 @@ pub(crate) fn not_empty(name: &CStr) -> Result {
 ///
 /// # Invariants
 ///
-/// - `tfm` came from a successful `crypto_alloc_skcipher()` or `crypto_alloc_sync_skcipher()` and
-///   has not been freed.
+/// - `tfm` came from a successful `crypto_alloc_skcipher()` and has not been freed.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
-/// - If there are `frames`, they have room for the context of `tfm`. If there are none, `tfm` came
-///   from `crypto_alloc_sync_skcipher()`.
+/// - If there are `frames`, they have room for the context of `tfm`. If there are none, `tfm` is
+///   synchronous, and its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes.
 /// - `is_async` is set unless `tfm` finishes every request before the call returns.
 pub struct Skcipher {
     pub(super) tfm: NonNull<bindings::crypto_skcipher>,
@@ -85,19 +84,33 @@ impl Skcipher {
         }
     }
 
-    /// As [`Self::new()`], but only what a request on a stack will do for.
+    /// As [`Self::new()`], but only what a request on a stack will do for. Fails with [`EINVAL`] if
+    /// the context of the cipher is too large for that.
+    ///
+    /// `crypto_alloc_sync_skcipher()` in `crypto/skcipher.c` does the same, but it warns of such a
+    /// context, which a name may ask for: `essiv()` of `essiv()`, a few times.
     fn new_sync(name: &CStr) -> Result<Self> {
         // SAFETY: `name` is a C string.
         let tfm = from_err_ptr(unsafe {
-            bindings::crypto_alloc_sync_skcipher(
+            bindings::crypto_alloc_skcipher(
                 name.as_char_ptr(),
                 0,
-                bindings::CRYPTO_ALG_ALLOCATES_MEMORY,
+                bindings::CRYPTO_ALG_ALLOCATES_MEMORY
+                    | bindings::CRYPTO_ALG_ASYNC
+                    | bindings::CRYPTO_ALG_SKCIPHER_REQSIZE_LARGE,
             )
         })?;
+        // SAFETY: `tfm` is a cipher.
+        let reqsize = unsafe { bindings::crypto_skcipher_reqsize(tfm) };
+        if reqsize > bindings::MAX_SYNC_SKCIPHER_REQSIZE {
+            // SAFETY: The cipher is not used again.
+            unsafe { bindings::crypto_free_skcipher(tfm) };
+            return Err(EINVAL);
+        }
 
-        // SAFETY: A synchronous cipher is a cipher, and it is new.
-        unsafe { Self::from_raw(tfm.cast()) }
+        // SAFETY: It is new. It is synchronous, as an algorithm with a flag that the mask has, and the
+        // type has not, is not chosen; and its context is as small as the check says.
+        unsafe { Self::from_raw(tfm) }
     }
 
     /// As [`Self::new()`], but the best of all.
@@ -129,7 +142,7 @@ impl Skcipher {
     /// # Safety
     ///
     /// `tfm` must be a cipher that the caller gives away. Unless the caller sets `frames`, it must
-    /// be from `crypto_alloc_sync_skcipher()`.
+    /// be synchronous, and its context have at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes.
     unsafe fn from_raw(tfm: *mut bindings::crypto_skcipher) -> Result<Self> {
         // SAFETY: `tfm` is a cipher by the safety requirements.
         let iv_size = unsafe { bindings::crypto_skcipher_ivsize(tfm) };

@@ -52,6 +52,17 @@ test_other_ciphers_and_iv_modes() {
 	done
 }
 
+# The context of such a cipher is too large for a stack, which is nothing to warn of.
+test_ciphers_that_need_much_memory() {
+	nested='cbc(aes)'
+	for _ in 1 2 3 4 5; do
+		nested="essiv($nested,sha256)"
+	done
+	forget_kernel_log
+	expect_same_format "capi:$nested-plain64" $key_256 0 0
+	! kernel_log | grep WARNING || fail 'the kernel warns'
+}
+
 # Modes that do more to a sector than to encrypt it.
 test_iv_modes_of_other_programs() {
 	for line in "aes-cbc-eboiv $key_256" "aes-cbc-elephant $key_512" "aes-cbc-tcw $key_512" \
