@@ -28,7 +28,6 @@
 #include "helpers/fips.c"
 #include "helpers/gfp.c"
 #include "helpers/hash.c"
-#include "helpers/highmem.c"
 #include "helpers/kmemleak.c"
 #include "helpers/list_lru.c"
 #include "helpers/memcontrol.c"

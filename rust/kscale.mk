@@ -30,6 +30,7 @@ kscale-bindgen-items = \
 	--allowlist-type 'aes_enckey(_arch)?|p8_aes_key|md5_(block_state|ctx)' \
 	--allowlist-function 'aes_prepareenckey|crc32_le|md5_(init|update)' \
 	--allowlist-function 'key_instantiate_and_link' \
+	--allowlist-function 'kscale_mem(cpy|move)_.*' \
 	--allowlist-var 'KSCALE_CONST_.*' \
 	--allowlist-var 'key_type_(encrypted|logon|trusted|user)' \
 	--blocklist-type 'scatterlist' --blocklist-function 'dm_early_create'

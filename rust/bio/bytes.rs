@@ -4,6 +4,11 @@
 //!
 //! They are copied out and in by C, page mapped and unmapped. There is no reference to them, as
 //! somebody else may write them meanwhile.
+//!
+//! For the same reason no code that the Rust compiler sees may read or write them. A race is
+//! undefined behaviour there, and the compiler uses that: it takes a copy of a copy for a second copy
+//! of the page. Even a C helper will not do, as `CONFIG_RUST_INLINE_HELPERS` makes it Rust's code. So
+//! every copy, also those in `copy.rs`, is a call of a function in `rust/highmem.c`.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -28,7 +33,8 @@ use super::{
 impl Segment<'_> {
     /// Copies bytes of the segment from `offset` on, until `bytes` is full.
     ///
-    /// Of a byte that is written meanwhile it gets the old value or a new one.
+    /// Of a byte that is written meanwhile it gets the old value or a new one. Whoever writes to the
+    /// segment later does not change `bytes`.
     ///
     /// Fails with [`EINVAL`] if the segment has not so many. Nothing is copied then.
     ///
@@ -39,11 +45,13 @@ impl Segment<'_> {
 
         // SAFETY:
         // - `page` has `bytes.len()` readable bytes at `start`, see `place()`.
-        // - `bytes` is valid for writes of its length.
-        // - That others may write to the page is C's concern, which copies one byte or word after
-        //   the other, whatever they are.
+        // - `bytes` is valid for writes of its length, and not part of the segment: who has a
+        //   reference to memory lends it to nobody as a segment meanwhile.
+        // - Others may write to the page. No access to it is Rust's: the function is compiled from C,
+        //   in an object of its own, so all that the Rust compiler knows is that it may write to
+        //   `bytes`. In the kernel's C, a plain access that races returns some value that was written.
         unsafe {
-            bindings::memcpy_from_page(bytes.as_mut_ptr().cast(), page, start, bytes.len());
+            bindings::kscale_memcpy_from_page(bytes.as_mut_ptr().cast(), page, start, bytes.len());
         }
         Ok(())
     }
@@ -78,10 +86,12 @@ impl SegmentMut<'_> {
         // SAFETY:
         // - `page` has `bytes.len()` bytes at `start`, see `place()`, which may be written, by the
         //   type invariants.
-        // - `bytes` is valid for reads of its length.
-        // - As in `read_at()`.
+        // - `bytes` is valid for reads of its length, not part of the segment, and changed by nobody,
+        //   see `read_at()`.
+        // - Others may read the page, or write to it. No access to it is Rust's, see `read_at()`, and
+        //   the bytes that it has then are the concern of who wrote them.
         unsafe {
-            bindings::memcpy_to_page(page, start, bytes.as_ptr().cast(), bytes.len());
+            bindings::kscale_memcpy_to_page(page, start, bytes.as_ptr().cast(), bytes.len());
         }
         Ok(())
     }

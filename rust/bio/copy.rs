@@ -24,11 +24,12 @@ use super::{
 impl SegmentMut<'_> {
     /// Copies `src` here.
     ///
-    /// Of a byte that is written meanwhile it gets the old value or a new one.
+    /// Of a byte that is written meanwhile it gets the old value or a new one. The two may overlap:
+    /// what was in `src` before is here then.
     ///
     /// Fails with [`EINVAL`] if they have not the same length. Nothing is copied then.
     ///
-    /// Context: Any. C: `memcpy_page()` in `include/linux/highmem.h`.
+    /// Context: Any. C: `memcpy_page()` in `include/linux/highmem.h`, but by `memmove()`.
     #[inline]
     pub fn copy_from(&mut self, src: Segment<'_>) -> Result {
         let (to, to_offset, len) = self.as_raw_parts();
@@ -39,11 +40,13 @@ impl SegmentMut<'_> {
         }
         // CAST: From 32 to 64 bits, three times.
         //
-        // SAFETY: Both pages have `len` bytes there, which may be read and written, by the type
-        // invariants. That others may write them, or that they are the same, is C's concern, which
-        // copies one byte or word after the other.
+        // SAFETY:
+        // - Both pages have `len` bytes there, which may be read and written, by the type invariants.
+        // - They may be the same bytes, or some of them: two entries of a bio's table may name one
+        //   page, and `memmove()` copies memory that overlaps.
+        // - Others may write to either. No access to them is Rust's, see `Segment::read_at()`.
         unsafe {
-            bindings::memcpy_page(
+            bindings::kscale_memmove_page(
                 to,
                 to_offset as usize,
                 from,
@@ -167,6 +170,38 @@ mod tests {
         assert!(to[1].as_slice()[512..1024] == from[1].as_slice()[3584..]);
         assert!(to[0].as_slice()[..3072].iter().all(|&byte| byte == 0xee));
         assert!(to[1].as_slice()[1024..].iter().all(|&byte| byte == 0xee));
+        Ok(())
+    }
+
+    #[test]
+    fn pieces_of_one_page_may_overlap() -> Result {
+        for (from, to) in [(0, 64), (64, 0), (100, 103), (103, 100), (512, 512)] {
+            let mut pages = [Page::alloc(Gfp::KERNEL)?];
+            for (i, byte) in pages[0].as_mut_slice().iter_mut().enumerate() {
+                *byte = (i % 251) as u8;
+            }
+            let src = table(&pages, &[(0, from, 2048)])?;
+            let dst = table(&pages, &[(0, to, 2048)])?;
+
+            // SAFETY: The tables have so many bytes, which nobody else uses.
+            let (segments, mut segments_mut) = unsafe {
+                (
+                    Segments::new(src.as_ptr(), iter(2048)),
+                    SegmentsMut::new(dst.as_ptr(), iter(2048)),
+                )
+            };
+            segments_mut.copy_from(segments)?;
+
+            let to = to as usize..to as usize + 2048;
+            for (i, &byte) in pages[0].as_slice().iter().enumerate() {
+                let came_from = if to.contains(&i) {
+                    i - to.start + from as usize
+                } else {
+                    i
+                };
+                assert_eq!(byte, (came_from % 251) as u8);
+            }
+        }
         Ok(())
     }
 

@@ -19,6 +19,16 @@ sys.path.append(str(CHECKOUT / "bench"))
 from benchmarks import BENCHMARKS
 
 KDIR = Path(os.environ["KSCALE_TEST_KDIR"])
+# Where all pages are mapped. Whoever makes an address of a page, or a page of an address, refers to it.
+MAPPED_AT = "page_offset_base"
+# Functions that do so: with pages of their own, which nobody else writes to, or with addresses.
+OWN_MEMORY = {
+    "rust/kscale.o": r"4Tags6attach$|4aead7requestN.*9set_crypt$",
+    "samples/page_cache/page_cache.o": r"_4TaskN.*8WorkItem3run$",
+    "samples/rcrypt/rcrypt.o": r"9EboivWalk|12ElephantWalk",
+}
+# What copies pages that others may write to, see rust/highmem.c.
+RACY_COPIES = ("kscale_memcpy_from_page", "kscale_memcpy_to_page", "kscale_memmove_page")
 # Lines of Kbuild that mean work on one of our crates.
 COMPILES = re.compile(r"^ +RUSTC \[M\] (\S+)", re.MULTILINE)
 
@@ -53,6 +63,21 @@ def undefined(module: Path) -> set[str]:
     """Returns the symbols that an object leaves to others."""
     run = subprocess.run(["nm", "-u", str(module)], stdout=subprocess.PIPE, text=True, check=True)
     return {line.split()[-1] for line in run.stdout.splitlines()}
+
+
+def calls(module: Path) -> dict[str, list[str]]:
+    """Returns the symbols that each function of an object refers to, as often as it does."""
+    run = subprocess.run(
+        ["objdump", "--disassemble", "--reloc", str(module)], stdout=subprocess.PIPE, text=True,
+        check=True,
+    )
+    found: dict[str, list[str]] = {}
+    for line in run.stdout.splitlines():
+        if function := re.match(r"[0-9a-f]+ <(.+)>:$", line):
+            symbols = found.setdefault(function[1], [])
+        elif symbol := re.search(r": R_\w+\s+(\w+)", line):
+            symbols.append(symbol[1])
+    return found
 
 
 def helpers_of(source: str, config: str) -> list[str]:
@@ -124,6 +149,33 @@ class Build(unittest.TestCase):
         self.assertGreater(len(helpers), 10)
         for helper in helpers:
             self.assertRegex(symvers, rf"\t{helper}\tkscale\t")
+
+    def test_no_function_of_rust_has_the_address_of_a_page_that_others_write_to(self) -> None:
+        for name in users(self.checkout, self.out) | {"rust/kscale.o"}:
+            own = OWN_MEMORY.get(name)
+            with_address = {f for f, symbols in calls(self.out / name).items() if MAPPED_AT in symbols}
+            of_others = {f for f in with_address if not own or not re.search(own, f)}
+            self.assertEqual(of_others, set(), name)
+            # Else this would find nothing at all.
+            self.assertEqual(bool(with_address), bool(own), name)
+
+    def test_what_others_write_to_is_copied_once(self) -> None:
+        copies = {
+            "samples/rcrypt/rcrypt.o": {
+                r"3lmk.*Walk14before_encrypt$": (1, 1, 0),
+                r"3lmk.*Walk13after_decrypt$": (1, 1, 0),
+                r"8elephant.*Walk14before_encrypt$": (1, 1, 0),
+                r"8elephant.*Walk13after_decrypt$": (1, 1, 0),
+                r"3tcw.*3Tcw6whiten$": (1, 1, 0),
+            },
+            "rust/kscale.o": {r"4copy.*11SegmentsMut9copy_from$": (0, 0, 1)},
+        }
+        for name, functions in copies.items():
+            found = calls(self.out / name)
+            for pattern, times in functions.items():
+                (symbols,) = (found[function] for function in found if re.search(pattern, function))
+                counted = tuple(symbols.count(copy) for copy in RACY_COPIES)
+                self.assertEqual(counted, times, pattern)
 
     def test_modpost_records_that_samples_need_the_library(self) -> None:
         for name in ("dm_offset.ko", "percpu_hist.ko", "rcrypt.ko", "srcu_registry.ko"):
