@@ -56,6 +56,8 @@
 //! [`BlkError::IOERR`]: crate::bio::BlkError::IOERR
 //! [`Tags`]: crate::bio::Tags
 
+use kernel::sync::atomic;
+
 mod args;
 mod audit;
 mod bio;
@@ -65,6 +67,7 @@ mod devices;
 mod end_io;
 mod integrity;
 mod limits;
+mod llist;
 mod map;
 mod output;
 mod per_bio;

@@ -287,12 +287,10 @@ impl<T: Target> CloneBio<T> {
         done: fn(Bio<T>, BlkResult),
     ) {
         if let Some(base) = self.ready(device, sector, done) {
-            let queue = core::ptr::from_ref(select(base.target()));
-            // SAFETY: `select` borrowed it from the target for as long as it likes, so it lives as
-            // long as the target, which the bio keeps alive.
-            let queue = unsafe { &*queue };
-            // SAFETY: The clone was made ready just now, and for the queue see above.
-            unsafe { queue.push(base.into_ptr()) };
+            let queue = NonNull::from(select(base.target()));
+            // SAFETY: The clone was made ready just now. `select` borrowed the queue from the target
+            // for as long as it likes, so it lives as long as the target.
+            unsafe { SendQueue::push(queue, base.into_ptr()) };
         }
     }
 

@@ -5,24 +5,13 @@
 use kernel::{
     container_of,
     prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Relaxed,
-            Release, //
-        },
-        static_lock_class, //
-    },
+    sync::static_lock_class,
     types::Opaque, //
 };
 
 use core::{
     mem::MaybeUninit,
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ptr::NonNull, //
 };
 
 use crate::{
@@ -32,6 +21,7 @@ use crate::{
 };
 
 use super::{
+    llist::Llist,
     per_bio::{
         PerBio,
         Ptr, //
@@ -54,8 +44,8 @@ use super::{
 ///
 /// # Invariants
 ///
-/// - `head` is the newest of a list of bios, each of which has a clone that is ready to be sent, and
-///   was put there by [`SendQueue::push()`].
+/// - The nodes of `list` are bios, each of which has a clone that is ready to be sent, and was put
+///   there by [`SendQueue::push()`].
 /// - `work` is initialised, runs [`SendQueue::run()`], and is queued to `queue` only.
 #[pin_data]
 pub struct SendQueue<T: Target> {
@@ -63,13 +53,13 @@ pub struct SendQueue<T: Target> {
     queue: Workqueue,
     #[pin]
     work: Opaque<bindings::work_struct>,
-    head: Atomic<*mut PerBio<T>>,
+    list: Llist<PerBio<T>>,
 }
 
 // SAFETY: A `work_struct` that is not queued may be moved to another task, and bios are `Send`.
 unsafe impl<T: Target> Send for SendQueue<T> {}
 
-// SAFETY: `head` is only accessed atomically, and `work` by the workqueue core, which takes the locks
+// SAFETY: `list` is only accessed atomically, and `work` by the workqueue core, which takes the locks
 // it needs.
 unsafe impl<T: Target> Sync for SendQueue<T> {}
 
@@ -95,7 +85,7 @@ impl<T: Target> SendQueue<T> {
                 };
             }),
             // INVARIANT: Holds vacuously.
-            head: Atomic::new(ptr::null_mut()),
+            list: Llist::new(),
         })
     }
 
@@ -103,42 +93,42 @@ impl<T: Target> SendQueue<T> {
     ///
     /// # Safety
     ///
-    /// The bio must have a clone that is ready to be sent, and its target must not outlive this queue.
-    pub(super) unsafe fn push(&self, mut bio: Ptr<T>) {
-        let mut head = self.head.load(Relaxed);
-
-        loop {
+    /// The bio must have a clone that is ready to be sent, and its target must not outlive `this`.
+    // The queue may be gone before this returns, so it is no reference.
+    pub(super) unsafe fn push(this: NonNull<Self>, mut bio: Ptr<T>) {
+        let this = this.as_ptr();
+        // SAFETY: `as_raw()` returns no null.
+        let node = unsafe { NonNull::new_unchecked(bio.as_raw()) };
+        // SAFETY: The bio keeps the target and so the queue, until it is in the list. Then this is
+        // not used any more, and nothing in it is promised to stay, as all of it is atomic.
+        let list = unsafe { &(*this).list };
+        // INVARIANT: By this function's contract.
+        let was_empty = list.add(node, |behind| {
             // SAFETY: If this gets to the list, those that were in it are behind it from then on:
             // `push()` gave its pointers to them up. If not, this is not used.
-            *bio.next() = NonNull::new(head).map(|head| unsafe { PerBio::from_raw(head.as_ptr()) });
-            // INVARIANT: By this function's contract.
-            //
-            // With `take()`, which sees what is in the bio.
-            match self.head.cmpxchg(head, bio.as_raw(), Release) {
-                Ok(_) => break,
-                Err(current) => head = current,
-            }
-        }
+            *bio.next() = behind.map(|behind| unsafe { PerBio::from_raw(behind.as_ptr()) });
+        });
         let _ = bio.into_raw();
 
         // Who finds the list empty has the worker run, which takes all of it, once each time. So
         // until then the bio is still there, and with it the target and this queue.
-        if head.is_null() {
+        if was_empty {
             // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
             let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
+            // SAFETY: The queue is alive, see above.
+            let (queue, work) = unsafe { ((*this).queue.as_raw(), &raw const (*this).work) };
             // SAFETY: `work` is initialised, by the type invariants, and the queue is alive, see
             // above. C itself makes sure that it outlives this call (RCU, see `__queue_work()`).
-            unsafe { bindings::queue_work_on(cpu, self.queue.as_raw(), self.work.get()) };
+            unsafe { bindings::queue_work_on(cpu, queue, Opaque::cast_into(work)) };
         }
     }
 
     /// Takes all bios, the newest first.
     fn take(&self) -> Option<Ptr<T>> {
-        // With `push()`.
-        let head = self.head.xchg(ptr::null_mut(), Acquire);
+        let first = self.list.del_all();
         // SAFETY: `push()` gave its pointer up for that in the list, by the type invariants, and the
         // list was just emptied.
-        NonNull::new(head).map(|head| unsafe { PerBio::from_raw(head.as_ptr()) })
+        first.map(|first| unsafe { PerBio::from_raw(first.as_ptr()) })
     }
 
     /// Sends what is there.

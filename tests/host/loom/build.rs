@@ -16,6 +16,8 @@ mod flush_queue;
 mod limiter;
 #[path = "mutants/page_cache.rs"]
 mod page_cache;
+#[path = "mutants/send_queue.rs"]
+mod send_queue;
 
 /// Expressions of a source, or statements, and for each of them mutants: the name, the check that must fail, and
 /// what is there instead.
@@ -100,6 +102,7 @@ fn main() {
     mutate("pool", limiter::SOURCE, limiter::MUTANTS);
     mutate("counters", flush_queue::SOURCE, flush_queue::MUTANTS);
     mutate("slots", page_cache::SOURCE, page_cache::MUTANTS);
+    mutate("llist", send_queue::SOURCE, send_queue::MUTANTS);
 
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=mutants");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Explores the interleavings of what the kernel runs without locks, and what other memory orders
-//! than those of the machine at hand allow: the credit limiters, the counters of flush queues, and
-//! the slots of the page cache.
+//! than those of the machine at hand allow: the credit limiters, the counters of flush queues, the
+//! slots of the page cache, and the list of bios that are to be sent.
 //!
 //! Prints a line of KTAP for each check, and for each mutant: code that is wrong on purpose, for
 //! which one of the checks must fail. A list of pages that the kernel does not have must fail with
@@ -21,6 +21,7 @@ mod atomic;
 mod flush_queue;
 mod limiter;
 mod page_cache;
+mod send_queue;
 
 /// Names of checks, and what they do.
 type Checks = &'static [(&'static str, fn())];
@@ -32,7 +33,7 @@ struct Subject {
     mutants: &'static [(&'static str, &'static str)],
 }
 
-const SUBJECTS: [Subject; 3] = [
+const SUBJECTS: [Subject; 4] = [
     Subject {
         right: limiter::right::checks::CHECKS,
         wrong: limiter::wrong::checks::CHECKS,
@@ -47,6 +48,11 @@ const SUBJECTS: [Subject; 3] = [
         right: page_cache::right::checks::CHECKS,
         wrong: page_cache::wrong::checks::CHECKS,
         mutants: page_cache::MUTANTS,
+    },
+    Subject {
+        right: send_queue::right::checks::CHECKS,
+        wrong: send_queue::wrong::checks::CHECKS,
+        mutants: send_queue::MUTANTS,
     },
 ];
 
