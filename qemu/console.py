@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Finds kernel reports (splats) and panics in a console log."""
+"""Finds kernel reports (splats), panics and the suites that ran in a console log."""
 
 import re
+from dataclasses import dataclass, field
 
 # What a kernel that found something wrong with itself prints. Modelled on
 # tools/testing/selftests/rcutorture/bin/console-badness.sh, but without `Call Trace:`, which fault
@@ -44,12 +45,21 @@ HARMLESS = re.compile(
     re.VERBOSE,
 )
 
-_STAMP = re.compile(r"^\[ *\d+\.\d+\](\[ *[TC]\d+\])? ?")
+_STAMP = re.compile(r"^\[ *(\d+\.\d+)\](\[ *[TC]\d+\])? ?")
 _END = re.compile(r"---\[ end (trace|Kernel panic)")
 _QUOTE_LINES = 40
 
-# What a guest's init says before each suite.
+# What the library says of a mistake of its user, such as a value that can never be freed. It says
+# nothing else, but for what its tests of failing allocations count.
+COMPLAINT = re.compile(r"^kscale: (?!suite |case |log mark |loading out-of-tree |Failures \{)")
+
+# What a guest's init says before each suite, and tests/guest/ktap.sh before each case.
 _SUITE = re.compile(r"^kscale: suite (\S+)")
+_CASE = re.compile(r"^kscale: case (\S+)")
+# What KUnit says of its suites and cases.
+_KUNIT_SUITE = re.compile(r"^    # Subtest: (\S+)$")
+_KUNIT_CASE = re.compile(r"^    (?:not )?ok \d+ (\S+)")
+_KUNIT_END = re.compile(r"^(?:not )?ok \d+ (\S+)$")
 
 
 def _text(line: str) -> str:
@@ -85,4 +95,59 @@ def reports(log: str) -> list[str]:
                 break
         found.append("\n".join(during + lines[i:end]))
         i = end
+    return found
+
+
+@dataclass
+class Span:
+    """What a console log says of one suite."""
+
+    name: str
+    kind: str
+    start_s: float
+    end_s: float
+    """When it ended, or the log did."""
+    ended: bool = False
+    begun: str = ""
+    """The last case that is known to have begun."""
+    done: str = ""
+    """The last case that has ended."""
+    ktap: list[str] = field(default_factory=list)
+    """Lines of a KUnit suite."""
+    complaints: list[str] = field(default_factory=list)
+    """What the library said meanwhile."""
+
+
+def spans(log: str) -> list[Span]:
+    """Returns the suites that a log says have begun, in their order.
+
+    What is said between two KUnit suites, or when their modules go, is the one's that ran last.
+    """
+    found: list[Span] = []
+    in_kunit = False
+    now = 0.0
+    for line in log.replace("\r", "").splitlines():
+        stamp = _STAMP.match(line)
+        now = float(stamp[1]) if stamp else now
+        text = _text(line)
+        last = found[-1] if found else None
+        if last and not last.ended:
+            last.end_s = now
+            last.ktap += [text] if last.kind == "kunit" else []
+        if suite := _SUITE.match(text):
+            if last and last.kind == "guest":
+                last.ended = True
+            in_kunit = suite[1] == "kunit"
+            if suite[1] not in ("kunit", "end"):
+                found.append(Span(suite[1], "guest", now, now))
+        elif in_kunit and (suite := _KUNIT_SUITE.match(text)):
+            found.append(Span(suite[1], "kunit", now, now, ktap=["    KTAP version 1", text]))
+        elif in_kunit and last and (case := _KUNIT_CASE.match(text)):
+            last.done = case[1]
+        elif in_kunit and last and (suite := _KUNIT_END.match(text)) and suite[1] == last.name:
+            last.ended = True
+        elif last and (case := _CASE.match(text)):
+            last.begun = case[1]
+        elif last and COMPLAINT.match(text):
+            last.complaints.append(text)
     return found

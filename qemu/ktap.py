@@ -3,13 +3,15 @@
 
 import importlib
 import io
+import json
 import re
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import console
 import suites
 
 
@@ -23,14 +25,86 @@ class Suite:
     skipped: int
     failures: list[str]
     """Names of the cases that did not pass, each with its diagnostics."""
+    seconds: float | None = None
+    """How long it took, if that is known."""
+    was_run: bool = True
+    """Whether it was begun. One that was not is no failure; that which kept it from it is."""
+    more: list[str] = field(default_factory=list)
+    """Those of the failures that the suite itself did not report."""
+
+    def fail(self, why: str) -> None:
+        """Adds a failure that the suite itself did not report."""
+        self.failures.append(why)
+        self.more.append(why)
 
     def ok(self) -> bool:
         """Tells whether the suite ran, all of it, and nothing failed."""
-        return self.not_passed() == 0
+        return self.was_run and self.not_passed() == 0
 
     def not_passed(self) -> int:
-        """Returns how many cases count as failed; that nothing ran is a failure, too."""
+        """Returns how many cases count as failed; that nothing ran of a suite is a failure, too."""
+        if not self.was_run:
+            return 0
         return self.failed + self.skipped or int(self.passed == 0)
+
+
+@dataclass
+class Ended:
+    """What is known of a guest besides what its job printed."""
+
+    trouble: str = ""
+    """Why it did not run to its end, in one line; nothing if it did."""
+    reports: str = ""
+    """What the kernel found wrong with itself, where the guest ran to its end."""
+    suite: str = ""
+    """The suite that was begun and did not end, if there was one."""
+    case: str = ""
+    """The case of it, if known."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each suite took."""
+    complaints: dict[str, list[str]] = field(default_factory=dict)
+    """What the library said during each suite."""
+    kunit: str = ""
+    """The KUnit suites that began, as KTAP: what is left of them where the guest did not end."""
+
+    @staticmethod
+    def load(path: Path) -> "Ended":
+        """Reads what save() wrote; that nothing was written is trouble as well."""
+        try:
+            return Ended(**json.loads(path.read_text()))
+        except FileNotFoundError:
+            return Ended(trouble="the guest was not started")
+
+    def save(self, path: Path) -> None:
+        """Writes all of it."""
+        path.write_text(json.dumps(asdict(self)))
+
+    def reason(self) -> str:
+        """Returns the trouble, and where it was met."""
+        where = f" in {self.case}" if self.case else ""
+        return f"{self.trouble}{where}"
+
+
+def ended(log: str, trouble: str, reports: str = "") -> Ended:
+    """Returns what a console log tells of a guest that had some trouble, or none."""
+    found = console.spans(log)
+    kunit = [span for span in found if span.kind == "kunit"]
+    # Each module counts its suites for itself.
+    lines = [
+        re.sub(r"^((?:not )?ok) \d+", rf"\1 {number}", line)
+        for number, span in enumerate(kunit, 1)
+        for line in span.ktap
+    ]
+    result = Ended(trouble, reports, kunit="\n".join(lines))
+    for span in found:
+        before = result.seconds.get(span.name, 0.0)
+        result.seconds[span.name] = round(before + span.end_s - span.start_s, 2)
+        result.complaints.setdefault(span.name, []).extend(span.complaints)
+    if trouble and found and not found[-1].ended:
+        last = found[-1]
+        result.suite = last.name
+        result.case = last.begun or suites.kunit_case_after(last.name, last.done)
+    return result
 
 
 @dataclass
@@ -53,8 +127,8 @@ class Result:
         """Returns a table of the suites, with the failures below their suite."""
         rows = []
         for suite in self.suites:
-            verdict = f"{suite.passed} passed"
-            if not suite.ok():
+            verdict = f"{suite.passed} passed" if suite.was_run else "not run"
+            if suite.not_passed():
                 verdict += f", {suite.not_passed()} FAILED"
             rows.append(f"  {suite.name:.<40} {verdict}")
             rows += [f"    {line}" for failure in suite.failures for line in failure.splitlines()]
@@ -91,19 +165,60 @@ class Parser:
         tree = self._parser.parse_run_tests(text.splitlines(), self._printer.Printer(True, out))
         return tree, out.getvalue()
 
-    def judge(self, text: str, planned: list[str], run: str, out: Path) -> "Result":
+    def judge(
+        self, text: str, planned: list[str], run: str, out: Path, end: Ended | None = None
+    ) -> "Result":
         """Compares a log with what was planned, and keeps it in `out` as KTAP and JUnit."""
+        end = end or Ended()
         (out / "ktap.log").write_text(text)
         tree, rendered = self.parse(text)
         (out / "ktap.txt").write_text(rendered)
         reported = {suite.name: suite for suite in self.suites(tree)}
-        rows = [reported.get(name) or Suite(name, 0, 1, 0, ["did not report"]) for name in planned]
+        rows = self.rows(reported, planned, run, end)
         for name in re.findall(r"^# unasked KUnit suite (\S+)$", text, re.MULTILINE):
             if name not in suites.names("kunit"):
                 rows.append(Suite(name, 0, 1, 0, ["is not in tests/suites.txt"]))
         self._junit.write_junit_result(tree, str(out / "junit.xml"))
-        add_missing(out / "junit.xml", run, [row for row in rows if row.name not in reported])
+        missing = [row for row in rows if row.name not in reported or row.more]
+        add_missing(out / "junit.xml", run, missing)
         return Result(rows)
+
+    def rows(
+        self, reported: dict[str, Suite], planned: list[str], run: str, end: Ended
+    ) -> list[Suite]:
+        """Returns a row for each suite planned, and one for the guest if it is what failed."""
+        if end.trouble:
+            count = len(re.findall(r"^    # Subtest: ", end.kunit, re.MULTILINE))
+            rest = f"KTAP version 1\n1..{count}\n{end.kunit}\n"
+            reported = {s.name: s for s in self.suites(self.parse(rest)[0])} | reported
+        rows = []
+        for name in planned:
+            row = reported.get(name)
+            if end.trouble and name == end.suite:
+                row = row or Suite(name, 0, 0, 0, [])
+                # However many cases the parser misses, they have one reason.
+                row.failed, row.skipped = 1, 0
+                row.fail(end.reason())
+            elif row is None and end.trouble:
+                row = Suite(name, 0, 0, 0, [], was_run=False)
+            rows.append(row or Suite(name, 0, 1, 0, ["did not report"]))
+        for row in rows:
+            row.seconds = end.seconds.get(row.name)
+            if row.was_run:
+                self.expect_complaints(row, end)
+        why = [end.reason()] if end.trouble and end.suite not in planned else []
+        why += [end.reports] if end.reports else []
+        return rows + ([Suite(f"guest {run}", 0, 1, 0, ["\n".join(why)])] if why else [])
+
+    @staticmethod
+    def expect_complaints(row: Suite, end: Ended) -> None:
+        """Fails a suite of which the library complained more or less often than is meant."""
+        wanted = suites.expected_complaints().get(row.name, 0)
+        found = end.complaints.get(row.name, [])
+        if len(found) != wanted and row.name != end.suite:
+            row.failed += 1
+            said = f"{len(found)} complaints of the library, {wanted} in tests/suites.txt"
+            row.fail("\n".join([said, *found]))
 
     def suites(self, tree: Any) -> list[Suite]:
         """Returns the suites at the top of a tree, in their order."""
@@ -130,15 +245,22 @@ class Parser:
 
 
 def add_missing(junit: Path, run: str, missing: list[Suite]) -> None:
-    """Names a JUnit file after its run and adds a failure for each suite that is not in it."""
+    """Names a JUnit file after its run and adds each suite that is not in it."""
     root = ET.parse(junit).getroot()
     root.set("name", run)
     for suite in missing:
-        element = ET.SubElement(root, "testsuite", name=suite.name, tests="1", failures="1")
+        bad, skipped = str(int(suite.was_run)), str(int(not suite.was_run))
+        element = ET.SubElement(
+            root, "testsuite", name=suite.name, tests="1", failures=bad, skipped=skipped
+        )
         case = ET.SubElement(element, "testcase", name="reports")
-        ET.SubElement(case, "failure").text = suite.failures[0]
-    for key in ("tests", "failures"):
-        root.set(key, str(int(root.get(key, "0")) + len(missing)))
+        if suite.was_run:
+            text = "\n".join(suite.more or suite.failures)
+            ET.SubElement(case, "failure").text = text
+        else:
+            ET.SubElement(case, "skipped")
+    for key, count in (("tests", len(missing)), ("failures", sum(s.was_run for s in missing))):
+        root.set(key, str(int(root.get(key, "0")) + count))
     ET.ElementTree(root).write(junit, encoding="utf-8", xml_declaration=True)
 
 
@@ -149,6 +271,8 @@ def merge_junit(parts: list[Path], others: list[Suite], target: Path) -> None:
         count, bad = str(suite.passed + suite.failed), str(suite.failed)
         element = ET.SubElement(root, "testsuite", name=suite.name, tests=count, failures=bad)
         case = ET.SubElement(element, "testcase", name=suite.name)
+        if not suite.was_run:
+            ET.SubElement(case, "skipped")
         if suite.failed:
             ET.SubElement(case, "failure").text = "\n".join(suite.failures)
     for part in parts:

@@ -62,18 +62,19 @@ def main(argv: list[str]) -> int:
         trouble = machine.boot(initrd, args.timeout, "ktap.log")
     log = out / "ktap.log"
     text = log.read_text(errors="replace") if log.exists() else ""
-    reports = console.reports((out / "console.log").read_text(errors="replace"))
-
-    result = ktap.Parser(args.kdir).judge(text, planned, "kunit", out)
+    log_text = (out / "console.log").read_text(errors="replace")
+    if not trouble and console.panicked(log_text):
+        trouble = "the kernel panicked"
+    if not trouble and "kscale: suite end" not in log_text:
+        trouble = "the kernel ended before its suites did"
+    reports = "\n".join(console.reports(log_text))
+    end = ktap.ended(log_text, trouble or "", reports)
+    result = ktap.Parser(args.kdir).judge(text, planned, "kunit", out, end)
     print("\n".join(result.lines()))
-    for report in reports:
-        print("\n".join(f"    | {line}" for line in report.splitlines()))
-    if trouble:
-        print(f"  {trouble}")
     took = time.monotonic() - start
     print(f"  {took:.1f} s on User-Mode Linux, {args.cpus} CPUs; logs in {os.path.relpath(out)}")
     print(f"{result.passed} passed, {result.failed} failed")
-    return 1 if trouble or reports or result.failed else 0
+    return 1 if result.failed else 0
 
 
 if __name__ == "__main__":

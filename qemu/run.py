@@ -101,7 +101,9 @@ def make_out_dir(wanted: Path | None) -> Path:
         wanted = CHECKOUT / "out" / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     out = wanted.absolute()
     (out / "files").mkdir(parents=True, exist_ok=True)
-    for name in ("console.log", "console-hung.log", "output.log", "ktap.log", "junit.xml"):
+    for name in (
+        "console.log", "console-hung.log", "output.log", "ktap.log", "junit.xml", "end.json",
+    ):  # fmt: skip
         (out / name).unlink(missing_ok=True)
     return out
 
@@ -209,6 +211,15 @@ def prove_kvm(args: argparse.Namespace, scratch: Path) -> bool:
     return outcome.status() == 7
 
 
+def how_it_ended(outcome: machine.Outcome, console_log: Path) -> ktap.Ended:
+    """Returns what is known of a guest that ran suites, besides what these printed."""
+    log = console_log.read_text(errors="replace") if console_log.exists() else ""
+    message = outcome.message()
+    if outcome.status() == machine.End.SPLAT:
+        return ktap.ended(log, "", "\n".join([message, *outcome.reports]))
+    return ktap.ended(log, message if outcome.status() in [*machine.End] else "")
+
+
 def show_wait(seconds: float | None) -> None:
     """Counts the seconds of a boot, on a terminal; clears the line when it is over."""
     if sys.stderr.isatty():
@@ -259,7 +270,9 @@ def main(argv: list[str]) -> int:
     if args.suite:
         text = (out / "output.log").read_text(errors="replace")
         names = [suite.partition(":")[2] for suite in args.suite]
-        result = ktap.Parser(args.kdir).judge(text, names, out.name, out)
+        end = how_it_ended(outcome, out / "console.log")
+        end.save(out / "end.json")
+        result = ktap.Parser(args.kdir).judge(text, names, out.name, out, end)
         print("\n".join(result.lines()))
         if status == 0 and result.failed:
             status = 1

@@ -94,6 +94,8 @@ ktap_show_failure() {
 ktap_one() {
 	: >"$ktap_log"
 	: >"$KTAP_SHOWN"
+	# Lets the host tell which case hangs.
+	echo "kscale: case $2" >/dev/kmsg
 	ktap_in_own_process "$2"
 	ktap_status=$?
 	case $ktap_status in

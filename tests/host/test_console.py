@@ -87,3 +87,45 @@ class Reports(unittest.TestCase):
     def test_panic_is_told_from_a_report(self) -> None:
         self.assertTrue(console.panicked("[ 1.0] Kernel panic - not syncing: Fatal exception\n"))
         self.assertFalse(console.panicked("[ 1.0] WARNING: CPU: 0\n"))
+
+
+class Spans(unittest.TestCase):
+    """console.spans()"""
+
+    LOG = """\
+[    1.000000] kscale: loading out-of-tree module taints kernel.
+[    2.000000] kscale: suite kunit
+[    3.000000]     KTAP version 1
+[    3.000000]     # Subtest: first
+[    3.250000]     ok 1 a
+[    3.300000] kscale: slab cache x is left behind, as objects of it are
+[    3.500000] kscale: Failures { refused: 1, tolerated: 0 }
+[    3.500000]     not ok 2 b
+[    4.000000] not ok 1 first
+[    5.000000] kscale: suite dm
+[    5.000000] kscale: log mark 77 1
+[    6.000000] kscale: case test_one
+[    7.000000]     # Subtest: first
+[    7.500000] ok 1 first
+[    8.000000] kscale: case test_two
+[    9.000000] kscale: suite end
+[   10.000000] reboot: Power down
+"""
+
+    def test_suites_cases_and_times_are_found(self) -> None:
+        first, second = console.spans(self.LOG)
+        self.assertEqual((first.name, first.kind, first.ended), ("first", "kunit", True))
+        self.assertEqual((first.done, first.start_s, first.end_s), ("b", 3, 4))
+        self.assertEqual((second.name, second.kind, second.ended), ("dm", "guest", True))
+        self.assertEqual((second.begun, second.start_s, second.end_s), ("test_two", 5, 9))
+
+    def test_complaints_are_the_librarys(self) -> None:
+        first, second = console.spans(self.LOG)
+        self.assertEqual(len(first.complaints), 1)
+        self.assertEqual(second.complaints, [])
+
+    def test_what_did_not_end_is_known(self) -> None:
+        lines = self.LOG.splitlines(keepends=True)
+        self.assertFalse(console.spans("".join(lines[:7]))[-1].ended)
+        self.assertFalse(console.spans("".join(lines[:14]))[-1].ended)
+        self.assertEqual(console.spans(lines[0]), [])

@@ -4,6 +4,7 @@
 import os
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -89,8 +90,158 @@ class Judge(unittest.TestCase):
         self.assertEqual([suite.ok() for suite in self.judge("").suites], [False, False])
 
 
+BOOT = "[    1.000000] Linux version 7.3.4\n"
+KUNIT = """\
+[   10.000000] kscale: suite kunit
+[   10.100000] KTAP version 1
+[   10.100000] 1..5
+[   11.000000] KTAP version 1
+[   11.000000] 1..2
+[   12.000000]     KTAP version 1
+[   12.000000]     # Subtest: kscale_gfp
+[   12.000000]     1..1
+[   12.500000]     # flags.speed: normal
+[   12.500000]     ok 1 flags
+[   12.500000] # Totals: pass:1 fail:0 skip:0 total:1
+[   12.500000] ok 1 kscale_gfp
+[   13.000000]     KTAP version 1
+[   13.000000]     # Subtest: kscale_key
+[   13.000000]     1..2
+[   13.500000]     ok 1 a_key_is_what_it_was_made_of
+[   13.600000] kscale: something is left behind
+"""
+GUEST = """\
+[   20.000000] kscale: suite dm
+[   21.000000] kscale: case test_one
+[   22.000000] kscale: case test_two
+[   24.000000] dm: a line
+"""
+
+
+class Died(unittest.TestCase):
+    """Guests that do not run to their end: one failure, and what did not run is said so."""
+
+    PLANNED = ["kscale_gfp", "kscale_key", "dm", "rcrypt"]
+    # Those that nobody has planned are run as well.
+    OTHERS = "".join(
+        f"[   10.2]     KTAP version 1\n[   10.2]     # Subtest: other_{number}\n[   10.2]     1..1\n"
+        f"[   10.2]     ok 1 a\n[   10.2] ok {number} other_{number}\n"
+        for number in range(1, 6)
+    )
+
+    def judge(self, console_log: str, text: str = "", trouble: str = "DEADLINE") -> ktap.Result:
+        """Judges a guest of which there is this on the console."""
+        end = ktap.ended(console_log, trouble)
+        with tempfile.TemporaryDirectory() as out:
+            path = Path(out) / "end.json"
+            end.save(path)
+            end = ktap.Ended.load(path)
+            result = ktap.Parser(KDIR).judge(text, self.PLANNED, "run", Path(out), end)
+            self.junit = ET.parse(Path(out) / "junit.xml").getroot()
+        return result
+
+    def rows(self, result: ktap.Result) -> list[tuple[str, int, int, bool]]:
+        """Returns what there is of each suite."""
+        return [(s.name, s.passed, s.not_passed(), s.was_run) for s in result.suites]
+
+    def test_a_guest_that_does_not_come_up_is_one_failure(self) -> None:
+        result = self.judge(BOOT, trouble="NEVER BOOTED: why")
+        not_run = [(name, 0, 0, False) for name in self.PLANNED]
+        self.assertEqual(self.rows(result), [*not_run, ("guest run", 0, 1, True)])
+        self.assertEqual((result.passed, result.failed), (0, 1))
+        self.assertEqual(result.suites[-1].failures, ["NEVER BOOTED: why"])
+        self.assertEqual(self.junit.get("failures"), "1")
+        self.assertFalse(any(suite.ok() for suite in result.suites))
+        self.assertIn("not run", result.lines()[0])
+
+    def test_a_guest_that_is_not_started_is_one_failure(self) -> None:
+        end = ktap.Ended.load(Path("/nonexistent/end.json"))
+        with tempfile.TemporaryDirectory() as out:
+            result = ktap.Parser(KDIR).judge("", self.PLANNED, "run", Path(out), end)
+        self.assertEqual((result.passed, result.failed), (0, 1))
+
+    def test_the_kunit_case_that_hangs_is_named(self) -> None:
+        cases = suites.kunit_cases("kscale_key")
+        kunit = KUNIT.replace("a_key_is_what_it_was_made_of", cases[0])
+        head, mark, tail = kunit.partition("[   11.000000] KTAP")
+        log = BOOT + head + self.OTHERS + mark + tail
+        result = self.judge(log, "KTAP version 1\n1..4\n")
+        self.assertEqual(
+            self.rows(result),
+            [
+                ("kscale_gfp", 1, 0, True),
+                ("kscale_key", 1, 1, True),
+                ("dm", 0, 0, False),
+                ("rcrypt", 0, 0, False),
+            ],
+        )
+        self.assertIn(f"DEADLINE in {cases[1]}", result.suites[1].failures)
+
+    def test_the_case_of_a_guest_suite_that_hangs_is_named(self) -> None:
+        text = "KTAP version 1\n1..4\n    KTAP version 1\n    # Subtest: dm\n    1..3\n"
+        for printed in (text, text + "    ok 1 test_one\n"):
+            result = self.judge(BOOT + GUEST, printed)
+            names = [suite.name for suite in result.suites if suite.not_passed()]
+            self.assertEqual(names, ["dm"])
+            self.assertIn("DEADLINE in test_two", result.suites[2].failures)
+            self.assertFalse(result.suites[3].was_run)
+
+    def test_a_guest_that_dies_after_its_suites_is_one_failure(self) -> None:
+        log = BOOT + GUEST + "[   25.000000] kscale: suite end\n"
+        result = self.judge(log)
+        self.assertEqual([s.name for s in result.suites if s.not_passed()], ["guest run"])
+
+    def test_reports_are_one_failure(self) -> None:
+        with tempfile.TemporaryDirectory() as out:
+            end = ktap.Ended(reports="BUG: x")
+            result = ktap.Parser(KDIR).judge(GOOD, ["first", "second"], "run", Path(out), end)
+        self.assertEqual((result.passed, result.failed), (4, 1))
+
+    def test_missing_suite_of_a_guest_that_ended_is_a_failure(self) -> None:
+        result = self.judge(BOOT, trouble="")
+        self.assertEqual(result.failed, 4)
+
+
+class Complaints(unittest.TestCase):
+    """What the library says on the console is expected, or a failure."""
+
+    def judge(self, said: int, expected: int) -> ktap.Result:
+        """Judges a suite with so many complaints."""
+        log = GUEST + "[   24.000000] kscale: slab cache x is left behind\n" * said
+        end = ktap.ended(log + "[   25.000000] kscale: suite end\n", "")
+        text = GOOD.replace("second", "dm")
+        with (
+            tempfile.TemporaryDirectory() as out,
+            unittest.mock.patch("suites.expected_complaints", lambda: {"dm": expected}),
+        ):
+            return ktap.Parser(KDIR).judge(text, ["first", "dm"], "run", Path(out), end)
+
+    def test_what_is_expected_passes(self) -> None:
+        for count in (0, 1, 3):
+            with self.subTest(count):
+                self.assertEqual(self.judge(count, count).failed, 0)
+
+    def test_what_is_not_expected_or_missing_fails_its_suite(self) -> None:
+        for said, expected in ((1, 0), (0, 1), (2, 1), (1, 2)):
+            with self.subTest(said=said, expected=expected):
+                result = self.judge(said, expected)
+                self.assertEqual([suite.ok() for suite in result.suites], [True, False])
+                self.assertEqual(result.failed, 1)
+                self.assertIn(f"{said} complaints", result.suites[1].failures[0])
+
+
 class Table(unittest.TestCase):
     """suites.parse()"""
+
+    def test_what_follows_the_kernels_is_in_any_order(self) -> None:
+        found = suites.parse("guest b debug 12s long complaints=3\nguest b debug complaints=1\n")
+        self.assertEqual([(s.seconds, s.complaints, s.is_long) for s in found],
+                         [(12, 3, True), (0, 1, False)])
+
+    def test_every_kunit_suite_has_cases(self) -> None:
+        for name in suites.names("kunit"):
+            with self.subTest(name):
+                self.assertTrue(suites.kunit_cases(name))
 
     def test_planned_suites_are_read(self) -> None:
         table = suites.parse("# comment\n\nkunit a release,debug\nguest b debug long\n")
@@ -98,7 +249,8 @@ class Table(unittest.TestCase):
         self.assertEqual([suite.is_long for suite in table], [False, True])
 
     def test_malformed_lines_are_refused(self) -> None:
-        for line in ("kunit a", "kunit a relase", "guset a debug", "guest a debug lnog"):
+        for line in ("kunit a", "kunit a relase", "guset a debug", "guest a debug lnog",
+                     "guest a debug long long", "guest a debug 12", "guest a debug complaints"):
             with self.subTest(line), self.assertRaises(SystemExit):
                 suites.parse(line)
 
