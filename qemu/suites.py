@@ -24,7 +24,7 @@ class Planned:
     kernels: tuple[str, ...]
     is_long: bool
     seconds: float = 0.0
-    """What it takes on the first of its kernels where nothing else runs, if more than one."""
+    """What it takes on the release kernel where nothing else runs; 0 if that is not known."""
     complaints: int = 0
     """How often the library complains of it on the console, as is meant."""
 

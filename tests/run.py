@@ -52,6 +52,9 @@ UI_S = 60
 COUNTS_S = 20
 MUTANT_S = 25
 BOOT_S = {"release": 15, "debug": 60}
+# All suites of KUnit together, and a guest suite of which tests/suites.txt does not say it.
+KUNIT_S = 8
+SUITE_S = 4
 SLOWER = {"release": 1, "debug": 4}
 # A crate keeps one core busy, and the library is the largest by far.
 BUILDS_AT_ONCE = 2
@@ -281,7 +284,9 @@ def end_of(directory: Path) -> ktap.Ended:
 
 def cost(share: list[suites.Planned], kernel: str) -> float:
     """Returns how long a guest takes, about, where nothing else runs."""
-    return BOOT_S[kernel] + sum(suite.seconds for suite in share) * SLOWER[kernel]
+    own_s = sum(suite.seconds or SUITE_S for suite in share if suite.kind == "guest")
+    kunit_s = KUNIT_S if any(suite.kind == "kunit" for suite in share) else 0
+    return BOOT_S[kernel] + (own_s + kunit_s) * SLOWER[kernel]
 
 
 def shares(

@@ -36,6 +36,10 @@ class Shares(unittest.TestCase):
         table = planned(*(("guest", name, cost) for name, cost in zip("abcde", (1, 9, 2, 3, 5))))
         self.assertEqual(self.names(table, 2), [["a", "b"], ["c", "d", "e"]])
 
+    def test_suites_of_unknown_cost_are_shared_out(self) -> None:
+        table = planned(("guest", "known", 9), *(("guest", name, 0) for name in "abcdef"))
+        self.assertEqual([len(share) for share in self.names(table, 2)], [3, 4])
+
     def test_no_suite_is_lost_and_those_of_kunit_are_together(self) -> None:
         table = [suite for suite in suites.planned() if "release" in suite.kernels]
         for guests in (1, 2, 5):
