@@ -6,6 +6,9 @@
 //! layer. It adds orders, bulk allocation and access to the bytes to what `kernel::page` has. Use
 //! `KBox` or `KVec` for memory that only the CPU looks at.
 //!
+//! The bytes of a page are what its last user left there, so they can be written, but not read. One
+//! that was filled is a [`FilledPage`].
+//!
 //! High memory is not supported.
 //!
 //! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
@@ -23,7 +26,11 @@ use kernel::sync::atomic::{
 };
 
 use core::{
-    mem::ManuallyDrop,
+    mem::{
+        ManuallyDrop,
+        MaybeUninit, //
+    },
+    ops::Deref,
     ptr::NonNull,
     slice, //
 };
@@ -96,28 +103,60 @@ impl<const ORDER: u32> Page<ORDER> {
         })
     }
 
-    /// Returns the bytes of the block.
+    /// Returns the bytes of the block for writing. Nobody says what is in them.
     ///
     /// Context: any.
     #[inline]
-    pub fn as_slice(&self) -> &[u8] {
+    pub fn as_uninit_slice_mut(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY:
         // - The block is `SIZE` bytes long and, as there is no high memory, mapped for as long as
-        //   it is allocated, which is as long as `self` lives by the type invariants.
-        // - Its bytes have values: it came from C, which has written or read them before.
-        // - Nobody writes them while `self` is shared, by the type invariants.
-        unsafe { slice::from_raw_parts(self.address(), Self::SIZE) }
+        //   it is allocated, which is as long as `self` lives by the type invariants. For `MaybeUninit`
+        //   they need not have values.
+        // - Nobody else accesses them while `self` is borrowed, by the type invariants.
+        unsafe { slice::from_raw_parts_mut(self.address().cast(), Self::SIZE) }
     }
 
-    /// Returns the bytes of the block for writing.
+    /// Sets each byte of the block to `byte`, and returns the block as one that can be read.
     ///
     /// Context: any.
     #[inline]
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY:
-        // - As in `as_slice()`.
-        // - Nobody else accesses the bytes while `self` is borrowed, by the type invariants.
-        unsafe { slice::from_raw_parts_mut(self.address(), Self::SIZE) }
+    pub fn fill(&mut self, byte: u8) -> &mut FilledPage<ORDER> {
+        // SAFETY: As in `as_uninit_slice_mut()`.
+        unsafe { self.address().write_bytes(byte, Self::SIZE) };
+        let this: *mut Self = self;
+        // SAFETY: `FilledPage` has the layout of `Page`, and whatever is put there in its place is a
+        // page, too. `self` is borrowed for as long as the result is.
+        // INVARIANT: All bytes were written just now.
+        unsafe { &mut *this.cast::<FilledPage<ORDER>>() }
+    }
+
+    /// Sets the first `len` bytes of the block to 0, and returns them, or [`None`] if it has not so
+    /// many.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn zeroed_mut(&mut self, len: usize) -> Option<&mut [u8]> {
+        let bytes = self.as_uninit_slice_mut().get_mut(..len)?;
+
+        // SAFETY: The bytes are valid for writes of their length, and then have values. They are
+        // borrowed for as long as the result is.
+        Some(unsafe {
+            let start = bytes.as_mut_ptr().cast::<u8>();
+            start.write_bytes(0, len);
+            slice::from_raw_parts_mut(start, len)
+        })
+    }
+
+    /// Returns the block as one that can be read.
+    ///
+    /// # Safety
+    ///
+    /// All bytes must have been written since the block was allocated.
+    #[cfg(kscale_kunit)]
+    pub(crate) unsafe fn assume_filled(&self) -> &FilledPage<ORDER> {
+        // SAFETY: `FilledPage` has the layout of `Page`.
+        // INVARIANT: By the safety requirements.
+        unsafe { &*core::ptr::from_ref(self).cast::<FilledPage<ORDER>>() }
     }
 
     /// Returns where the block is mapped.
@@ -183,6 +222,74 @@ impl Page {
         Ok(Self {
             page: NonNull::new(page).ok_or(ENOMEM)?,
         })
+    }
+}
+
+/// A [`Page`] of which each byte has a value, so that it can be read.
+///
+/// # Invariants
+///
+/// All bytes of the page were written since it was allocated.
+#[repr(transparent)]
+pub struct FilledPage<const ORDER: u32 = 0>(Page<ORDER>);
+
+impl<const ORDER: u32> FilledPage<ORDER> {
+    /// Allocates a block of pages whose bytes are 0. Otherwise as [`Page::alloc()`].
+    ///
+    /// Context: as [`Page::alloc()`].
+    #[inline]
+    pub fn zeroed(gfp: Gfp) -> Result<Self> {
+        // INVARIANT: With that flag, the page allocator clears a page before it returns it
+        // (`post_alloc_hook()` in `mm/page_alloc.c`).
+        Ok(Self(Page::alloc(gfp | Gfp::ZERO)?))
+    }
+
+    /// Returns the bytes of the block.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY:
+        // - The block is `SIZE` bytes long and mapped for as long as `self` lives, see
+        //   `Page::as_uninit_slice_mut()`.
+        // - Its bytes have values, by the type invariants.
+        // - Nobody writes them while `self` is shared, by the invariants of `Page`.
+        unsafe { slice::from_raw_parts(self.0.address(), Page::<ORDER>::SIZE) }
+    }
+
+    /// Returns the bytes of the block for writing.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY:
+        // - As in `as_slice()`.
+        // - Nobody else accesses the bytes while `self` is borrowed, by the invariants of `Page`.
+        unsafe { slice::from_raw_parts_mut(self.0.address(), Page::<ORDER>::SIZE) }
+    }
+
+    /// Returns the block for C code to write to, which puts values there.
+    ///
+    /// Others must not have it: they could put another one in its place, which is not filled.
+    #[inline]
+    pub(crate) fn as_page_mut(&mut self) -> &mut Page<ORDER> {
+        &mut self.0
+    }
+}
+
+impl<const ORDER: u32> Deref for FilledPage<ORDER> {
+    type Target = Page<ORDER>;
+
+    #[inline]
+    fn deref(&self) -> &Page<ORDER> {
+        &self.0
+    }
+}
+
+impl<const ORDER: u32> From<FilledPage<ORDER>> for Page<ORDER> {
+    #[inline]
+    fn from(page: FilledPage<ORDER>) -> Self {
+        page.0
     }
 }
 
@@ -262,13 +369,16 @@ mod tests {
 
     #[test]
     fn a_block_is_as_large_as_its_order_says() -> Result {
-        assert_eq!(Page::<0>::alloc(Gfp::KERNEL)?.as_slice().len(), PAGE_SIZE);
         assert_eq!(
-            Page::<1>::alloc(Gfp::KERNEL)?.as_slice().len(),
+            FilledPage::<0>::zeroed(Gfp::KERNEL)?.as_slice().len(),
+            PAGE_SIZE
+        );
+        assert_eq!(
+            FilledPage::<1>::zeroed(Gfp::KERNEL)?.as_slice().len(),
             2 * PAGE_SIZE
         );
         assert_eq!(
-            Page::<5>::alloc(Gfp::KERNEL)?.as_slice().len(),
+            FilledPage::<5>::zeroed(Gfp::KERNEL)?.as_slice().len(),
             32 * PAGE_SIZE
         );
         Ok(())
@@ -277,9 +387,9 @@ mod tests {
     #[test]
     fn zero_clears_every_byte() -> Result {
         // Dirty the page that the allocator is likely to return next.
-        Page::<2>::alloc(Gfp::KERNEL)?.as_mut_slice().fill(0xa5);
+        Page::<2>::alloc(Gfp::KERNEL)?.fill(0xa5);
 
-        let page = Page::<2>::alloc(Gfp::KERNEL | Gfp::ZERO)?;
+        let page = FilledPage::<2>::zeroed(Gfp::KERNEL)?;
 
         assert!(page.as_slice().iter().all(|&byte| byte == 0));
         Ok(())
@@ -289,7 +399,7 @@ mod tests {
     fn bytes_keep_what_is_written() -> Result {
         let mut page = Page::<1>::alloc(Gfp::KERNEL)?;
 
-        page.as_mut_slice().fill(0x5a);
+        let page = page.fill(0x5a);
         page.as_mut_slice()[PAGE_SIZE] = 1;
 
         assert!(page.as_slice()[..PAGE_SIZE]
@@ -301,15 +411,50 @@ mod tests {
     }
 
     #[test]
+    fn a_part_can_be_zeroed_and_the_rest_stays() -> Result {
+        let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
+        page.fill(0x5a);
+
+        assert!(page.zeroed_mut(PAGE_SIZE + 1).is_none());
+        let start = page.zeroed_mut(100).ok_or(EINVAL)?;
+        assert!(*start == [0; 100]);
+        start[99] = 1;
+
+        // SAFETY: It was filled above.
+        let bytes = unsafe { page.assume_filled() }.as_slice();
+        assert_eq!((bytes[98], bytes[99], bytes[100]), (0, 1, 0x5a));
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_can_be_written_one_by_one() -> Result {
+        let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
+
+        for (i, byte) in page.as_uninit_slice_mut().iter_mut().enumerate() {
+            byte.write((i % 251) as u8);
+        }
+
+        // SAFETY: All bytes were written above.
+        let bytes = unsafe { page.assume_filled() }.as_slice();
+        assert!(bytes
+            .iter()
+            .enumerate()
+            .all(|(i, &byte)| byte == (i % 251) as u8));
+        Ok(())
+    }
+
+    #[test]
     fn a_page_survives_a_trip_to_c() -> Result {
         let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
-        page.as_mut_slice().fill(0x17);
+        page.fill(0x17);
 
         let raw = page.into_raw();
         // SAFETY: `raw` comes from `into_raw()` above and was not used since.
         let page = unsafe { Page::<0>::from_raw(raw) };
 
-        assert!(page.as_slice().iter().all(|&byte| byte == 0x17));
+        // SAFETY: It was filled above.
+        let bytes = unsafe { page.assume_filled() }.as_slice();
+        assert!(bytes.iter().all(|&byte| byte == 0x17));
         Ok(())
     }
 
@@ -331,12 +476,13 @@ mod tests {
             assert_eq!(alloc_bulk(Gfp::KERNEL, &mut slots), len);
 
             for (index, page) in slots.iter_mut().flatten().enumerate() {
-                page.as_mut_slice().fill(index as u8);
+                page.fill(index as u8);
             }
             for (index, slot) in slots.iter().enumerate() {
-                assert!(slot
-                    .as_ref()
-                    .is_some_and(|page| page.as_slice().iter().all(|&byte| byte == index as u8)));
+                let page = slot.as_ref().ok_or(ENOMEM)?;
+                // SAFETY: It was filled above.
+                let bytes = unsafe { page.assume_filled() }.as_slice();
+                assert!(bytes.iter().all(|&byte| byte == index as u8));
             }
         }
         Ok(())
@@ -347,7 +493,7 @@ mod tests {
         let mut slots = empty_slots(8)?;
         for index in [0, 3, 7] {
             let mut page = Page::alloc(Gfp::KERNEL)?;
-            page.as_mut_slice().fill(0xee);
+            page.fill(0xee);
             slots[index] = Some(page);
         }
 
@@ -355,7 +501,9 @@ mod tests {
 
         for (index, page) in slots.iter().flatten().enumerate() {
             let expected = if [0, 3, 7].contains(&index) { 0xee } else { 0 };
-            assert!(page.as_slice().iter().all(|&byte| byte == expected));
+            // SAFETY: It was filled above, or allocated with `Gfp::ZERO`.
+            let bytes = unsafe { page.assume_filled() }.as_slice();
+            assert!(bytes.iter().all(|&byte| byte == expected));
         }
         Ok(())
     }

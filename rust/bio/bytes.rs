@@ -17,12 +17,17 @@ use kernel::{
 
 use core::{
     marker::PhantomData,
-    ptr::NonNull, //
+    mem::MaybeUninit,
+    ptr::NonNull,
+    slice, //
 };
 
 use crate::{
     bindings,
-    page::Page, //
+    page::{
+        FilledPage,
+        Page, //
+    }, //
 };
 
 use super::{
@@ -41,6 +46,23 @@ impl Segment<'_> {
     /// Context: Any. C: `memcpy_from_page()` in `include/linux/highmem.h`.
     #[inline]
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        let len = bytes.len();
+        // SAFETY: Bytes with values are bytes with or without, and all that is written there are
+        // values.
+        let bytes = unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), len) };
+        self.read_uninit_at(offset, bytes).map(drop)
+    }
+
+    /// As [`Self::read_at()`], to memory that need not have values before. Returns it with those that
+    /// it got.
+    ///
+    /// Context: Any. C: `memcpy_from_page()` in `include/linux/highmem.h`.
+    #[inline]
+    pub fn read_uninit_at<'b>(
+        &self,
+        offset: usize,
+        bytes: &'b mut [MaybeUninit<u8>],
+    ) -> Result<&'b mut [u8]> {
         let (page, start) = self.place(offset, bytes.len())?;
 
         // SAFETY:
@@ -53,7 +75,8 @@ impl Segment<'_> {
         unsafe {
             bindings::kscale_memcpy_from_page(bytes.as_mut_ptr().cast(), page, start, bytes.len());
         }
-        Ok(())
+        // SAFETY: All of it was written just now, and it is borrowed for as long as the result is.
+        Ok(unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) })
     }
 
     /// Returns the page and where in it `len` bytes from `offset` on are, all in the segment.
@@ -127,6 +150,16 @@ impl Page {
     }
 }
 
+impl FilledPage {
+    /// As [`Page::segment_mut()`]: what C code writes are values, so all bytes have one afterwards.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
+        self.as_page_mut().segment_mut(offset, len)
+    }
+}
+
 #[cfg(kscale_kunit)]
 #[kunit_tests(kscale_bio_bytes)]
 mod tests {
@@ -135,8 +168,8 @@ mod tests {
     use crate::gfp::Gfp;
 
     /// Returns a page of which each byte tells its place.
-    fn numbered() -> Result<Page> {
-        let mut page = Page::alloc(Gfp::KERNEL)?;
+    fn numbered() -> Result<FilledPage> {
+        let mut page = FilledPage::zeroed(Gfp::KERNEL)?;
 
         for (i, byte) in page.as_mut_slice().iter_mut().enumerate() {
             *byte = number(i);

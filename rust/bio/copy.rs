@@ -115,11 +115,14 @@ mod tests {
 
     use crate::{
         gfp::Gfp,
-        page::Page, //
+        page::FilledPage, //
     };
 
     /// Makes a table of pages and of pieces of them.
-    fn table(pages: &[Page], pieces: &[(usize, u32, u32)]) -> Result<KVec<bindings::bio_vec>> {
+    fn table(
+        pages: &[FilledPage],
+        pieces: &[(usize, u32, u32)],
+    ) -> Result<KVec<bindings::bio_vec>> {
         let mut table = KVec::new();
 
         for &(page, bv_offset, bv_len) in pieces {
@@ -142,8 +145,14 @@ mod tests {
 
     #[test]
     fn data_is_copied_however_it_is_cut() -> Result {
-        let mut from = [Page::alloc(Gfp::KERNEL)?, Page::alloc(Gfp::KERNEL)?];
-        let mut to = [Page::alloc(Gfp::KERNEL)?, Page::alloc(Gfp::KERNEL)?];
+        let mut from = [
+            FilledPage::zeroed(Gfp::KERNEL)?,
+            FilledPage::zeroed(Gfp::KERNEL)?,
+        ];
+        let mut to = [
+            FilledPage::zeroed(Gfp::KERNEL)?,
+            FilledPage::zeroed(Gfp::KERNEL)?,
+        ];
         for (n, page) in from.iter_mut().enumerate() {
             for (i, byte) in page.as_mut_slice().iter_mut().enumerate() {
                 *byte = (n * 100 + i % 97) as u8;
@@ -176,7 +185,7 @@ mod tests {
     #[test]
     fn pieces_of_one_page_may_overlap() -> Result {
         for (from, to) in [(0, 64), (64, 0), (100, 103), (103, 100), (512, 512)] {
-            let mut pages = [Page::alloc(Gfp::KERNEL)?];
+            let mut pages = [FilledPage::zeroed(Gfp::KERNEL)?];
             for (i, byte) in pages[0].as_mut_slice().iter_mut().enumerate() {
                 *byte = (i % 251) as u8;
             }
@@ -207,7 +216,10 @@ mod tests {
 
     #[test]
     fn lengths_must_be_the_same() -> Result {
-        let pages = [Page::alloc(Gfp::KERNEL)?, Page::alloc(Gfp::KERNEL)?];
+        let pages = [
+            FilledPage::zeroed(Gfp::KERNEL)?,
+            FilledPage::zeroed(Gfp::KERNEL)?,
+        ];
         let src = table(&pages, &[(0, 0, 1024)])?;
         let dst = table(&pages, &[(1, 0, 512)])?;
 

@@ -267,9 +267,9 @@ mod tests {
             }
 
             let mut pages = pool.alloc_bulk(&mut slots)?;
-            pages
-                .pages_mut()
-                .for_each(|page| page.as_mut_slice().fill(0xaa));
+            for page in pages.pages_mut() {
+                page.fill(0xaa);
+            }
             assert_eq!(pages.pages().count(), 8);
             drop(pages);
 

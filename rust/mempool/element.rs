@@ -353,12 +353,14 @@ mod tests {
         let ledger = Ledger::new()?;
         let pool = counting_pool(1, &ledger)?;
         let mut mine = Page::alloc(Gfp::KERNEL)?;
-        mine.as_mut_slice().fill(0x42);
+        mine.fill(0x42);
 
         let mut element = pool.alloc(Gfp::KERNEL)?;
         core::mem::swap(&mut *element, &mut mine);
 
-        assert!(element.as_slice().iter().all(|&byte| byte == 0x42));
+        // SAFETY: It was filled above.
+        let bytes = unsafe { element.assume_filled() }.as_slice();
+        assert!(bytes.iter().all(|&byte| byte == 0x42));
         drop(element);
         drop(pool);
         assert_eq!(ledger.live(), 0);
@@ -389,8 +391,8 @@ mod tests {
 
         let mut first = pool.alloc(Gfp::NOIO)?;
         let mut reserved = pool.alloc_preallocated().ok_or(ENOMEM)?;
-        first.as_mut_slice().fill(1);
-        reserved.as_mut_slice().fill(2);
+        let first = first.fill(1);
+        reserved.fill(2);
 
         assert_eq!(first.as_slice().len(), Page::<3>::SIZE);
         assert!(first.as_slice().iter().all(|&byte| byte == 1));

@@ -202,6 +202,7 @@ mod tests {
     };
 
     use kernel::{
+        page::PAGE_SIZE,
         sync::atomic::{
             Atomic,
             Relaxed, //
@@ -225,12 +226,20 @@ mod tests {
 
     fn page(byte: u8) -> Result<Page> {
         let mut page = Page::alloc(Gfp::KERNEL)?;
-        page.as_mut_slice().fill(byte);
+        page.fill(byte);
         Ok(page)
     }
 
     fn is_filled(page: Option<Page>, byte: u8) -> bool {
-        page.is_some_and(|page| page.as_slice().iter().all(|&it| it == byte))
+        let Some(mut page) = page else { return false };
+        let mut bytes = [0; 64];
+
+        (0..PAGE_SIZE).step_by(bytes.len()).all(|offset| {
+            // CAST: Less than a page.
+            let piece = page.segment_mut(offset as u32, bytes.len() as u32);
+            piece.is_some_and(|piece| piece.as_segment().read_at(0, &mut bytes).is_ok())
+                && bytes == [byte; 64]
+        })
     }
 
     /// CPU 0, which there is everywhere.

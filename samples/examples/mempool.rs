@@ -51,7 +51,7 @@ pub(crate) fn example() -> Result {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_PAGES];
     let mut buffer = pages.alloc_bulk(&mut slots)?;
     for page in buffer.pages_mut() {
-        page.as_mut_slice().fill(0);
+        let page = page.fill(0);
         request.bytes += page.as_slice().len();
     }
 

@@ -16,7 +16,7 @@ use kscale::{
 fn note(pages: &PageCache, byte: u8) -> Result<Page> {
     // If there is none, one will be there later.
     let mut page = pages.get().ok_or(EAGAIN)?;
-    page.as_mut_slice().fill(byte);
+    page.fill(byte);
     Ok(page)
 }
 

@@ -110,10 +110,15 @@ impl Task {
 
 /// Writes a mark into a page, and returns what was there.
 fn exchange_mark(page: &mut Page, mark: u64) -> u64 {
-    match page.as_mut_slice().first_chunk_mut() {
-        Some(bytes) => u64::from_ne_bytes(core::mem::replace(bytes, mark.to_ne_bytes())),
-        None => 0,
+    let mut seen = [0; size_of::<u64>()];
+
+    // CAST: 8.
+    if let Some(mut start) = page.segment_mut(0, seen.len() as u32) {
+        // They are as long as the segment.
+        let _ = start.as_segment().read_at(0, &mut seen);
+        let _ = start.write_at(0, &mark.to_ne_bytes());
     }
+    u64::from_ne_bytes(seen)
 }
 
 /// Runs a load, and returns when it is over.

@@ -24,7 +24,6 @@ MAPPED_AT = "page_offset_base"
 # Functions that do so: with pages of their own, which nobody else writes to, or with addresses.
 OWN_MEMORY = {
     "rust/kscale.o": r"4Tags6attach$|4aead7requestN.*9set_crypt$",
-    "samples/page_cache/page_cache.o": r"_4TaskN.*8WorkItem3run$",
     "samples/rcrypt/rcrypt.o": r"9EboivWalk|12ElephantWalk",
 }
 # What copies pages that others may write to, see rust/highmem.c.

@@ -13,8 +13,8 @@ use kscale::{
 };
 
 fn uses(pool: &Mempool<Pages>, uses: fn(&[u8])) -> Result {
-    let element = pool.alloc(Gfp::NOIO)?;
-    let bytes = element.as_slice();
+    let mut element = pool.alloc(Gfp::NOIO)?;
+    let bytes = element.fill(0).as_slice();
     drop(element);
     uses(bytes);
     Ok(())

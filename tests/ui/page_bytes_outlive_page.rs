@@ -2,9 +2,9 @@
 
 //! The bytes of a page are freed with it, so they must not be borrowed any longer.
 
-use kscale::page::Page;
+use kscale::page::FilledPage;
 
-fn uses(page: Page, uses: fn(&[u8])) {
+fn uses(page: FilledPage, uses: fn(&[u8])) {
     let bytes = page.as_slice();
     drop(page);
     uses(bytes);

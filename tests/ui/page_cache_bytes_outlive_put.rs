@@ -7,8 +7,8 @@ use kscale::{
     page_cache::PageCache, //
 };
 
-fn uses(cache: &PageCache, page: Page, uses: fn(&[u8])) {
-    let bytes = page.as_slice();
+fn uses(cache: &PageCache, mut page: Page, uses: fn(&[u8])) {
+    let bytes = page.fill(0).as_slice();
     let _ = cache.put(page);
     uses(bytes);
 }

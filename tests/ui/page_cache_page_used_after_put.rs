@@ -9,5 +9,5 @@ use kscale::{
 
 fn uses(cache: &PageCache, mut page: Page) {
     let _ = cache.put(page);
-    page.as_mut_slice().fill(0);
+    page.fill(0);
 }

@@ -5,5 +5,5 @@
 use kscale::page::Page;
 
 fn writes(page: &Page) {
-    page.as_mut_slice().fill(0);
+    page.fill(0);
 }

@@ -2,9 +2,9 @@
 
 //! The bytes of a page must not change while they are borrowed.
 
-use kscale::page::Page;
+use kscale::page::FilledPage;
 
-fn writes(mut page: Page, uses: fn(&[u8])) {
+fn writes(mut page: FilledPage, uses: fn(&[u8])) {
     let bytes = page.as_slice();
     page.as_mut_slice().fill(0);
     uses(bytes);

@@ -5,11 +5,11 @@
 use kernel::prelude::*;
 
 use kscale::{
-    page::Page,
+    page::FilledPage,
     skcipher::Skcipher, //
 };
 
-fn reads(cipher: &Skcipher, page: &mut Page) -> Result<Option<u8>> {
+fn reads(cipher: &Skcipher, page: &mut FilledPage) -> Result<Option<u8>> {
     let mut byte = None;
     cipher.queue(|queue| {
         queue.decrypt_in_place(page.segment_mut(0, 512).ok_or(EINVAL)?, &[0; 16])?;

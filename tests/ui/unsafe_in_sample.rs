@@ -4,9 +4,9 @@
 
 #![forbid(unsafe_code)]
 
-use kscale::page::Page;
+use kscale::page::FilledPage;
 
-fn reads(page: &Page) -> u8 {
+fn reads(page: &FilledPage) -> u8 {
     // SAFETY: A page has a first byte.
     unsafe { *page.as_slice().as_ptr() }
 }

@@ -15,7 +15,7 @@ mod tests {
     use kscale::{
         crc32::crc32,
         gfp::Gfp,
-        page::Page, //
+        page::FilledPage, //
     };
 
     /// A sector, known in both forms.
@@ -118,7 +118,12 @@ mod tests {
     }
 
     /// Encrypts the first sector of a page into another page.
-    fn encrypt_one(converter: &Converter, sector: u64, from: &mut Page, to: &mut Page) -> Result {
+    fn encrypt_one(
+        converter: &Converter,
+        sector: u64,
+        from: &mut FilledPage,
+        to: &mut FilledPage,
+    ) -> Result {
         let len = converter.options.sector_size.get();
         let src = from.segment_mut(0, len).ok_or(EINVAL)?;
         let dst = to.segment_mut(0, len).ok_or(EINVAL)?;
@@ -129,7 +134,7 @@ mod tests {
     }
 
     /// Decrypts the first sector of a page.
-    fn decrypt_one(converter: &Converter, sector: u64, page: &mut Page) -> Result {
+    fn decrypt_one(converter: &Converter, sector: u64, page: &mut FilledPage) -> Result {
         let len = converter.options.sector_size.get();
         let data = page.segment_mut(0, len).ok_or(EINVAL)?;
 
@@ -137,8 +142,8 @@ mod tests {
     }
 
     /// Returns a page of the data that the vectors are of.
-    fn data() -> Result<Page> {
-        let mut page = Page::alloc(Gfp::KERNEL)?;
+    fn data() -> Result<FilledPage> {
+        let mut page = FilledPage::zeroed(Gfp::KERNEL)?;
 
         for (i, byte) in page.as_mut_slice().iter_mut().enumerate() {
             *byte = (i * 7 % 251) as u8;

@@ -7,6 +7,8 @@
 
 use kernel::prelude::*;
 
+use core::mem::MaybeUninit;
+
 use kscale::{
     bio::{
         BlkError,
@@ -105,29 +107,30 @@ impl EboivWalk<'_> {
             .wrapping_mul(self.mode.sector_size.into())
             .to_le_bytes();
 
-        self.work_area(size)?.fill(0);
-        let block = self.page.segment_mut(0, self.mode.iv_size).ok_or(EINVAL)?;
+        self.used = self.used.max(size);
+        self.page.zeroed_mut(size).ok_or(EINVAL)?;
+        let mut block = self.page.segment_mut(0, self.mode.iv_size).ok_or(EINVAL)?;
         let offset = offset.get(..size).ok_or(EINVAL)?;
         match self.first {
-            None => request.encrypt_in_place(block, offset)?,
-            Some(first) => first.request().encrypt_in_place(block, offset)?,
+            None => request.encrypt_in_place(block.reborrow(), offset)?,
+            Some(first) => first.request().encrypt_in_place(block.reborrow(), offset)?,
         }
-        iv.get_mut(..size)
-            .ok_or(EINVAL)?
-            .copy_from_slice(self.work_area(size)?);
+        block
+            .as_segment()
+            .read_at(0, iv.get_mut(..size).ok_or(EINVAL)?)?;
         Ok(iv)
     }
 
     /// Returns memory for `len` bytes, which is used for each vector too.
-    pub(super) fn work_area(&mut self, len: usize) -> Result<&mut [u8]> {
+    pub(super) fn work_area(&mut self, len: usize) -> Result<&mut [MaybeUninit<u8>]> {
         self.used = self.used.max(len);
-        self.page.as_mut_slice().get_mut(..len).ok_or(EINVAL)
+        self.page.as_uninit_slice_mut().get_mut(..len).ok_or(EINVAL)
     }
 }
 
 impl Drop for EboivWalk<'_> {
     fn drop(&mut self) {
-        if let Some(bytes) = self.page.as_mut_slice().get_mut(..self.used) {
+        if let Some(bytes) = self.page.zeroed_mut(self.used) {
             memzero_explicit(bytes);
         }
     }

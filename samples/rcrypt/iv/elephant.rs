@@ -133,7 +133,7 @@ impl Walk for ElephantWalk<'_> {
         // CAST: From 32 to 64 bits.
         let data = self.eboiv.work_area(self.mode.sector_size as usize)?;
 
-        src.read_at(0, data)?;
+        let data = src.read_uninit_at(0, data)?;
         self.mode.add_sector_key(sector, data);
         diffuser::encrypt(data);
         dst.write_at(0, data)?;
@@ -153,7 +153,7 @@ impl Walk for ElephantWalk<'_> {
         // CAST: From 32 to 64 bits.
         let data = self.eboiv.work_area(self.mode.sector_size as usize)?;
 
-        segment.as_segment().read_at(0, data)?;
+        let data = segment.as_segment().read_uninit_at(0, data)?;
         diffuser::decrypt(data);
         self.mode.add_sector_key(sector, data);
         segment.write_at(0, data)

@@ -36,18 +36,19 @@ pub fn mempool() -> Result {
     let mut slots = [const { MaybeUninit::uninit() }; 4];
 
     let mut element = pool.alloc(Gfp::NOIO | Gfp::NOWARN)?;
-    element.as_mut_slice().fill(0);
+    element.fill(0);
     drop(element);
     let mut bulk = noio_scope(|| pool.alloc_bulk(&mut slots))?;
-    bulk.pages_mut()
-        .for_each(|page| page.as_mut_slice().fill(0));
+    for page in bulk.pages_mut() {
+        page.fill(0);
+    }
     drop(bulk);
     pool.as_mut().resize(8)
 }
 
 /// Writes to the largest block of pages.
 pub fn page() -> Result {
-    Page::<10>::alloc(Gfp::KERNEL)?.as_mut_slice().fill(0);
+    Page::<10>::alloc(Gfp::KERNEL)?.fill(0);
     Ok(())
 }
 
@@ -57,7 +58,7 @@ pub fn page_cache() -> Result {
 
     cache.fill()?;
     let mut page = cache.get().ok_or(ENOMEM)?;
-    page.as_mut_slice().fill(0);
+    page.fill(0);
     cache.put(page).map_err(|_| EBUSY)
 }
 
