@@ -22,6 +22,7 @@ use kscale::{
     bio::{
         BioSet,
         BlkError,
+        Op,
         Segments, //
     },
     dm,
@@ -182,8 +183,9 @@ fn share(mut bio: dm::Bio<Bench>) {
     }
 }
 
-/// Sends a clone with memory of its own, whatever was in there.
+/// Sends a clone with memory of its own, a write with a copy of the data.
 fn bounce(mut bio: dm::Bio<Bench>) {
+    let is_write = bio.op() == Op::Write;
     let sector = bio.data().sector;
     let device = bio.target().device;
     let bounced = bio.bounce(|target| {
@@ -191,7 +193,15 @@ fn bounce(mut bio: dm::Bio<Bench>) {
         (&target.bios, &target.pages)
     });
     match bounced {
-        Ok(clone) => clone.submit(device, sector, dm::Bio::end),
+        Ok(mut clone) => {
+            if let (_, data, Some(mut own)) = clone.segments() {
+                if is_write {
+                    // If it fails, the clone does not go out.
+                    let _ = own.copy_from(data);
+                }
+            }
+            clone.submit(device, sector, dm::Bio::end);
+        }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }
 }

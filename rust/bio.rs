@@ -38,10 +38,13 @@ use crate::bindings;
 mod buffer;
 mod bytes;
 mod copy;
+mod filled;
 mod integrity;
 
 #[cfg(kscale_kunit)]
 pub(crate) use self::buffer::Buffer;
+pub(crate) use self::filled::Filled;
+use self::filled::Place;
 #[doc(inline)]
 pub use self::integrity::{
     IntegrityProfile,
@@ -174,8 +177,8 @@ impl Segment<'_> {
 /// # Invariants
 ///
 /// As those of [`Segment`]; also, the bytes may be written, and are in no other segment of this
-/// bio that is alive.
-pub struct SegmentMut<'a>(Segment<'a>);
+/// bio that is alive. If there is a place, it is where they are in the memory that it is of.
+pub struct SegmentMut<'a>(Segment<'a>, Option<Place<'a>>);
 
 impl<'a> SegmentMut<'a> {
     /// Returns the length in bytes, at most [`PAGE_SIZE`].
@@ -199,6 +202,22 @@ impl<'a> SegmentMut<'a> {
     #[inline]
     pub(crate) fn as_raw_parts(&self) -> (*mut bindings::page, u32, u32) {
         self.0.as_raw_parts()
+    }
+
+    /// Notes that all of it was written.
+    ///
+    /// The caller must have written it, or reset [`Self::filled()`] if it turns out that it has not.
+    #[inline]
+    pub(crate) fn note_filled(&self) {
+        if let Some(place) = self.1 {
+            place.note(0, self.0.len);
+        }
+    }
+
+    /// Returns where it is noted what was written, if it is.
+    #[inline]
+    pub(crate) fn filled(&self) -> Option<&'a Filled> {
+        Some(self.1?.filled())
     }
 }
 
@@ -300,8 +319,9 @@ impl<'a> Segments<'a> {
 /// # Invariants
 ///
 /// The bytes that `0` has still to visit may be written for `'a`, and nobody else in Rust has a
-/// segment of them.
-pub struct SegmentsMut<'a>(Segments<'a>);
+/// segment of them. If there is a `Filled`, they are the last of the memory that it is of, which has as
+/// many bytes as the number says.
+pub struct SegmentsMut<'a>(Segments<'a>, Option<(&'a Filled, u32)>);
 
 impl<'a> SegmentsMut<'a> {
     /// Starts a walk.
@@ -313,7 +333,26 @@ impl<'a> SegmentsMut<'a> {
     pub(crate) unsafe fn new(table: *const bindings::bio_vec, iter: bindings::bvec_iter) -> Self {
         // SAFETY: The caller's promises include what `new()` asks for.
         // INVARIANT: The caller promises the rest.
-        Self(unsafe { Segments::new(table, iter) })
+        Self(unsafe { Segments::new(table, iter) }, None)
+    }
+
+    /// Starts a walk over new memory, and notes in `filled` what is written there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::new()`]; also, `filled` must be of these bytes, all of them.
+    #[inline]
+    pub(crate) unsafe fn new_unfilled(
+        table: *const bindings::bio_vec,
+        iter: bindings::bvec_iter,
+        filled: &'a Filled,
+    ) -> Self {
+        // SAFETY: The caller's promises include what `new()` asks for.
+        // INVARIANT: The caller promises the rest.
+        Self(
+            unsafe { Segments::new(table, iter) },
+            Some((filled, iter.bi_size)),
+        )
     }
 
     /// Returns how many bytes are left.
@@ -331,9 +370,15 @@ impl<'a> SegmentsMut<'a> {
     /// Context: Any.
     #[inline]
     pub fn next_segment(&mut self, max_bytes: NonZeroU32) -> Option<SegmentMut<'a>> {
+        // OVERFLOW: Not more are left than there were.
+        let place = self
+            .1
+            .map(|(filled, len)| Place::new(filled, len.wrapping_sub(self.remaining_bytes())));
+
         // INVARIANT: `0` visits every byte once, so no two segments overlap; the bytes may be
-        // written by the type invariants.
-        self.0.next_segment(max_bytes).map(SegmentMut)
+        // written by the type invariants. What is left begins with the segment.
+        let segment = self.0.next_segment(max_bytes)?;
+        Some(SegmentMut(segment, place))
     }
 }
 

@@ -169,6 +169,8 @@ static void bounce(struct bench *b, struct per_bio *per_bio)
 		__bio_add_page(clone, pages[i], len, 0);
 		left -= len;
 	}
+	if (bio_data_dir(per_bio->bio) == WRITE)
+		bio_copy_data(clone, per_bio->bio);
 	clone->bi_ioprio = per_bio->bio->bi_ioprio;
 	clone->bi_private = per_bio;
 	clone->bi_end_io = bounce_end_io;

@@ -10,6 +10,7 @@ use kernel::{
 use core::num::NonZeroU32;
 
 use super::{
+    Filled,
     Segment,
     SegmentMut,
     Segments,
@@ -56,6 +57,25 @@ impl Buffer {
 
         // SAFETY: As in `segment()`; `&mut self` keeps others out.
         let mut segments = unsafe { SegmentsMut::new(&raw const vec, iter) };
+        segments
+            .next_segment(NonZeroU32::new(len).ok_or(EINVAL)?)
+            .ok_or(EINVAL)
+    }
+
+    /// As [`Self::segment_mut()`] of the first bytes, and notes in `filled` what is written there.
+    ///
+    /// # Safety
+    ///
+    /// `filled` must be of these bytes, all of them.
+    pub(crate) unsafe fn unfilled_segment_mut<'a>(
+        &'a mut self,
+        len: u32,
+        filled: &'a Filled,
+    ) -> Result<SegmentMut<'a>> {
+        let (vec, iter) = self.table(0, len);
+
+        // SAFETY: As in `segment_mut()`, and by the safety requirements.
+        let mut segments = unsafe { SegmentsMut::new_unfilled(&raw const vec, iter, filled) };
         segments
             .next_segment(NonZeroU32::new(len).ok_or(EINVAL)?)
             .ok_or(EINVAL)

@@ -116,6 +116,10 @@ impl SegmentMut<'_> {
         unsafe {
             bindings::kscale_memcpy_to_page(page, start, bytes.as_ptr().cast(), bytes.len());
         }
+        if let Some(place) = self.1 {
+            // CAST: Both are at most `PAGE_SIZE`, by the type invariants and `place()`.
+            place.note(offset as u32, bytes.len() as u32);
+        }
         Ok(())
     }
 
@@ -125,7 +129,7 @@ impl SegmentMut<'_> {
     #[inline]
     pub fn reborrow(&mut self) -> SegmentMut<'_> {
         // INVARIANT: As `self`, which is borrowed for as long as the new one is alive.
-        SegmentMut(self.0)
+        SegmentMut(self.0, self.1)
     }
 }
 
@@ -141,12 +145,13 @@ impl Page {
 
         // INVARIANT: The bytes are in the page by the check above. It is allocated, mapped and
         // nobody else's, by the invariants of `Page`, and borrowed for as long as the segment is.
-        (end <= PAGE_SIZE).then_some(SegmentMut(Segment {
+        let segment = Segment {
             page: NonNull::new(self.as_ptr())?,
             offset,
             len,
             _memory: PhantomData,
-        }))
+        };
+        (end <= PAGE_SIZE).then_some(SegmentMut(segment, None))
     }
 }
 

@@ -54,6 +54,7 @@ impl SegmentMut<'_> {
                 len as usize,
             )
         };
+        self.note_filled();
         Ok(())
     }
 }
@@ -76,11 +77,12 @@ impl SegmentsMut<'_> {
         }
         // INVARIANT: There are no segments of `self` while it is borrowed, and none of this one after
         // that.
-        let mut walk = Self(Segments {
+        let segments = Segments {
             table: self.0.table,
             iter: self.0.iter,
             _bio: PhantomData,
-        });
+        };
+        let mut walk = Self(segments, self.1);
         while let Some(from) = src.next_segment(PAGE) {
             let mut done = 0;
             while let Some(left) = NonZeroU32::new(from.len() - done) {
@@ -114,6 +116,7 @@ mod tests {
     use super::*;
 
     use crate::{
+        bio::Filled,
         gfp::Gfp,
         page::FilledPage, //
     };
@@ -211,6 +214,57 @@ mod tests {
                 assert_eq!(byte, (came_from % 251) as u8);
             }
         }
+        Ok(())
+    }
+
+    #[test]
+    fn only_what_is_written_in_order_is_filled() -> Result {
+        let pages = [
+            FilledPage::zeroed(Gfp::KERNEL)?,
+            FilledPage::zeroed(Gfp::KERNEL)?,
+        ];
+        let src = table(&pages, &[(0, 0, 2048)])?;
+        let dst = table(&pages, &[(1, 0, 2048)])?;
+        let piece = NonZeroU32::new(512).ok_or(EINVAL)?;
+        let filled = Filled::new();
+        // SAFETY: The tables have so many bytes, which nobody else uses; `filled` is of those of `dst`.
+        let walks = || unsafe {
+            (
+                Segments::new(src.as_ptr(), iter(2048)),
+                SegmentsMut::new_unfilled(dst.as_ptr(), iter(2048), &filled),
+            )
+        };
+
+        // The first is left out.
+        let (_, mut to) = walks();
+        to.next_segment(piece).ok_or(EINVAL)?;
+        to.next_segment(piece)
+            .ok_or(EINVAL)?
+            .write_at(0, &[1; 512])?;
+        assert_eq!(filled.len(), 0);
+
+        // The same bytes count once.
+        let (mut from, mut to) = walks();
+        let mut first = to.next_segment(piece).ok_or(EINVAL)?;
+        first.write_at(0, &[1; 100])?;
+        first.write_at(0, &[1; 100])?;
+        assert_eq!(filled.len(), 100);
+        first.write_at(200, &[1; 312])?;
+        assert_eq!(filled.len(), 100);
+        first.reborrow().write_at(100, &[1; 412])?;
+        assert_eq!(filled.len(), 512);
+        assert_eq!(
+            first.copy_from(from.next_segment(piece).ok_or(EINVAL)?),
+            Ok(())
+        );
+        assert_eq!(filled.len(), 512);
+
+        // What is left, and then all of it.
+        to.copy_from(from)?;
+        assert_eq!(filled.len(), 2048);
+        let (from, mut to) = walks();
+        to.copy_from(from)?;
+        assert_eq!(filled.len(), 2048);
         Ok(())
     }
 

@@ -190,7 +190,11 @@ impl<T: Target> Bio<T> {
     /// Fails, and gives the bio back, unless it is a read or a write, and of no more pages than
     /// the pool is guaranteed to have, and in an interrupt.
     ///
-    /// The pages have whatever was in them before: fill them before the clone goes out.
+    /// The pages have whatever was in them before. That must not get to a device, so before a write goes
+    /// out, [`CloneBio::segments()`] must have been written from the first to the last: by a cipher, by
+    /// [`SegmentsMut::copy_from()`], or by [`SegmentMut::write_at()`]. It does not go out otherwise.
+    ///
+    /// [`SegmentMut::write_at()`]: crate::bio::SegmentMut::write_at
     ///
     /// Context: Process context; sleeps until the set has a bio, and the pool pages to give. With
     /// another clone of the same set in hand, or that was submitted in the same call of `map`, it may

@@ -16,6 +16,7 @@ use crate::{
         BioSet,
         BlkError,
         BlkResult,
+        Filled,
         Op,
         Segments,
         SegmentsMut, //
@@ -60,9 +61,12 @@ use super::{
 ///   has as many bytes as `base` has, and its position is the first of them.
 /// - If the `CloneEnd` of `base` has a `free_pages`, the pages are the clone's own, and it may be
 ///   called with the clone and the pool noted there; otherwise they are those of `base`.
+/// - `filled` is of those pages.
 pub struct CloneBio<T: Target> {
     pub(super) base: ManuallyDrop<Bio<T>>,
     pub(super) clone: NonNull<bindings::bio>,
+    /// How much of its own memory was written.
+    filled: Filled,
 }
 
 // SAFETY: As for `Bio`; a bio and its pages may be freed by any task.
@@ -223,6 +227,7 @@ impl<T: Target> CloneBio<T> {
         Self {
             base: ManuallyDrop::new(base),
             clone,
+            filled: Filled::new(),
         }
     }
 
@@ -242,8 +247,8 @@ impl<T: Target> CloneBio<T> {
                 )
             };
             // SAFETY: The table and the pages in it are the clone's own, by the type invariants,
-            // and `self` is borrowed mutably, so there is no other walk.
-            unsafe { SegmentsMut::new(table, iter) }
+            // and `self` is borrowed mutably, so there is no other walk. `filled` is of them.
+            unsafe { SegmentsMut::new_unfilled(table, iter, &self.filled) }
         });
         (self.base.target(), self.base.segments(), own)
     }
@@ -263,7 +268,8 @@ impl<T: Target> CloneBio<T> {
     ///
     /// `done` runs in any context, also in hard interrupts. A `device` of another target ends the
     /// bio with [`BlkError::IOERR`] at once, and so does a call from an interrupt or with interrupts
-    /// disabled.
+    /// disabled, and a write whose own memory was not written, all of it and in order, see
+    /// [`Bio::bounce()`].
     ///
     /// Context: Process context; may sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) {
@@ -296,8 +302,13 @@ impl<T: Target> CloneBio<T> {
 
     /// Makes the clone ready to be sent, and notes it with the bio that it stands for.
     ///
-    /// Ends the bio if `device` is another target's, or does not keep such tags.
+    /// Ends the bio if `device` is another target's, or does not keep such tags, or if it would get
+    /// what somebody else left in memory.
     fn ready(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) -> Option<Bio<T>> {
+        let is_own_write = self.base.op() == Op::Write && self.base.ptr().clone_end().is_own();
+        if is_own_write && self.filled.len() != self.base.len_bytes() {
+            return None;
+        }
         let bdev = self.base.ptr().inner().devices().bdev(device)?;
         let mut this = self;
         let clone = this.clone.as_ptr();

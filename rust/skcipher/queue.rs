@@ -9,6 +9,7 @@ use core::marker::PhantomData;
 use crate::{
     bindings,
     bio::{
+        Filled,
         Segment,
         SegmentMut, //
     },
@@ -79,7 +80,8 @@ impl Skcipher {
 /// - The queue is dropped before `'d` ends.
 pub struct Queue<'d> {
     cipher: &'d Skcipher,
-    started: [Option<Pending<'d>>; MAX_STARTED],
+    /// With what is to be reset if it fails.
+    started: [Option<(Pending<'d>, Option<&'d Filled>)>; MAX_STARTED],
     oldest: usize,
     len: usize,
     /// A request that is done, for the next.
@@ -105,7 +107,10 @@ impl<'d> Queue<'d> {
         };
 
         // SAFETY: The segments are lent for `'d`.
-        unsafe { self.start(&data, iv, bindings::crypto_skcipher_encrypt) }
+        unsafe { self.start(&data, iv, bindings::crypto_skcipher_encrypt, dst.filled())? };
+        // It was written, or is reset if that fails later.
+        dst.note_filled();
+        Ok(())
     }
 
     /// Decrypts `data` in place, which is done when the queue is. Otherwise as [`Self::encrypt()`].
@@ -116,16 +121,22 @@ impl<'d> Queue<'d> {
         };
 
         // SAFETY: The segment is lent for `'d`.
-        unsafe { self.start(&data, iv, bindings::crypto_skcipher_decrypt) }
+        unsafe { self.start(&data, iv, bindings::crypto_skcipher_decrypt, None) }
     }
 
-    /// Starts a request.
+    /// Starts a request. Should it fail after this has returned, what was written of `filled` is reset.
     ///
     /// # Safety
     ///
     /// The segments that `data` is made of must be lent for `'d`. `crypt` must do what
     /// `crypto_skcipher_encrypt()` does.
-    unsafe fn start(&mut self, data: &Data, iv: &[u8], crypt: Crypt) -> Result {
+    unsafe fn start(
+        &mut self,
+        data: &Data,
+        iv: &[u8],
+        crypt: Crypt,
+        filled: Option<&'d Filled>,
+    ) -> Result {
         self.result?;
         self.cipher.check(data, iv)?;
         let Some(frames) = self.cipher.frames() else {
@@ -152,7 +163,7 @@ impl<'d> Queue<'d> {
                 let free = self.oldest.wrapping_add(self.len) % MAX_STARTED;
                 if let Some(free) = self.started.get_mut(free) {
                     // INVARIANT: The newest is the last. `frame()` left room for it.
-                    *free = Some(pending);
+                    *free = Some((pending, filled));
                     self.len += 1;
                 }
                 Ok(())
@@ -182,12 +193,15 @@ impl<'d> Queue<'d> {
 
     /// Waits for the request that was started first, and returns its frame, if there is one.
     fn wait_for_oldest(&mut self) -> Option<Frame<'d>> {
-        let pending = self.started.get_mut(self.oldest)?.take()?;
+        let (pending, filled) = self.started.get_mut(self.oldest)?.take()?;
         // INVARIANT: One less, from the next one on.
         self.oldest = self.oldest.wrapping_add(1) % MAX_STARTED;
         self.len -= 1;
 
         let (frame, result) = pending.wait();
+        if result.is_err() {
+            filled.inspect(|filled| filled.reset());
+        }
         self.result = self.result.and(result);
         Some(frame)
     }
@@ -278,14 +292,19 @@ mod tests {
     }
 
     /// Starts a request by a driver that is not there.
-    fn start<'d>(queue: &mut Queue<'d>, buffer: &'d mut Buffer, crypt: Crypt) -> Result {
+    fn start<'d>(
+        queue: &mut Queue<'d>,
+        buffer: &'d mut Buffer,
+        crypt: Crypt,
+        filled: Option<&'d Filled>,
+    ) -> Result {
         let data = Data {
             src: None,
             dst: buffer.segment_mut(0, LEN)?.as_raw_parts(),
         };
 
         // SAFETY: The buffer is lent for `'d`, and `crypt` does nothing with it.
-        unsafe { queue.start(&data, &IV, crypt) }
+        unsafe { queue.start(&data, &IV, crypt, filled) }
     }
 
     #[test]
@@ -301,7 +320,8 @@ mod tests {
             // cryptd works on the CPU that it was called on, so now it does not get on.
             let cpu = percpu::preempt_disable();
             let result = decrypt(queue, rest);
-            let is_not_done = |pending: &mut Pending<'_>| (!pending.is_done()).then_some(());
+            let is_not_done =
+                |(pending, _): &mut (Pending<'_>, _)| (!pending.is_done()).then_some(());
             let started = queue.started.iter_mut().flatten();
             under_way = started.filter_map(is_not_done).count();
             drop(cpu);
@@ -353,7 +373,7 @@ mod tests {
 
         let result = cipher.queue(|queue| {
             let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
-            start(queue, first, fails_later)?;
+            start(queue, first, fails_later, None)?;
             for data in rest {
                 queue.decrypt_in_place(data.segment_mut(0, LEN)?, &IV)?;
                 started += 1;
@@ -366,9 +386,28 @@ mod tests {
 
         let result = cipher.queue(|queue| {
             let first = buffers.first_mut().ok_or(EINVAL)?;
-            start(queue, first, fails_later)
+            start(queue, first, fails_later, None)
         });
         assert_eq!(result, Err(EIO));
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_not_filled_by_what_fails_later() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(2)?;
+        let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
+        let filled = Filled::new();
+
+        for data in rest {
+            // SAFETY: `filled` is of these bytes.
+            let segment = unsafe { data.unfilled_segment_mut(LEN, &filled) }?;
+            assert_eq!((segment.len(), filled.len()), (LEN, 0));
+            segment.note_filled();
+        }
+        assert_eq!(filled.len(), LEN);
+        let result = cipher.queue(|queue| start(queue, first, fails_later, Some(&filled)));
+        assert_eq!((result, filled.len()), (Err(EIO), 0));
         Ok(())
     }
 
@@ -380,7 +419,7 @@ mod tests {
 
         let result = cipher.queue(|queue| {
             let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
-            results = [start(queue, first, has_no_room), decrypt(queue, rest)];
+            results = [start(queue, first, has_no_room, None), decrypt(queue, rest)];
             Ok(())
         });
         assert_eq!(results, [Err(EIO), Ok(())]);

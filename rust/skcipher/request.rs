@@ -215,7 +215,9 @@ impl<'t> Request<'t> {
         };
 
         // SAFETY: The caller lent us the segments.
-        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt) }
+        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt)? };
+        dst.note_filled();
+        Ok(())
     }
 
     /// Decrypts `src` into `dst`. The inverse of [`Self::encrypt`], with the same conditions.
@@ -229,7 +231,9 @@ impl<'t> Request<'t> {
         };
 
         // SAFETY: The caller lent us the segments.
-        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt) }
+        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt)? };
+        dst.note_filled();
+        Ok(())
     }
 
     /// Encrypts `data` in place. Otherwise as [`Self::encrypt`].

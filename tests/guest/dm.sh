@@ -108,6 +108,21 @@ test_a_clone_shares_the_memory() {
 	expect_status 'mapped=8 ended=0 '
 }
 
+test_a_clone_has_memory_of_its_own() {
+	probe bounce
+	expect_data
+}
+
+# What somebody else left in the memory of a clone must not get to the device.
+test_a_clone_that_is_not_filled_is_not_written() {
+	probe bounce_unfilled
+	before=$(field 5 /sys/block/ram0/stat)
+	! dd if=/dev/zero of=/dev/mapper/probe bs=4k count=1 oflag=direct 2>/tmp/errors ||
+		fail 'a write did not fail'
+	grep -qF 'Input/output error' /tmp/errors || fail 'not an I/O error'
+	expect_equal "$before" "$(field 5 /sys/block/ram0/stat)" 'writes to the device'
+}
+
 test_no_bio_is_sent_from_an_interrupt() {
 	make_null_blk null0 size=1 irqmode=2 completion_nsec=1000000
 	probe resubmit_at_once /dev/null0

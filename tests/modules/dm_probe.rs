@@ -35,9 +35,15 @@ use kscale::{
     bio::{
         BioSet,
         BlkError,
-        Tags, //
+        Op,
+        Tags,
+        SECTOR_SIZE, //
     },
     dm,
+    mempool::{
+        Mempool,
+        Pages, //
+    },
     workqueue::{
         Flags,
         Workqueue, //
@@ -81,6 +87,10 @@ enum What {
     ResubmitAtOnce,
     /// Send a clone that shares its memory.
     Share,
+    /// Send a clone with memory of its own, with the data in it.
+    Bounce,
+    /// As [`What::Bounce`], but all that is written is not the first sector.
+    BounceUnfilled,
     /// Report success, whatever the device said.
     Forgive,
     /// Push it back.
@@ -95,13 +105,15 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 12] = [
+const NAMES: [(&str, What); 14] = [
     ("remap", What::Remap),
     ("partial", What::Partial),
     ("submit", What::Submit),
     ("resubmit", What::Resubmit),
     ("resubmit_at_once", What::ResubmitAtOnce),
     ("share", What::Share),
+    ("bounce", What::Bounce),
+    ("bounce_unfilled", What::BounceUnfilled),
     ("forgive", What::Forgive),
     ("requeue", What::Requeue),
     ("kill", What::Kill),
@@ -145,6 +157,8 @@ struct Probe {
     #[pin]
     bios: BioSet,
     #[pin]
+    pages: Mempool<Pages>,
+    #[pin]
     hooks: Mutex<KVec<&'static str>>,
 }
 
@@ -185,6 +199,7 @@ impl dm::Target for Probe {
             ended: Atomic::new(0),
             queue,
             bios <- BioSet::new(NonZeroU16::MIN),
+            pages <- Mempool::new(4, Pages::<0>),
             hooks <- new_mutex!(KVec::new()),
         }))
     }
@@ -207,6 +222,7 @@ impl dm::Target for Probe {
             },
             What::Submit => bio.defer(|bio| bio.queue(queue, submit)),
             What::Share => bio.defer(|bio| bio.queue(queue, share)),
+            What::Bounce | What::BounceUnfilled => bio.defer(|bio| bio.queue(queue, bounce)),
             What::Requeue => bio.requeue(),
             What::Kill => bio.kill(),
             What::Refuse => bio.end(Err(BlkError::NOTSUPP)),
@@ -296,6 +312,34 @@ fn share(mut bio: dm::Bio<Probe>) {
     let device = bio.target().device;
     match bio.share(|target| &target.get_ref().bios) {
         Ok(clone) => clone.submit(device, sector, dm::Bio::end),
+        Err(bio) => bio.end(Err(BlkError::RESOURCE)),
+    }
+}
+
+/// Sends a clone with memory of its own on. Not for reads.
+fn bounce(mut bio: dm::Bio<Probe>) {
+    let sector = bio.data().sector;
+    let (device, what) = (bio.target().device, bio.target().what);
+    if bio.op() != Op::Write {
+        return bio.submit(device, sector);
+    }
+    let bounced = bio.bounce(|target| {
+        let target = target.get_ref();
+        (&target.bios, &target.pages)
+    });
+    match bounced {
+        Ok(mut clone) => {
+            if let (_, mut data, Some(mut own)) = clone.segments() {
+                if what == What::BounceUnfilled {
+                    let skipped = NonZeroU32::new(SECTOR_SIZE).unwrap_or(NonZeroU32::MIN);
+                    data.next_segment(skipped);
+                    own.next_segment(skipped);
+                }
+                // If it fails, the clone does not go out.
+                let _ = own.copy_from(data);
+            }
+            clone.submit(device, sector, dm::Bio::end);
+        }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }
 }
