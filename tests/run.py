@@ -12,8 +12,8 @@ the seconds that each took, and one of what each step took of the CPUs.
 A guest that does not come up, or ends early, is one failure, of the suite and case that it was at.
 The suites that it did not get to are not run: they have not failed, but the exit status is not 0.
 
-With --long, what takes longer instead: the suites that are marked so, and leaks, which must be
-reported.
+With --long, what takes longer instead: the suites that are marked so, files of the kernel under Miri,
+where there is one, and leaks, which must be reported.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= takes one kernel only.
 Exit status: 0 if all was run and passed, 1 if not.
@@ -39,8 +39,9 @@ import machine
 import suites
 
 OUT = CHECKOUT / "out/test"
-# Exit status of bench/gate.py where it had nothing to compare with.
+# Exit status of bench/gate.py where it had nothing to compare with, and of host/miri.py without Miri.
 COUNTS_SKIPPED = 77
+MIRI_LEFT_OUT = 77
 # Bounds for what hangs, not promises: for a guest without a sign of progress, and for all of it.
 TIMEOUT_S = {"release": 900, "debug": 1800}
 LIMIT_S = 4 * 3600
@@ -50,6 +51,7 @@ STEPS_AT_ONCE = 3
 HARNESS_S = 100
 UI_S = 60
 COUNTS_S = 20
+MIRI_S = 120
 MUTANT_S = 25
 BOOT_S = {"release": 15, "debug": 60}
 # All suites of KUnit together, and a guest suite of which tests/suites.txt does not say it.
@@ -200,6 +202,18 @@ def counts_step(parser: ktap.Parser) -> Step:
         return [judged_lines("release", parser, program, "counts", took_s)]
 
     return Step("release", "counts", COUNTS_S, run, ["counts"])
+
+
+def miri_step(parser: ktap.Parser) -> Step:
+    """Returns a step that runs files of the kernel under Miri, where there is one."""
+
+    def run() -> list[Outcome]:
+        program, took_s = host_program([str(TESTS / "host/miri.py")])
+        if program.returncode == MIRI_LEFT_OUT:
+            return [Outcome("host", [], note=f"miri: LEFT OUT: {program.stdout.strip()}")]
+        return [judged_lines("host", parser, program, "miri", took_s)]
+
+    return Step("host", "miri", MIRI_S, run, ["miri"])
 
 
 def judged_lines(
@@ -436,6 +450,7 @@ def main(argv: list[str]) -> int:
             table = [s for s in suites.planned() if kernel in s.kernels and s.is_long == args.long]
             steps += kernel_steps(ktap_parser, builds, kernel, table)
     if args.long:
+        steps.append(miri_step(ktap_parser))
         steps += leak_steps(builds)
     else:
         modules = builds.modules(KERNEL="release")

@@ -22,7 +22,7 @@ const SLOTS: usize = 3;
 /// Slots, and the pages that are in them, belong to somebody or are free.
 struct Checked {
     slots: Slots<Page, SLOTS>,
-    pages: [Box<Page>; SLOTS + 1],
+    pages: [Arc<Page>; SLOTS + 1],
 }
 
 impl Checked {
@@ -30,7 +30,7 @@ impl Checked {
     fn new(cached: usize) -> Arc<Self> {
         let this = Self {
             slots: Slots::new(),
-            pages: [const { () }; SLOTS + 1].map(|()| Box::new(Page::new())),
+            pages: [const { () }; SLOTS + 1].map(|()| Arc::new(Page::new())),
         };
         for page in 0..cached {
             assert!(this.put(this.page(page)), "no room in empty slots");

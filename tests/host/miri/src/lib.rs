@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Runs what the kernel runs, with real threads and real memory: the checks that `tests/host/loom`
+//! makes of every interleaving, and the KUnit tests of files that need little of the kernel.
+//!
+//! Under Miri, a data race, an access that is undefined behaviour and memory that is leaked fail a
+//! test. Elsewhere it shows that the tests hold.
+
+#![cfg(test)]
+
+#[path = "../../loom/src/atomic.rs"]
+mod atomic;
+#[path = "../../loom/src/flush_queue/right.rs"]
+mod flush_queue;
+#[path = "../../loom/src/limiter/right.rs"]
+mod limiter;
+mod lists;
+#[path = "../../loom/src/page_cache/page.rs"]
+mod page;
+#[path = "../../loom/src/page_cache/right.rs"]
+mod page_cache;
+mod rings;
+#[path = "../../loom/src/send_queue/right.rs"]
+mod send_queue;
+
+/// Checks of `tests/host/loom`.
+#[test]
+fn checks_of_interleavings_hold() {
+    let checks = [
+        limiter::checks::CHECKS,
+        flush_queue::checks::CHECKS,
+        page_cache::checks::CHECKS,
+        send_queue::checks::CHECKS,
+    ];
+    for (name, check) in checks.concat() {
+        println!("{name}");
+        check();
+    }
+}

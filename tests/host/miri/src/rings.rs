@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The rings of flush queues.
+
+use crate::{
+    atomic,
+    atomic::barrier, //
+};
+
+#[path = "../../../../rust/iova/flush_queue/counters.rs"]
+mod counters;
+#[path = "../../../../rust/iova/flush_queue/ring.rs"]
+mod ring;

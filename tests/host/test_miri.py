@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Files that the kernel runs, with threads and memory of the build machine: the tests of miri/."""
+
+import os
+import unittest
+from unittest import mock
+
+import miri
+
+OUTPUT = """
+running 3 tests
+test lists::a ... ok
+test rings::b ... FAILED
+test rings::c ... ok
+
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.04s
+"""
+
+
+class KernelFiles(unittest.TestCase):
+    """Without Miri, which `make test-long` has: the tests hold, and are there."""
+
+    def test_tests_hold(self) -> None:
+        """Each is named; none may be missing that the files have."""
+        run = miri.native()
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        found = miri.results(run.stdout)
+        for test in (
+            "checks_of_interleavings_hold",
+            "lists::a_list_is_freed_while_others_add",
+            "lists::sort::tests::nothing_is_lost_of_long_lists",
+            "rings::ring::tests::a_dropped_ring_drops_its_values",
+        ):
+            with self.subTest(test):
+                self.assertTrue(found.get(test), run.stdout)
+
+    def test_verdicts_are_read(self) -> None:
+        found = {"lists::a": True, "rings::b": False, "rings::c": True}
+        self.assertEqual(miri.results(OUTPUT), found)
+
+    def test_no_miri_is_not_a_success(self) -> None:
+        with mock.patch.dict(os.environ, PATH="/nonexistent"), mock.patch("builtins.print") as said:
+            self.assertEqual(miri.main(), miri.LEFT_OUT)
+        self.assertIn("rustup component add miri", str(said.call_args.args[0]))
