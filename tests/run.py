@@ -338,13 +338,13 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
             directory = fresh(f"mutant-{mutant}")
             options = ["--env", f"KTAP_ONLY={' '.join(tests)}", "--suite", f"guest:{suite}"]
             status = boot(kdir, modules, directory, TIMEOUT_S["release"], options)
-            result = parser.judge(
-                output_of(directory), [suite], directory.name, directory, end_of(directory)
-            )
+            end = end_of(directory)
+            result = parser.judge(output_of(directory), [suite], directory.name, directory, end)
             failed = result.suites[0].failed
             # A guest that ended any other way did not run the tests.
             caught = failed if status == 1 else 0
             missed = [f"{len(tests) - caught} of {', '.join(tests)} did not fail"]
+            missed = [end.reason()] if end.trouble else missed
             name = f"{mutant} is caught by {suite}"
             row = ktap.Suite(name, caught, len(tests) - caught, 0, missed)
             row.seconds = result.suites[0].seconds

@@ -4,6 +4,7 @@
 import contextlib
 import importlib.util
 import io
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -17,6 +18,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "run.py"
 SPEC = importlib.util.spec_from_file_location("all_tests", SOURCE)
 assert SPEC and SPEC.loader
 run = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = run
 SPEC.loader.exec_module(run)
 
 
@@ -139,6 +141,30 @@ class Guests(unittest.TestCase):
 
     def test_a_runner_that_fails_is_one_failure(self) -> None:
         self.assertEqual(sum(row.not_passed() for row in self.rows("exit 1")), 1)
+
+
+class Mutants(unittest.TestCase):
+    """A mutant whose guest does not come up is not caught, and the reason is said."""
+
+    def test_the_reason_is_said(self) -> None:
+        built: Future[str] = Future()
+        built.set_result("modules")
+        builds = unittest.mock.Mock(modules=lambda **_: built)
+        parser = ktap.Parser(Path(run.os.environ["KSCALE_TEST_KDIR"]))
+
+        def boot(_kdir: str, _built: str, directory: Path, *_: object) -> int:
+            ktap.Ended("NEVER BOOTED: why").save(directory / "end.json")
+            return 243
+
+        with (
+            tempfile.TemporaryDirectory() as out,
+            unittest.mock.patch.object(run, "OUT", Path(out)),
+            unittest.mock.patch.object(run, "boot", boot),
+        ):
+            step = next(run.mutant_steps(parser, builds, "kdir"))
+            row = step.run()[0].suites[0]
+        self.assertEqual((row.passed, row.failures), (0, ["NEVER BOOTED: why"]))
+        self.assertGreater(row.not_passed(), 0)
 
 
 class Table(unittest.TestCase):
