@@ -217,13 +217,9 @@ impl<T> List<T> {
         let value = unsafe { ManuallyDrop::take(&mut (*node).value) };
         // Walks that have come to the node still read its links and count.
         //
-        // SAFETY:
-        // - The memory is from `kmalloc()`, and nobody finds it any more. Those who did are in RCU
-        //   critical sections.
-        // - `rcu` is in it, and nobody else uses that.
-        unsafe {
-            bindings::kvfree_call_rcu(Opaque::cast_into(&raw const (*node).rcu), node.cast())
-        };
+        // SAFETY: `push_front()` leaked the box. Nobody finds the node any more, as it is off the
+        // list. Those who did are in RCU critical sections.
+        unsafe { Node::free_rcu(node) };
         Ok(value)
     }
 }
@@ -257,7 +253,10 @@ mod tests {
 
     use core::mem::forget;
 
+    use crate::slab::Cache;
+
     use kernel::{
+        page::PAGE_SIZE,
         sync::{
             atomic::{
                 Acquire,
@@ -339,6 +338,35 @@ mod tests {
         while removed.load(Acquire) != 1 {
             fsleep(Delta::from_millis(1));
         }
+        Ok(())
+    }
+
+    /// Tells whether the kernel has warned since it booted.
+    fn has_warned() -> bool {
+        // SAFETY: It reads a word of the kernel's own. CAST: It is 9.
+        unsafe { bindings::test_taint(bindings::TAINT_WARN) != 0 }
+    }
+
+    #[test]
+    fn memory_of_large_values_is_freed() -> Result {
+        const BYTES: usize = 8192;
+        let had_warned = has_warned();
+        let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+
+        // More than one, as C finds room to note the first ones only later.
+        for _ in 0..32 {
+            let entry = list.push_front([0_u8; BYTES], GFP_KERNEL)?;
+            let node = entry.node.as_ptr();
+            // SAFETY: It is on the list.
+            let rcu = unsafe { &raw const (*node).rcu };
+            // C looks for it on the first page, when it has nowhere else to note the memory.
+            assert!(rcu.addr() - node.addr() < PAGE_SIZE);
+            assert!(list.remove(entry).is_ok());
+        }
+        // C waits for what is being freed when a cache goes.
+        drop(Cache::<u64>::reclaimable(c"kunit-rcu-list")?);
+
+        assert_eq!(has_warned(), had_warned);
         Ok(())
     }
 

@@ -10,13 +10,17 @@ use kernel::{
     types::Opaque, //
 };
 
-use core::mem::ManuallyDrop;
+use core::mem::{
+    self,
+    ManuallyDrop, //
+};
 
 use crate::bindings;
 
 /// A value on a list.
+#[repr(C)]
 pub(super) struct Node<T> {
-    /// In the hands of `kvfree_call_rcu()`, or of nobody.
+    /// First, see [`free_rcu()`](Self::free_rcu), which gives it to C. Nobody else has it.
     pub(super) rcu: Opaque<bindings::kvfree_rcu_head>,
     pub(super) links: Opaque<bindings::list_head>,
     /// 1 for being on the list, and 1 for everybody who looks at the value.
@@ -29,6 +33,35 @@ pub(super) struct Node<T> {
 }
 
 impl<T> Node<T> {
+    /// Where `rcu` is.
+    ///
+    /// C tells it from the address of a callback by its size, and has the beginning of an allocation
+    /// be on its first page: `BUILD_BUG_ON()` of `kvfree_rcu_arg_2()` in `include/linux/rcupdate.h`.
+    const RCU_OFFSET: usize = {
+        let offset = mem::offset_of!(Self, rcu);
+        assert!(
+            offset < 4096,
+            "C does not free what has its `rcu_head` there"
+        );
+        offset
+    };
+
+    /// Frees the memory after a grace period of RCU. Does not drop the value.
+    ///
+    /// # Safety
+    ///
+    /// - `this` must be from a [`KBox`](kernel::alloc::KBox), and nobody find it any more but those
+    ///   in critical sections of RCU.
+    /// - The caller must not use it again.
+    pub(super) unsafe fn free_rcu(this: *mut Self) {
+        // SAFETY: It is in the allocation, by the safety requirements.
+        let rcu = unsafe { this.byte_add(Self::RCU_OFFSET) };
+        // SAFETY:
+        // - The memory is from `kmalloc()`, which `kvfree()` is for, and is freed once.
+        // - `rcu` is in it, where C looks for it, and nobody else uses that.
+        unsafe { bindings::kvfree_call_rcu(rcu.cast(), this.cast()) };
+    }
+
     /// Takes a reference, unless the node is being removed.
     ///
     /// # Safety
