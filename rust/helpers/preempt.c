@@ -33,9 +33,16 @@ __kscale_helper bool kscale_helper_in_nmi(void)
 	return in_nmi();
 }
 
-__kscale_helper void kscale_helper_preempt_disable(void)
+/*
+ * As preempt_disable(), and returns true, unless half of what there is to count with is used up. The
+ * other half is for spinlocks.
+ */
+__kscale_helper bool kscale_helper_preempt_disable_unless_deep(void)
 {
+	if (unlikely((preempt_count() & PREEMPT_MASK) > PREEMPT_MASK / 2))
+		return false;
 	preempt_disable();
+	return true;
 }
 
 __kscale_helper void kscale_helper_preempt_enable(void)

@@ -18,9 +18,7 @@ use crate::bindings;
 /// interrupts off.
 ///
 /// Nothing checks that there are not more, as nothing does in C: the count is a byte of
-/// `preempt_count()`. With more of them interrupts stay off for good. The byte below counts what
-/// keeps the task on its CPU, and runs over into this one: a task that leaks 2^16 or more
-/// [`PreemptDisabled`] or guards of spin locks spoils the count of its proofs.
+/// `preempt_count()`. With more of them interrupts stay off for good.
 ///
 /// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without
 /// preemption, hence this one.
@@ -58,14 +56,21 @@ impl Drop for LocalInterruptDisabled {
 
 /// Keeps the task on its CPU, until it is dropped.
 ///
-/// Interrupts may still come, and the task must not sleep. Nests, up to 255 times, which nothing
-/// checks, and in any order. A leaked one leaves preemption off.
+/// Interrupts may still come, and the task must not sleep. Nests, in any order. A leaked one leaves
+/// preemption off.
+///
+/// The count is a byte of `preempt_count()`. When it is at 128, any more proofs do not count, as they
+/// would run over into the bytes that count interrupts. Who has as many has most likely leaked them;
+/// otherwise preemption may be on again before the last that does not count is dropped.
 ///
 /// # Invariants
 ///
-/// A call of `preempt_disable()` by this task has no `preempt_enable()` yet.
+/// If `is_counted` then a call of `preempt_disable()` by this task has no `preempt_enable()` yet.
 #[must_use = "preemption is on again as soon as it is dropped"]
-pub struct PreemptDisabled(NotThreadSafe);
+pub struct PreemptDisabled {
+    is_counted: bool,
+    _task: NotThreadSafe,
+}
 
 /// Turns preemption off.
 ///
@@ -73,15 +78,21 @@ pub struct PreemptDisabled(NotThreadSafe);
 #[inline]
 pub fn preempt_disable() -> PreemptDisabled {
     // SAFETY: `preempt_disable()` may be called anywhere.
-    unsafe { bindings::preempt_disable() };
+    let is_counted = unsafe { bindings::preempt_disable_unless_deep() };
 
-    // INVARIANT: Just called.
-    PreemptDisabled(NotThreadSafe)
+    // INVARIANT: Just called, if it tells so.
+    PreemptDisabled {
+        is_counted,
+        _task: NotThreadSafe,
+    }
 }
 
 impl Drop for PreemptDisabled {
     #[inline]
     fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
         // SAFETY: There is a call of `preempt_disable()` to undo by the type invariants, and it was
         // made by this task, as the proof is not `Send`.
         unsafe { bindings::preempt_enable() };
@@ -93,7 +104,10 @@ impl Drop for PreemptDisabled {
 mod tests {
     use super::*;
 
-    use kernel::interrupt;
+    use kernel::{
+        interrupt,
+        prelude::*, //
+    };
 
     fn in_atomic() -> bool {
         // SAFETY: The helper only looks at the state of this CPU.
@@ -129,6 +143,31 @@ mod tests {
         assert!(!without_outer);
         assert!(!with_kernels);
         assert!(interrupts_are_on());
+    }
+
+    fn in_softirq() -> bool {
+        // SAFETY: The helper only looks at the state of this CPU.
+        unsafe { bindings::in_interrupt_or_irqs_off() }
+    }
+
+    #[test]
+    fn proofs_that_are_too_many_count_as_no_interrupt() -> Result {
+        const PROOFS: usize = 1000;
+        let mut proofs = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
+        for _ in 0..PROOFS {
+            if proofs.push_within_capacity(preempt_disable()).is_err() {
+                break;
+            }
+        }
+        let while_alive = (in_atomic(), in_softirq());
+        let count = proofs.len();
+        drop(proofs);
+
+        assert_eq!(count, PROOFS);
+        assert_eq!(while_alive, (true, false));
+        assert!(!in_atomic());
+        assert!(interrupts_are_on());
+        Ok(())
     }
 
     #[test]
