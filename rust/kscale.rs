@@ -43,6 +43,7 @@ pub mod shrinker;
 pub mod skcipher;
 pub mod slab;
 pub mod srcu;
+mod stack;
 mod unique;
 pub mod workqueue;
 

@@ -31,7 +31,11 @@ use core::ptr::NonNull;
 
 use crate::{
     bindings,
-    srcu, //
+    srcu,
+    stack::{
+        Node,
+        Stack, //
+    }, //
 };
 
 /// What is called with a pointer to what there is to undo.
@@ -61,9 +65,9 @@ enum Stage {
 // SAFETY: `on_going()` asks for functions that any task may call.
 unsafe impl Send for Undo {}
 
-/// What there is to undo, in the order in which it was noted.
+/// What there is to undo.
 struct Undos {
-    list: KVec<Undo>,
+    stack: Stack<Undo>,
     /// What the next one gets. 64 bits do not run out.
     next: u64,
 }
@@ -71,44 +75,8 @@ struct Undos {
 impl Undos {
     const fn new() -> Self {
         Self {
-            list: KVec::new(),
+            stack: Stack::new(),
             next: 0,
-        }
-    }
-
-    /// Removes the last one that is fit.
-    fn take_last(&mut self, is_fit: impl Fn(&Undo) -> bool) -> Option<Undo> {
-        let index = self.list.iter().rposition(is_fit)?;
-        self.list.remove(index).ok()
-    }
-
-    /// Notes something.
-    fn push(
-        &mut self,
-        module: *mut bindings::module,
-        (stop, free): (Action, Action),
-        data: NonNull<c_void>,
-        stage: Stage,
-    ) -> Result<Noted> {
-        let noted = Noted(self.next);
-        self.next = self.next.wrapping_add(1);
-        let undo = Undo {
-            noted,
-            module,
-            stop,
-            free,
-            data,
-            stage,
-        };
-        self.list.push(undo, GFP_KERNEL)?;
-        Ok(noted)
-    }
-
-    /// Changes the stage of what was noted, if it is still there.
-    fn set_stage(&mut self, noted: Noted, stage: Stage) {
-        let undo = self.list.iter_mut().find(|undo| undo.noted == noted);
-        if let Some(undo) = undo {
-            undo.stage = stage;
         }
     }
 }
@@ -116,6 +84,30 @@ impl Undos {
 global_lock! {
     // SAFETY: Initialised by `Notifier::new()`, which all other modules' loading comes after.
     unsafe(uninit) static UNDOS: Mutex<Undos> = Undos::new();
+}
+
+/// Notes something, in memory that is allocated with no lock held: callbacks of shrinkers wait for it.
+fn note(
+    module: *mut bindings::module,
+    (stop, free): (Action, Action),
+    data: NonNull<c_void>,
+    stage: Stage,
+) -> Result<Noted> {
+    let mut node = Node::new(Undo {
+        noted: Noted(0),
+        module,
+        stop,
+        free,
+        data,
+        stage,
+    })?;
+    let mut undos = UNDOS.lock();
+
+    let noted = Noted(undos.next);
+    node.value.noted = noted;
+    undos.next = undos.next.wrapping_add(1);
+    undos.stack.push(node);
+    Ok(noted)
 }
 
 /// The number of what [`on_going()`] noted.
@@ -153,8 +145,7 @@ pub(crate) unsafe fn on_going(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<Noted> {
-    let actions = (stop, free);
-    UNDOS.lock().push(module, actions, data, Stage::Active)
+    note(module, (stop, free), data, Stage::Active)
 }
 
 /// As [`on_going()`], but there is nothing to stop before [`activate()`].
@@ -168,8 +159,15 @@ pub(crate) unsafe fn prepare(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<Noted> {
-    let actions = (stop, free);
-    UNDOS.lock().push(module, actions, data, Stage::Stopped)
+    note(module, (stop, free), data, Stage::Stopped)
+}
+
+/// Changes the stage of what was noted, if it is still there.
+fn set_stage(noted: Noted, stage: Stage) {
+    let mut undos = UNDOS.lock();
+    if let Some(undo) = undos.stack.find_mut(|undo| undo.noted == noted) {
+        undo.stage = stage;
+    }
 }
 
 /// Has `stop` be called from now on for what [`prepare()`] noted.
@@ -180,7 +178,7 @@ pub(crate) unsafe fn prepare(
 /// - The module must have been kept from going since then: its init function runs, or the caller
 ///   has a reference to it or is a destructor that [`srcu`] knows of.
 pub(crate) unsafe fn activate(noted: Noted) {
-    UNDOS.lock().set_stage(noted, Stage::Active);
+    set_stage(noted, Stage::Active);
 }
 
 /// Calls `stop` of what was noted, unless the module is going and has it called itself.
@@ -194,9 +192,8 @@ pub(crate) fn stop_now(noted: Noted) {
 fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
     let mut undos = UNDOS.lock();
     let undo = undos
-        .list
-        .iter_mut()
-        .rfind(|undo| undo.stage == Stage::Active && is_fit(undo));
+        .stack
+        .find_mut(|undo| undo.stage == Stage::Active && is_fit(undo));
     let Some(undo) = undo else {
         return false;
     };
@@ -207,7 +204,7 @@ fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
     // SAFETY: It was active, so this is called once, and before `free`. The module is going after
     // its init and exit functions, or this is `stop_now()`.
     unsafe { stop(data) };
-    UNDOS.lock().set_stage(noted, Stage::Stopped);
+    set_stage(noted, Stage::Stopped);
     true
 }
 
@@ -218,7 +215,8 @@ fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
 pub(crate) fn take_back(noted: Noted) -> bool {
     UNDOS
         .lock()
-        .take_last(|undo| undo.noted == noted && undo.stage == Stage::Active)
+        .stack
+        .take(|undo| undo.noted == noted && undo.stage == Stage::Active)
         .is_some()
 }
 
@@ -304,7 +302,7 @@ impl Notifier {
             };
             // SAFETY: `stop` was called, and nothing refers to the module any more. The undo has
             // left the list, so this is called once.
-            unsafe { (undo.free)(undo.data) };
+            unsafe { (undo.value.free)(undo.value.data) };
         }
         srcu::forget_destructors(module);
     }
@@ -312,14 +310,15 @@ impl Notifier {
     /// Tells whether nothing is noted for a module, and nothing was for any since `next`.
     fn is_done(module: *mut bindings::module, next: u64) -> bool {
         let undos = UNDOS.lock();
-        undos.next == next && undos.list.iter().all(|undo| undo.module != module)
+        undos.next == next && undos.stack.iter().all(|undo| undo.module != module)
     }
 
     /// Removes the last one that is stopped.
-    fn next_to_free(module: *mut bindings::module) -> Option<Undo> {
+    fn next_to_free(module: *mut bindings::module) -> Option<KBox<Node<Undo>>> {
         UNDOS
             .lock()
-            .take_last(|undo| undo.module == module && undo.stage == Stage::Stopped)
+            .stack
+            .take(|undo| undo.module == module && undo.stage == Stage::Stopped)
     }
 }
 
@@ -330,7 +329,50 @@ impl PinnedDrop for Notifier {
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
         // The library is the last to go, and nobody hears of that any more.
         Self::undo(this_module::<crate::LocalModule>().as_ptr());
-        // It is empty, as all users of the library have gone, but has memory.
-        UNDOS.lock().list = KVec::new();
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_module)]
+mod tests {
+    use super::*;
+
+    /// Has nothing to undo.
+    ///
+    /// # Safety
+    ///
+    /// There are no requirements.
+    unsafe fn nothing(_: NonNull<c_void>) {}
+
+    /// Tells whether lockdep looks for deadlocks, and has not found any yet.
+    fn is_watched() -> bool {
+        // SAFETY: It is a number that only gets 0.
+        unsafe { (&raw const bindings::debug_locks).read_volatile() != 0 }
+    }
+
+    /// What is undone in callbacks of shrinkers must not wait for who allocates.
+    #[test]
+    fn things_are_taken_back_when_memory_is_short() -> Result {
+        let was_watched = is_watched();
+        let mut noted = KVec::new();
+        // More than fit into what was allocated before.
+        for _ in 0..100 {
+            let module = this_module::<crate::LocalModule>().as_ptr();
+            let data = NonNull::dangling();
+            // SAFETY: The library is loaded, and neither function does anything.
+            let one = unsafe { on_going(module, nothing, nothing, data) }?;
+            noted.push(one, GFP_KERNEL)?;
+        }
+
+        // As in reclaim.
+        // SAFETY: Only lockdep hears of it, and of the end of it below.
+        unsafe { bindings::fs_reclaim_acquire(bindings::GFP_KERNEL) };
+        let taken = noted.iter().filter(|one| take_back(**one)).count();
+        // SAFETY: As above.
+        unsafe { bindings::fs_reclaim_release(bindings::GFP_KERNEL) };
+
+        assert_eq!(taken, noted.len());
+        assert_eq!(is_watched(), was_watched);
+        Ok(())
     }
 }

@@ -21,3 +21,13 @@ __kscale_helper void kscale_helper_memalloc_noreclaim_restore(unsigned int flags
 {
 	memalloc_noreclaim_restore(flags);
 }
+
+__kscale_helper void kscale_helper_fs_reclaim_acquire(gfp_t gfp_mask)
+{
+	fs_reclaim_acquire(gfp_mask);
+}
+
+__kscale_helper void kscale_helper_fs_reclaim_release(gfp_t gfp_mask)
+{
+	fs_reclaim_release(gfp_mask);
+}
