@@ -35,7 +35,8 @@ use crate::{
     stack::{
         Node,
         Stack, //
-    }, //
+    },
+    workqueue, //
 };
 
 /// What is called with a pointer to what there is to undo.
@@ -246,6 +247,8 @@ impl Notifier {
                 // SAFETY: The library's own module init calls this, once, and no other module can
                 // use the library before it returned.
                 unsafe { UNDOS.init() };
+                // SAFETY: As above.
+                unsafe { workqueue::init() };
                 let block = bindings::notifier_block {
                     notifier_call: Some(Self::call),
                     ..pin_init::zeroed()
@@ -278,14 +281,21 @@ impl Notifier {
 
     /// Undoes what was noted for a module that goes. Waits for its last reference.
     fn undo(module: *mut bindings::module) {
+        let mut going = None;
         loop {
             let next = UNDOS.lock().next;
             while stop_last(|undo| undo.module == module) {}
+            workqueue::flush_for(module);
             srcu::wait_for_callbacks(module);
             // What was stopped, and destructors that were waited for, may have noted more, or left
             // something to another destructor. So this ends when nothing was noted meanwhile.
             if Self::is_done(module, next) {
-                break;
+                if going.is_some() {
+                    break;
+                }
+                // Only what queues itself again and again is left, if anything. Once more without.
+                going = Some(workqueue::Going::new(module));
+                continue;
             }
             // No new references are given to a module that is going, so it only gets less.
             //
@@ -329,6 +339,7 @@ impl PinnedDrop for Notifier {
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
         // The library is the last to go, and nobody hears of that any more.
         Self::undo(this_module::<crate::LocalModule>().as_ptr());
+        workqueue::destroy_leaked();
     }
 }
 

@@ -13,11 +13,9 @@
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use kernel::{
+    ffi::c_int,
     prelude::*,
-    workqueue::{
-        Queue,
-        RawWorkItem, //
-    }, //
+    workqueue::RawWorkItem, //
 };
 
 use core::{
@@ -26,6 +24,19 @@ use core::{
 };
 
 use crate::bindings;
+
+mod going;
+
+pub(crate) use going::{
+    destroy_leaked,
+    flush_for,
+    init,
+    Going, //
+};
+use going::{
+    is_refused,
+    Listed, //
+};
 
 /// How a [`Workqueue`] picks the CPU and the priority of its workers.
 ///
@@ -72,11 +83,17 @@ impl BitOr for Flags {
 ///
 /// Dropping it waits for every item that was queued, and so must not happen in one of them.
 ///
+/// One that is leaked stays until this library goes. When a module goes, all queues are waited for
+/// that may have items of it; what such an item queues to any of them after the module's exit function
+/// has returned, so that it would never end, is leaked, and does not run.
+///
 /// # Invariants
 ///
-/// `raw` came from a successful `alloc_workqueue_noprof()` and has not been destroyed.
+/// `raw` came from a successful `alloc_workqueue_noprof()` and has not been destroyed. It is what
+/// `listed` is for, if that is [`Some`].
 pub struct Workqueue {
     raw: NonNull<bindings::workqueue_struct>,
+    listed: Option<Listed>,
 }
 
 // SAFETY: A `workqueue_struct` is not tied to the task that allocated it: `destroy_workqueue()` in
@@ -93,13 +110,25 @@ impl Workqueue {
     /// The bound is per CPU for [`Flags::PERCPU`], and for the whole queue for
     /// [`Flags::UNBOUND`]; 0 stands for the kernel's default. Of `name`, 31 bytes are kept.
     ///
-    /// Fails with [`EINVAL`] unless exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] is
-    /// given and `max_active` is at most 2048 (`WQ_MAX_ACTIVE`); with [`ENOMEM`] if the queue or
-    /// its rescuer thread cannot be created, or [`Flags::SYSFS`] is given and the name is taken.
+    /// Fails with [`EINVAL`] if `name` is empty, and unless exactly one of [`Flags::PERCPU`] and
+    /// [`Flags::UNBOUND`] is given and `max_active` is at most 2048 (`WQ_MAX_ACTIVE`); with
+    /// [`ENOMEM`] if the queue or its rescuer thread cannot be created, or [`Flags::SYSFS`] is given
+    /// and the name is taken.
     ///
     /// Context: Task. Sleeps.
     pub fn new(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
-        if flags.contains(Flags::PERCPU) == flags.contains(Flags::UNBOUND)
+        let mut this = Self::for_library(name, flags, max_active)?;
+        // INVARIANT: It is for `raw`.
+        this.listed = Some(Listed::new(this.raw)?);
+        Ok(this)
+    }
+
+    /// As [`new()`](Self::new), for items that are code of the library.
+    ///
+    /// Nobody waits for them when a module goes.
+    pub(crate) fn for_library(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
+        if name.is_empty()
+            || flags.contains(Flags::PERCPU) == flags.contains(Flags::UNBOUND)
             || max_active > bindings::wq_consts_WQ_MAX_ACTIVE
         {
             return Err(EINVAL);
@@ -121,6 +150,7 @@ impl Workqueue {
         // INVARIANT: `alloc_workqueue_noprof()` succeeded, as it returns NULL otherwise.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            listed: None,
         })
     }
 
@@ -134,11 +164,30 @@ impl Workqueue {
     where
         W: RawWorkItem<ID> + Send + 'static,
     {
-        // SAFETY: By the type invariants `raw` is a queue, and it is destroyed only by `drop`,
-        // hence not before this borrow of `self` ends.
-        let queue = unsafe { Queue::from_raw(self.as_raw()) };
-
-        queue.enqueue(item)
+        let queue = self.as_raw();
+        let queue_work = move |work| {
+            // SAFETY: The item is valid for as long as this runs, by the guarantees of
+            // `__enqueue()`, which calls it.
+            if unsafe { is_refused(work) } {
+                // As if it never came to run.
+                return true;
+            }
+            // SAFETY: As above, and until C calls its function if this returns `true`. By the type
+            // invariants `queue` is a queue, and it is destroyed only by `drop`, hence not before the
+            // borrow of `self` ends.
+            // CAST: To the type that it is declared with in C.
+            unsafe {
+                bindings::queue_work_on(
+                    bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
+                    queue,
+                    work,
+                )
+            }
+        };
+        // SAFETY:
+        // - That returns `false` only if C does, whose item is queued already.
+        // - `W` is `Send` and `'static`, so it may be called at any time, by any task, or never.
+        unsafe { item.__enqueue(queue_work) }
     }
 
     /// Returns the C queue, which is valid for as long as `self` lives.
@@ -151,10 +200,10 @@ impl Workqueue {
 impl Drop for Workqueue {
     /// Runs what is queued, then frees the queue.
     ///
-    /// Waiting is what makes it safe to unload the code of the items afterwards. A queue that is
-    /// leaked never waits: as with [`kernel::workqueue::system()`], see to it that nothing is queued
-    /// when the module with the code goes.
+    /// Waiting is what makes it safe to unload the code of the items afterwards.
     fn drop(&mut self) {
+        // Before it is destroyed.
+        drop(self.listed.take());
         // SAFETY: By the type invariants `raw` is a queue that has not been destroyed, and nobody
         // queues to it any more, as `&mut self` is the last reference.
         unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
@@ -250,6 +299,13 @@ mod tests {
             let _queue = Workqueue::new(c"kscale_kunit_sysfs", flags, 1)?;
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_queue_has_a_name() {
+        for flags in [Flags::UNBOUND, Flags::PERCPU | Flags::SYSFS] {
+            assert_eq!(Workqueue::new(c"", flags, 1).err(), Some(EINVAL));
+        }
     }
 
     #[test]

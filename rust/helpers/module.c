@@ -6,3 +6,25 @@ __kscale_helper bool kscale_helper_within_module(unsigned long addr, const struc
 {
 	return within_module(addr, mod);
 }
+
+/* As in kernel/module/internal.h, which no module can include. */
+struct kscale_module_use {
+	struct list_head source_list;
+	struct list_head target_list;
+	struct module *source, *target;
+};
+
+/* Whether one is linked against symbols of the other, which does not change after it was loaded. */
+__kscale_helper bool kscale_helper_module_uses(const struct module *mod,
+					       const struct module *other)
+{
+#ifdef CONFIG_MODULE_UNLOAD
+	const struct kscale_module_use *use;
+
+	if (mod)
+		list_for_each_entry(use, &mod->target_list, target_list)
+			if (use->target == other)
+				return true;
+#endif
+	return false;
+}

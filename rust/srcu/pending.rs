@@ -228,7 +228,7 @@ impl Reaper {
         // SAFETY: The library's own module init calls this, once, and no other module can use the
         // library before it returned.
         unsafe { STATE.init() };
-        let queue = Workqueue::new(c"kscale_srcu", Flags::UNBOUND, 0)?;
+        let queue = Workqueue::for_library(c"kscale_srcu", Flags::UNBOUND, 0)?;
         STATE.lock().queue = Some(queue);
         // From here on it is taken back if this fails.
         let this = Self(());

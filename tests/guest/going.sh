@@ -55,4 +55,22 @@ test_leaked_callbacks_leave_a_value_to_a_destructor() {
 	expect_nothing_left
 }
 
+test_a_leaked_queue_has_work() {
+	dmesg -C
+	modprobe going_probe queue=1
+	rmmod going_probe
+	# What was queued has run when its code went.
+	[ "$(dmesg | grep -c 'going_probe: a work item ends')" -eq 3 ] || fail 'an item has not run'
+	expect_nothing_left
+}
+
+test_a_leaked_queue_has_work_that_queues_itself() {
+	modprobe going_probe queue=2
+	rmmod going_probe
+	dmesg -C
+	sleep 2
+	! dmesg | grep -q 'going_probe: a work item ends' || fail 'an item has run'
+	expect_nothing_left
+}
+
 ktap_main

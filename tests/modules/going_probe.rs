@@ -6,7 +6,9 @@
 
 use kernel::{
     cpu::CpuId,
+    impl_has_work,
     new_mutex,
+    new_work,
     prelude::*,
     sync::{
         Arc,
@@ -15,6 +17,10 @@ use kernel::{
     time::{
         delay::fsleep,
         Delta, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
     }, //
 };
 
@@ -30,6 +36,10 @@ use kscale::{
         Item,
         Normal,
         Pointer, //
+    },
+    workqueue::{
+        Flags,
+        Workqueue, //
     }, //
 };
 
@@ -43,6 +53,10 @@ module! {
         value: i32 {
             default: 0,
             description: "1: its destructor leaks a registration, 2: drops that of a target, 3: is late",
+        },
+        queue: u8 {
+            default: 0,
+            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again",
         },
         leak: bool {
             default: false,
@@ -146,6 +160,56 @@ impl Drop for Values {
     }
 }
 
+/// Is queued when its module goes.
+#[pin_data]
+struct Job {
+    queue: Arc<Workqueue>,
+    is_endless: bool,
+    #[pin]
+    work: Work<Job>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Job { self.work }
+}
+
+impl WorkItem for Job {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // Longer than it takes to remove the module.
+        fsleep(Delta::from_millis(500));
+        pr_info!("a work item ends\n");
+        if this.is_endless {
+            let _ = this.queue.enqueue(this.clone());
+        }
+    }
+}
+
+impl Job {
+    /// Leaks a queue that has work.
+    fn leak(is_endless: bool) -> Result {
+        // One at a time, the other two wait.
+        let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
+        let queue = Arc::new(queue, GFP_KERNEL)?;
+
+        for _ in 0..3 {
+            let theirs = queue.clone();
+            let job = Arc::pin_init(
+                pin_init!(Self {
+                    queue: theirs,
+                    is_endless,
+                    work <- new_work!("going_probe::Job"),
+                }),
+                GFP_KERNEL,
+            )?;
+            let _ = queue.enqueue(job);
+        }
+        forget(queue);
+        Ok(())
+    }
+}
+
 struct GoingModule {
     _values: Option<Values>,
 }
@@ -158,6 +222,10 @@ impl kernel::Module for GoingModule {
             3 => Value::Late,
             _ => Value::Empty,
         };
+        match module_parameters::queue.value() {
+            0 => (),
+            how => Job::leak(how == 2)?,
+        }
         let values = Values::new(value)?;
         if !module_parameters::leak.value() {
             return Ok(Self {
