@@ -55,7 +55,13 @@ pub struct Domain {
 // sleep.
 unsafe impl Send for Domain {}
 
-// SAFETY: The C functions behind the `&self` methods take the locks that they need.
+// SAFETY: Of `&self` there are three kinds of methods:
+// - Those that read `shift`, `start_pfn` and `last_pfn`, which are plain numbers that nothing writes to.
+// - `alloc_iova()` and `free_iova()`, which look at the tree and change it with `iova_rbtree_lock` held:
+//   `__alloc_and_insert_iova_range()` and `free_iova()` in `drivers/iommu/iova.c`.
+// - Those of `CachedDomain`, which is made of an owned `Domain`, so `rcaches` is not written to any
+//   more when it is shared. `__iova_rcache_insert()` and `__iova_rcache_get()` take the lock of the CPU,
+//   and that of the depot.
 unsafe impl Sync for Domain {}
 
 impl Domain {

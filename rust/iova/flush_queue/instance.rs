@@ -78,7 +78,7 @@ pub(super) struct Instance<S: Space, T: Iotlb> {
     timeout_ms: u32,
     /// The task that the timer has interrupted, 0 while it does not run.
     interrupted: Atomic<usize>,
-    counters: Counters,
+    pub(super) counters: Counters,
     rings: Rings,
     pub(super) space: Arc<S>,
     iotlb: Arc<T>,
@@ -87,8 +87,12 @@ pub(super) struct Instance<S: Space, T: Iotlb> {
 impl<S: Space, T: Iotlb> Instance<S, T> {
     pub(super) fn new(space: Arc<S>, iotlb: Arc<T>, timeout_ms: u32) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            // SAFETY: It is in an `Instance<S, T>`, and `FlushQueue` shuts it down before it gives
-            // up one of the references.
+            // SAFETY:
+            // - It is a field of an `Instance<S, T>`, as `timeout()` asks for.
+            // - It is armed by who queues to a `FlushQueue`, or by itself. `FlushQueue` leaves a
+            //   reference that only its `free()` drops, after `stop()` has shut the timer down; that is
+            //   called by `FlushQueue::drop()` or when the module goes. If it was never noted, it
+            //   was never armed either.
             timer <- unsafe { Timer::new(timeout::<S, T>) },
             timer_on: Atomic::new(false),
             timeout_ms,
@@ -117,6 +121,17 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
             |entry| self.free(entry),
         );
 
+        self.see_to_timer();
+    }
+
+    /// Arms the timer for what is in a ring, unless it is armed already.
+    ///
+    /// Who queued something has unlocked that ring. If that was before [`timeout()`] locks it then that
+    /// sees to the entry. If it was after then this sees here that the timer is off, unless somebody
+    /// else is arming it: that was so before the ring was locked. So no order is asked for but that of
+    /// the lock.
+    #[inline]
+    fn see_to_timer(&self) {
         // Most find that it is on, and leave the line shared.
         if !self.timer_on.load(Relaxed) && !self.timer_on.xchg(true, Full) {
             self.timer.arm(self.timeout_ms);
@@ -129,13 +144,19 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
     }
 
     /// See [`FlushQueue::flush()`](super::FlushQueue::flush).
-    pub(super) fn flush(&self) {
+    ///
+    /// Returns whether something was left: what was queued meanwhile, or while another flush began
+    /// that still runs.
+    pub(super) fn flush(&self) -> bool {
+        let mut is_left = false;
         self.counters.flush(|| self.iotlb.flush_all());
 
         for (_, ring) in self.rings.iter() {
-            ring.lock()
-                .free_flushed(&self.counters, |entry| self.free(entry));
+            let mut ring = ring.lock();
+            ring.free_flushed(&self.counters, |entry| self.free(entry));
+            is_left |= !ring.is_empty();
         }
+        is_left
     }
 
     /// Tells whether the timer calls this.
@@ -175,8 +196,12 @@ pub(super) unsafe extern "C" fn timeout<S: Space, T: Iotlb>(timer: *mut bindings
 
     // The task does not go on before this returns, so if it is the current one then it is this.
     instance.interrupted.store(current_task(), Relaxed);
-    // Who queues from here on arms it again. `Full`: before the flush begins.
+    // Who queues from here on arms it again. `Full`: before the flush begins, and before any ring is
+    // locked.
     instance.timer_on.xchg(false, Full);
-    instance.flush();
+    if instance.flush() {
+        // Who queued it may have taken the timer for armed, or its flush frees nothing of others.
+        instance.see_to_timer();
+    }
     instance.interrupted.store(0, Relaxed);
 }

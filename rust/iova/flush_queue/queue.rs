@@ -438,6 +438,26 @@ mod tests {
         Err(ETIMEDOUT)
     }
 
+    /// The flush of the timer does not count for a range that was queued in a flush that still
+    /// runs.
+    #[test]
+    fn the_timer_comes_again_for_what_it_has_left() -> Result {
+        let (queue, flushes) = queue(1)?;
+        let mut result = Err(ETIMEDOUT);
+
+        queue.instance.counters.flush(|| {
+            result = take(queue.space()).and_then(|range| {
+                queue.queue(range).map_err(|_| EINVAL)?;
+                let has_flushed = wait_until(|| flushes.finished.load(Relaxed) > 0);
+                has_flushed.then_some(()).ok_or(ETIMEDOUT)
+            });
+        });
+
+        result?;
+        assert!(wait_until(|| queue.queued() == 0));
+        Ok(())
+    }
+
     #[test]
     fn a_queue_may_be_leaked() -> Result {
         let (queue, _) = queue(1)?;
