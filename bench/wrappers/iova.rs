@@ -88,7 +88,7 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
     cases! { bench, dir,
         c"alloc_iova" => |b| drop(b.domain.alloc(SIZE_PFNS, LIMIT_PFN, Alignment::Size)),
         c"alloc_iova_fast" => |b| drop(b.domain.alloc_fast(SIZE_PFNS, LIMIT_PFN, WhenFull::Fail)),
-        c"alloc_iova_magazine" => |b| drop(b.magazines.alloc(SIZE_PFNS, LIMIT_PFN)),
+        c"alloc_iova_magazine" => |b| drop(b.magazines.alloc(SIZE_PFNS, LIMIT_PFN, WhenFull::FlushRcaches)),
         c"queue_iova" => Bench::queue,
     }
 }

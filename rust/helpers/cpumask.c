@@ -22,3 +22,8 @@ __kscale_helper unsigned int kscale_helper_small_cpumask_bits(void)
 {
 	return small_cpumask_bits;
 }
+
+__kscale_helper unsigned int kscale_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}

@@ -24,7 +24,8 @@ use super::{
     }, //
 };
 
-/// What [`CachedDomain::alloc_fast()`] does if neither the caches nor the tree have a range.
+/// What [`CachedDomain::alloc_fast()`] and [`magazine::Cache::alloc()`](super::magazine::Cache::alloc)
+/// do if neither the caches nor the tree have a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// It fails. For a first try, below 4 GiB say, that a second one with another limit follows.

@@ -18,7 +18,7 @@
 //! | [`FixedDrop`](Policy::FixedDrop) | 32 magazines, and drops the next | allocate |
 //! | [`FixedFlush`](Policy::FixedFlush) | 32 magazines, and flushes all CPUs at the next | allocate |
 //! | [`Scaled`](Policy::Scaled) | two for each CPU | allocate |
-//! | [`Trimmed`](Policy::Trimmed) | all, and loses one in 100 ms if it has more than CPUs | allocate |
+//! | [`Trimmed`](Policy::Trimmed) | all, and loses one in 100 ms if it has more than online CPUs | allocate |
 //! | [`Adaptive`](Policy::Adaptive) | all, and loses what nobody needed for 32 s | steal, then allocate |
 //!
 //! Memory is allocated and freed with no lock held, unlike in C, and ranges go to the tree so.

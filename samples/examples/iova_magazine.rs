@@ -13,7 +13,8 @@ use kscale::iova::{
         Cache,
         Policy, //
     },
-    Builder, //
+    Builder,
+    WhenFull, //
 };
 
 /// Ranges must be below 4 GiB.
@@ -24,7 +25,7 @@ pub(crate) fn example() -> Result {
     let cache = Cache::new(Arc::new(domain, GFP_KERNEL)?, Policy::Adaptive)?;
 
     for _io in 0..1000 {
-        let range = cache.alloc(3, LIMIT_PFN)?;
+        let range = cache.alloc(3, LIMIT_PFN, WhenFull::FlushRcaches)?;
         // It takes up four page frames, and starts at a multiple of that.
         if range.pfn() % 4 != 0 {
             return Err(EINVAL);

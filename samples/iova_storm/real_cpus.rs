@@ -91,7 +91,7 @@ impl Source for CachedDomain {
 
 impl Source for Cache {
     fn alloc(&self, size_pfns: usize) -> Result<Range<&Self>> {
-        Cache::alloc(self, size_pfns, LIMIT_PFN)
+        Cache::alloc(self, size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)
     }
 
     fn sums(&self) -> Sums {

@@ -19,7 +19,8 @@ use kscale::iova::{
         VirtualCache, //
     },
     Builder,
-    Range, //
+    Range,
+    WhenFull, //
 };
 
 use super::{
@@ -63,7 +64,9 @@ impl Machine for Storm<'_> {
 
     fn io(&mut self, cpu: usize, order: usize, freed_on: usize) -> Result {
         self.cache.run_on(cpu)?;
-        let range = self.cache.alloc(1 << order, LIMIT_PFN)?;
+        let range = self
+            .cache
+            .alloc(1 << order, LIMIT_PFN, WhenFull::FlushRcaches)?;
 
         self.cache.run_on(freed_on)?;
         let queue = self.queues.get_mut(freed_on).ok_or(EINVAL)?;

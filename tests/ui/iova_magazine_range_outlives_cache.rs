@@ -4,13 +4,14 @@
 
 use kscale::iova::{
     magazine::Cache,
-    Range, //
+    Range,
+    WhenFull, //
 };
 
 use kernel::prelude::*;
 
 fn drops_cache(cache: Cache, uses: fn(Result<Range<&Cache>>)) {
-    let range = cache.alloc(1, 100);
+    let range = cache.alloc(1, 100, WhenFull::FlushRcaches);
     drop(cache);
     uses(range);
 }

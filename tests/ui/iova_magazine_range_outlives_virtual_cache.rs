@@ -4,13 +4,14 @@
 
 use kscale::iova::{
     magazine::VirtualCache,
-    Range, //
+    Range,
+    WhenFull, //
 };
 
 use kernel::prelude::*;
 
 fn drops_cache(cache: VirtualCache, uses: fn(Result<Range<&VirtualCache>>)) {
-    let range = cache.alloc(1, 100);
+    let range = cache.alloc(1, 100, WhenFull::FlushRcaches);
     drop(cache);
     uses(range);
 }

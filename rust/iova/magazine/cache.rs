@@ -35,6 +35,7 @@ use crate::{
 
 use super::{
     super::{
+        cached::WhenFull,
         domain::Domain,
         range::Range,
         space::Free, //
@@ -111,6 +112,18 @@ impl Shared {
         data
     }
 
+    /// Returns the work item.
+    ///
+    /// # Safety
+    ///
+    /// `data` must be from [`data()`](Self::data), and somebody have a reference.
+    unsafe fn work(data: NonNull<c_void>) -> *mut bindings::delayed_work {
+        // SAFETY: The reference has it be there.
+        let work = unsafe { <Self as HasWork<Self>>::raw_get_work(data.cast().as_ptr()) };
+        // CAST: It is the first field of a `delayed_work`, as this has one.
+        work.cast()
+    }
+
     /// Waits for the work item, which is not queued any more from now on.
     ///
     /// # Safety
@@ -118,16 +131,13 @@ impl Shared {
     /// `data` must be from [`data()`](Self::data), and somebody have a reference. The caller may
     /// sleep.
     unsafe fn stop(data: NonNull<c_void>) {
-        let shared = data.cast::<Self>().as_ptr();
-        // SAFETY: The reference has it be there.
-        let work = unsafe { <Self as HasWork<Self>>::raw_get_work(shared) };
-        // CAST: It is the first field of a `delayed_work`, as this has one.
-        let work = work.cast::<bindings::delayed_work>();
-        // SAFETY: It was initialised with `shared`. C locks what it changes.
+        // SAFETY: By the safety requirements.
+        let work = unsafe { Self::work(data) };
+        // SAFETY: It was initialised with the value. C locks what it changes.
         if unsafe { bindings::disable_delayed_work_sync(work) } {
             // SAFETY: It was queued and never will be again, so the reference that it was queued
             // with, from `Arc::into_raw()`, is nobody's.
-            drop(unsafe { Arc::from_raw(shared) });
+            drop(unsafe { Arc::from_raw(data.cast::<Self>().as_ptr()) });
         }
     }
 
@@ -214,12 +224,17 @@ impl Cache {
     /// Fails with [`EINVAL`] if `size_pfns` is 0, or there are not as many as it takes up from the
     /// domain's first page frame to `limit_pfn`, or if that is above
     /// [`Domain::last_pfn()`]; with [`ENOMEM`] if not enough are free in one piece, or memory is
-    /// short, after all that is cached was freed.
+    /// short. With [`WhenFull::FlushRcaches`] all that is cached is freed before.
     ///
     /// Context: any but NMI. Never sleeps.
     #[inline]
-    pub fn alloc(&self, size_pfns: usize, limit_pfn: usize) -> Result<Range<&Self>> {
-        let pfn = self.shared.caches.alloc(size_pfns, limit_pfn)?;
+    pub fn alloc(
+        &self,
+        size_pfns: usize,
+        limit_pfn: usize,
+        when_full: WhenFull,
+    ) -> Result<Range<&Self>> {
+        let pfn = self.shared.caches.alloc(size_pfns, limit_pfn, when_full)?;
         // SAFETY: It was allocated just now, and `free()` frees what `Caches::alloc()` returns.
         Ok(unsafe { Range::new(self, pfn, size_pfns) })
     }
@@ -232,8 +247,9 @@ impl Cache {
         self: &Arc<Self>,
         size_pfns: usize,
         limit_pfn: usize,
+        when_full: WhenFull,
     ) -> Result<Range<Arc<Self>>> {
-        let pfn = self.shared.caches.alloc(size_pfns, limit_pfn)?;
+        let pfn = self.shared.caches.alloc(size_pfns, limit_pfn, when_full)?;
         // SAFETY: As in `alloc()`.
         Ok(unsafe { Range::new(self.clone(), pfn, size_pfns) })
     }
@@ -326,7 +342,10 @@ mod tests {
         for (size_pfns, count) in [(1, 2 * MAGAZINE_SIZE + 1), (3, 10), (40, 10)] {
             let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
             for _ in 0..count {
-                ranges.push(cache.alloc(size_pfns, LIMIT_PFN)?, GFP_KERNEL)?;
+                ranges.push(
+                    cache.alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?,
+                    GFP_KERNEL,
+                )?;
             }
             // All of them are more than one CPU has room for.
             let here = preempt_disable();
@@ -370,6 +389,29 @@ mod tests {
         Ok(())
     }
 
+    /// Has the work item run now, if it is queued, and tells whether it was.
+    fn runs_now(cache: &Cache) -> bool {
+        // SAFETY: The work item was initialised with `shared`, which is there.
+        let work = unsafe { Shared::work(Shared::data(&cache.shared)) };
+        // SAFETY: As above.
+        unsafe { bindings::flush_delayed_work(work) }
+    }
+
+    #[test]
+    fn a_depot_that_nothing_is_to_go_from_is_left_alone() -> Result {
+        for (policy, is_looked_at) in [(Policy::Trimmed, false), (Policy::Adaptive, true)] {
+            let cache = Cache::new(domain()?, policy)?;
+            use_it(&cache)?;
+            let depot = cache.usage().depot;
+            assert!((1..=4).contains(&depot));
+
+            runs_now(&cache);
+            assert_eq!(runs_now(&cache), is_looked_at);
+            assert_eq!(cache.usage().depot, depot);
+        }
+        Ok(())
+    }
+
     /// The end of the callbacks is to them as if all CPUs went.
     #[test]
     fn what_a_cpu_has_goes_when_it_does() -> Result {
@@ -384,7 +426,7 @@ mod tests {
         assert_eq!(after.cached, after.ranges);
 
         // They keep nothing.
-        drop(cache.alloc(32, LIMIT_PFN)?);
+        drop(cache.alloc(32, LIMIT_PFN, WhenFull::FlushRcaches)?);
         assert_eq!(cache.usage(), after);
         Ok(())
     }
@@ -394,7 +436,7 @@ mod tests {
         let domain = domain()?;
         let cache = Arc::new(Cache::new(domain.clone(), Policy::Adaptive)?, GFP_KERNEL)?;
 
-        let range = cache.alloc_arc(1, 9)?;
+        let range = cache.alloc_arc(1, 9, WhenFull::FlushRcaches)?;
         drop(cache);
         assert_eq!(range.space().counts().tree_allocs, 1);
         assert_eq!((range.pfn(), range.addr()), (9, 9 * PAGE_SIZE as u64));
@@ -410,8 +452,18 @@ mod tests {
         let cache = Arc::new(Cache::new(domain()?, Policy::Adaptive)?, GFP_KERNEL)?;
 
         for (size_pfns, limit_pfn) in [(0, 9), (10, 9), (1, 0), (1, usize::MAX)] {
-            assert_eq!(cache.alloc(size_pfns, limit_pfn).err(), Some(EINVAL));
-            assert_eq!(cache.alloc_arc(size_pfns, limit_pfn).err(), Some(EINVAL));
+            assert_eq!(
+                cache
+                    .alloc(size_pfns, limit_pfn, WhenFull::FlushRcaches)
+                    .err(),
+                Some(EINVAL)
+            );
+            assert_eq!(
+                cache
+                    .alloc_arc(size_pfns, limit_pfn, WhenFull::FlushRcaches)
+                    .err(),
+                Some(EINVAL)
+            );
         }
         Ok(())
     }

@@ -22,9 +22,12 @@ use core::{
 };
 
 use super::{
-    super::domain::{
-        Alignment,
-        Domain, //
+    super::{
+        cached::WhenFull,
+        domain::{
+            Alignment,
+            Domain, //
+        },
     },
     array::{
         Magazine,
@@ -168,7 +171,12 @@ impl<S: Slots> Caches<S> {
 
     /// Allocates as many page frames as `size_pfns` takes up, to be freed by [`free()`](Self::free).
     #[inline]
-    pub(super) fn alloc(&self, size_pfns: usize, limit_pfn: usize) -> Result<NonZeroUsize> {
+    pub(super) fn alloc(
+        &self,
+        size_pfns: usize,
+        limit_pfn: usize,
+        when_full: WhenFull,
+    ) -> Result<NonZeroUsize> {
         let (taken_pfns, order) = Self::rounded(size_pfns);
         if size_pfns == 0 {
             return Err(EINVAL);
@@ -181,19 +189,27 @@ impl<S: Slots> Caches<S> {
                 return Ok(pfn.into_inner());
             }
         }
-        self.alloc_from_tree(taken_pfns, limit_pfn)
+        self.alloc_from_tree(taken_pfns, limit_pfn, when_full)
     }
 
-    /// Allocates from the tree, which all that is cached goes to if it is full.
-    fn alloc_from_tree(&self, taken_pfns: usize, limit_pfn: usize) -> Result<NonZeroUsize> {
+    /// Allocates from the tree, which all that is cached goes to if it is full and the caller says so.
+    fn alloc_from_tree(
+        &self,
+        taken_pfns: usize,
+        limit_pfn: usize,
+        when_full: WhenFull,
+    ) -> Result<NonZeroUsize> {
         let alloc = || {
             self.domain()
                 .alloc_pfn(taken_pfns, limit_pfn, Alignment::Size)
         };
 
-        let pfn = alloc().or_else(|_| {
-            self.flush();
-            alloc()
+        let pfn = alloc().or_else(|error| match when_full {
+            WhenFull::Fail => Err(error),
+            WhenFull::FlushRcaches => {
+                self.flush();
+                alloc()
+            }
         })?;
         self.tree.allocs.add(1, Relaxed);
         Ok(pfn)
@@ -223,14 +239,13 @@ impl<S: Slots> Caches<S> {
         }
     }
 
-    /// Frees what the policy says nobody needs, and returns whether a depot has any magazines left.
+    /// Frees what the policy says nobody needs, and returns whether it is to be asked again.
     pub(super) fn trim(&self) -> bool {
-        let mut is_left = false;
+        let mut is_due = false;
         for rcache in &self.rcaches {
-            rcache.trim(&self.tree);
-            is_left |= rcache.depot().with(|depot| depot.len() > 0);
+            is_due |= rcache.trim(&self.tree);
         }
-        is_left
+        is_due
     }
 
     /// Frees all that is cached.

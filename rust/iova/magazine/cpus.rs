@@ -19,7 +19,10 @@ use kernel::{
     }, //
 };
 
-use crate::percpu::PerCpu;
+use crate::{
+    bindings,
+    percpu::PerCpu, //
+};
 
 use super::{
     rcache::{
@@ -76,6 +79,12 @@ impl Slots for PossibleCpus {
     fn cpus(&self) -> usize {
         // CAST: To 64 bits.
         nr_cpu_ids() as usize
+    }
+
+    fn online(&self) -> usize {
+        // SAFETY: It reads a number.
+        // CAST: To 64 bits.
+        unsafe { bindings::num_online_cpus() as usize }
     }
 }
 

@@ -72,9 +72,10 @@ impl<P: DepotPolicy> Depot<P> {
         self.magazines.pop()
     }
 
-    /// Returns how many magazines nobody needs.
-    pub(super) fn trim(&mut self) -> usize {
+    /// Returns how many magazines nobody needs, and whether to ask again when they have gone.
+    pub(super) fn trim(&mut self, online: usize) -> (usize, bool) {
         let len = self.len();
-        self.policy.trim(len)
+        let count = self.policy.trim(len, online);
+        (count, self.policy.is_due(len, count))
     }
 }

@@ -42,12 +42,19 @@ pub(super) trait DepotPolicy {
         let _ = depot;
     }
 
-    /// Returns how many of `depot` magazines go to the tree now.
+    /// Returns how many of `depot` magazines go to the tree now, if `online` CPUs are online.
     ///
-    /// Is called every 100 ms.
-    fn trim(&mut self, depot: usize) -> usize {
-        let _ = depot;
+    /// Is called 100 ms after a magazine came, and every 100 ms from then on as long as
+    /// [`is_due()`](Self::is_due) says so.
+    fn trim(&mut self, depot: usize, online: usize) -> usize {
+        let _ = (depot, online);
         0
+    }
+
+    /// Tells whether it is to be asked again, `count` of `depot` magazines having gone.
+    fn is_due(&self, depot: usize, count: usize) -> bool {
+        let _ = (depot, count);
+        false
     }
 }
 
@@ -66,9 +73,10 @@ pub enum Policy {
     ///
     /// As the patch's reviewer asked for: a bound that scales as what it bounds does.
     Scaled,
-    /// Keeps all magazines. As long as there are more than CPUs, one goes to the tree every 100 ms.
+    /// Keeps all magazines. As long as there are more than online CPUs, one goes to the tree every
+    /// 100 ms.
     ///
-    /// As in Linux 7.3.
+    /// As in Linux 7.3, which has a work item for each size, where a [`Cache`](super::Cache) has one.
     Trimmed,
     /// Keeps all magazines, and lets CPUs take ranges from each other before the tree.
     ///
@@ -138,11 +146,21 @@ impl DepotPolicy for State {
         self.settling.on_taken(depot);
     }
 
-    fn trim(&mut self, depot: usize) -> usize {
+    fn trim(&mut self, depot: usize, online: usize) -> usize {
         match self.policy {
-            Policy::Trimmed => usize::from(depot > self.cpus),
+            Policy::Trimmed => usize::from(depot > online),
             Policy::Adaptive => self.settling.trim(depot),
             _ => 0,
+        }
+    }
+
+    fn is_due(&self, depot: usize, count: usize) -> bool {
+        match self.policy {
+            // What stays came at another time, after which it was asked.
+            Policy::Trimmed => count > 0,
+            // Time goes on until there is nothing that may settle.
+            Policy::Adaptive => depot > count,
+            _ => false,
         }
     }
 }
@@ -231,16 +249,29 @@ mod tests {
     fn those_that_never_trim_say_so() {
         for policy in Policy::ALL {
             let mut state = policy.state(4);
-            let trimmed = (0..2 * Settling::WINDOW).any(|_| state.trim(4096) > 0);
+            let trimmed = (0..2 * Settling::WINDOW).any(|_| state.trim(4096, 4) > 0);
             assert_eq!(trimmed, policy.trims());
         }
     }
 
     #[test]
     fn one_goes_as_long_as_there_are_more_than_cpus() {
+        // Magazines, CPUs that are online, how many go.
+        const ROWS: [(usize, usize, usize); 6] = [
+            (3, 4, 0),
+            (4, 4, 0),
+            (5, 4, 1),
+            (400, 4, 1),
+            (2, 1, 1),
+            (1, 1, 0),
+        ];
         let mut state = Policy::Trimmed.state(4);
 
-        assert_eq!([3, 4, 5, 400].map(|depot| state.trim(depot)), [0, 0, 1, 1]);
+        for (depot, online, expected) in ROWS {
+            let count = state.trim(depot, online);
+            assert_eq!(count, expected);
+            assert_eq!(state.is_due(depot, count), count > 0);
+        }
     }
 
     /// Returns what goes of a depot in one window, of which `taken` are taken and come back in each
@@ -251,7 +282,7 @@ mod tests {
             for count in 0..taken.min(*depot) {
                 state.on_taken(*depot - count);
             }
-            *depot -= state.trim(*depot);
+            *depot -= state.trim(*depot, 4);
         }
         before - *depot
     }
@@ -290,9 +321,9 @@ mod tests {
         let mut depot = MAGAZINES;
 
         for _ in 0..2 * Settling::WINDOW - 1 {
-            assert_eq!(state.trim(depot), 0);
+            assert_eq!(state.trim(depot, 4), 0);
         }
-        depot -= state.trim(depot);
+        depot -= state.trim(depot, 4);
         let begun = depot < MAGAZINES;
         // All of them are taken and come back.
         for left in (0..depot).rev() {
@@ -301,7 +332,7 @@ mod tests {
 
         assert!(begun);
         for _ in 0..Settling::WINDOW {
-            assert_eq!(state.trim(depot), 0);
+            assert_eq!(state.trim(depot, 4), 0);
         }
     }
 }

@@ -51,6 +51,14 @@ pub(super) trait Slots {
 
     /// Returns the number of the last CPU, plus one.
     fn cpus(&self) -> usize;
+
+    /// Returns how many CPUs are online: those whose slots are open.
+    fn online(&self) -> usize {
+        (0..self.cpus())
+            .filter_map(|cpu| self.slot(cpu))
+            .filter(|slot| slot.with(|slot| slot.is_open()))
+            .count()
+    }
 }
 
 /// What a cache is over.
@@ -306,15 +314,19 @@ where
         }
     }
 
-    /// Frees what the policy says nobody needs.
-    pub(super) fn trim(&self, backing: &impl Backing) {
-        let count = self.depot.with(|depot| depot.trim());
+    /// Frees what the policy says nobody needs, and returns whether it is to be asked again.
+    ///
+    /// C: `iova_depot_work_func()`.
+    pub(super) fn trim(&self, backing: &impl Backing) -> bool {
+        let online = self.slots.online();
+        let (count, is_due) = self.depot.with(|depot| depot.trim(online));
         for _ in 0..count {
             let Some(magazine) = self.depot.with(|depot| depot.pop_surplus()) else {
                 break;
             };
             free_all(magazine, backing);
         }
+        is_due
     }
 
     /// Frees what a CPU has that goes offline, and has it keep nothing until [`open()`](Self::open).

@@ -176,6 +176,11 @@ impl Slot {
         self.is_open = true;
     }
 
+    /// Tells whether it keeps what comes.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// Returns the number of magazines and of ranges.
     pub(super) fn count(&self) -> (usize, usize) {
         let magazines = [&self.loaded, &self.prev];

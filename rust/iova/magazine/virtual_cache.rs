@@ -15,6 +15,7 @@ use kernel::{
 
 use super::{
     super::{
+        cached::WhenFull,
         domain::Domain,
         range::Range,
         space::Free, //
@@ -80,8 +81,13 @@ impl VirtualCache {
     ///
     /// As [`Cache::alloc()`](super::Cache::alloc).
     #[inline]
-    pub fn alloc(&self, size_pfns: usize, limit_pfn: usize) -> Result<Range<&Self>> {
-        let pfn = self.caches.alloc(size_pfns, limit_pfn)?;
+    pub fn alloc(
+        &self,
+        size_pfns: usize,
+        limit_pfn: usize,
+        when_full: WhenFull,
+    ) -> Result<Range<&Self>> {
+        let pfn = self.caches.alloc(size_pfns, limit_pfn, when_full)?;
         // SAFETY: It was allocated just now, and `free()` frees what `Caches::alloc()` returns.
         Ok(unsafe { Range::new(self, pfn, size_pfns) })
     }
@@ -164,6 +170,7 @@ mod tests {
     use super::super::{
         super::{
             testing::all_of,
+            Alignment,
             Builder, //
         },
         array::MAGAZINE_SIZE, //
@@ -186,7 +193,10 @@ mod tests {
         let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
         cache.run_on(from)?;
         for _ in 0..count {
-            ranges.push(cache.alloc(1, LIMIT_PFN)?, GFP_KERNEL)?;
+            ranges.push(
+                cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?,
+                GFP_KERNEL,
+            )?;
         }
         cache.run_on(to)
     }
@@ -216,7 +226,7 @@ mod tests {
         ];
 
         for (size_pfns, limit_pfn, expected) in rows {
-            let result = cache.alloc(size_pfns, limit_pfn);
+            let result = cache.alloc(size_pfns, limit_pfn, WhenFull::FlushRcaches);
             assert_eq!(result.map(|range| range.pfn()), expected);
             // Does not come from a magazine the next time.
             cache.caches.flush();
@@ -243,8 +253,12 @@ mod tests {
         let cache = cache(Policy::FixedDrop, 1)?;
 
         for size_pfns in [1, 2, 3, 4, 5, 8, 16, 31, 32] {
-            let first = cache.alloc(size_pfns, LIMIT_PFN)?.pfn();
-            let second = cache.alloc(size_pfns, LIMIT_PFN)?.pfn();
+            let first = cache
+                .alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?
+                .pfn();
+            let second = cache
+                .alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?
+                .pfn();
             assert_eq!(first, second);
             assert_eq!(first % size_pfns.next_power_of_two(), 0);
         }
@@ -253,7 +267,7 @@ mod tests {
         assert_eq!(cache.usage().cached, ORDERS);
 
         // Larger ones are not kept.
-        drop(cache.alloc(33, LIMIT_PFN)?);
+        drop(cache.alloc(33, LIMIT_PFN, WhenFull::FlushRcaches)?);
         assert_eq!(cache.usage().ranges, ORDERS);
         Ok(())
     }
@@ -261,15 +275,18 @@ mod tests {
     #[test]
     fn no_range_is_above_the_limit() -> Result {
         let cache = cache(Policy::Adaptive, 1)?;
-        let (high, low) = (cache.alloc(1, LIMIT_PFN)?, cache.alloc(1, 99)?);
+        let (high, low) = (
+            cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?,
+            cache.alloc(1, 99, WhenFull::FlushRcaches)?,
+        );
         drop(low);
         drop(high);
 
         // The one that was freed last does not fit.
-        assert_eq!(cache.alloc(1, 99)?.pfn(), 99);
+        assert_eq!(cache.alloc(1, 99, WhenFull::FlushRcaches)?.pfn(), 99);
         assert_eq!(cache.counts().tree_allocs, 2);
         // None does.
-        assert_eq!(cache.alloc(1, 98)?.pfn(), 98);
+        assert_eq!(cache.alloc(1, 98, WhenFull::FlushRcaches)?.pfn(), 98);
         assert_eq!(cache.counts().tree_allocs, 3);
         Ok(())
     }
@@ -358,15 +375,37 @@ mod tests {
             let cache = VirtualCache::new(domain, policy, 2)?;
             let mut ranges = KVec::new();
             for _ in 0..32 {
-                ranges.push(cache.alloc(1, 63)?, GFP_KERNEL)?;
+                ranges.push(cache.alloc(1, 63, WhenFull::FlushRcaches)?, GFP_KERNEL)?;
             }
-            assert_eq!(cache.alloc(1, 63).err(), Some(ENOMEM));
+            assert_eq!(
+                cache.alloc(1, 63, WhenFull::FlushRcaches).err(),
+                Some(ENOMEM)
+            );
             drop(ranges);
             assert_eq!(cache.usage().cached, 32);
 
             // Of another size, on another CPU.
             cache.run_on(1)?;
-            assert_eq!(cache.alloc(32, 63)?.pfn(), 32);
+            assert_eq!(cache.alloc(32, 63, WhenFull::FlushRcaches)?.pfn(), 32);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_cached_stays_if_the_caller_tries_elsewhere() -> Result {
+        // What is to happen, what is cached when an allocation below a limit has failed.
+        const ROWS: [(WhenFull, usize); 2] = [(WhenFull::Fail, 400), (WhenFull::FlushRcaches, 0)];
+
+        for policy in Policy::ALL {
+            for (when_full, cached) in ROWS {
+                let domain = domain()?;
+                let cache = VirtualCache::new(domain.clone(), policy, 2)?;
+                pass(&cache, 400, 0, 1)?;
+                let _low = domain.alloc(15, 15, Alignment::Any)?;
+
+                assert_eq!(cache.alloc(1, 15, when_full).err(), Some(ENOMEM));
+                assert_eq!(cache.usage().cached, cached);
+            }
         }
         Ok(())
     }
@@ -402,7 +441,10 @@ mod tests {
                 // More come than go for a while, then more go.
                 if random.below(10) < if step % 1000 < 500 { 7 } else { 2 } {
                     let size_pfns = 1 + random.below(40);
-                    ranges.push(cache.alloc(size_pfns, LIMIT_PFN)?, GFP_KERNEL)?;
+                    ranges.push(
+                        cache.alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?,
+                        GFP_KERNEL,
+                    )?;
                 } else if !ranges.is_empty() {
                     let index = random.below(ranges.len());
                     drop(ranges.remove(index));

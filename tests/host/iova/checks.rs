@@ -278,7 +278,7 @@ fn exercise(cache: &Cache, tree: &Tree, cpus: usize, seed: u64, live: &mut VecDe
             1..4 => cache.open(random.below(cpus)),
             4 => cache.flush_cpus(tree),
             5 => cache.flush_depot(tree),
-            6..40 => cache.trim(tree),
+            6..40 => drop(cache.trim(tree)),
             _ => (),
         }
         // More come for a while, up to some magazines for each CPU, and then more go.
@@ -356,7 +356,7 @@ fn threads() {
                     match random.below(3000) {
                         0 => cache.close(random.below(THREADS), tree),
                         1 | 2 => cache.open(random.below(THREADS)),
-                        3 => cache.trim(tree),
+                        3 => drop(cache.trim(tree)),
                         _ => (),
                     }
                 }

@@ -103,7 +103,9 @@ impl Machine for Storm<'_> {
     }
 
     fn trim(&mut self) {
-        self.caches.iter().for_each(|cache| cache.trim(&self.tree));
+        for cache in &self.caches {
+            cache.trim(&self.tree);
+        }
     }
 
     fn observe(&mut self, period: u32) {

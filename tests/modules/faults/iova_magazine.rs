@@ -23,7 +23,8 @@ mod tests {
             },
             Alignment,
             Builder,
-            Domain, //
+            Domain,
+            WhenFull, //
         }, //
     };
 
@@ -64,7 +65,7 @@ mod tests {
             let failures = each_failure(|| {
                 let cache = VirtualCache::new(domain.clone(), policy, 1)?;
                 for size_pfns in [1, 32, 40] {
-                    drop(cache.alloc(size_pfns, LIMIT_PFN)?);
+                    drop(cache.alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?);
                 }
                 left += cache.usage().ranges - cache.usage().cached;
                 Ok(())

@@ -32,7 +32,8 @@ mod tests {
             Alignment,
             Builder,
             Domain,
-            Range, //
+            Range,
+            WhenFull, //
         },
         leak::forget, //
     };
@@ -51,7 +52,10 @@ mod tests {
     fn fill(cache: &Cache) -> Result {
         let mut ranges = KVec::with_capacity(LIMIT_PFN, GFP_KERNEL)?;
         for _ in 0..LIMIT_PFN {
-            ranges.push(cache.alloc(1, LIMIT_PFN)?, GFP_KERNEL)?;
+            ranges.push(
+                cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?,
+                GFP_KERNEL,
+            )?;
         }
         Ok(())
     }
@@ -71,7 +75,7 @@ mod tests {
     fn forgotten_ranges_are_never_handed_out_again() -> Result {
         let domain = domain()?;
         let cache = Cache::new(domain.clone(), Policy::Adaptive)?;
-        let forgotten = cache.alloc(1, LIMIT_PFN)?;
+        let forgotten = cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?;
         let pfn = forgotten.pfn();
         core::mem::forget(forgotten);
         drop(cache);
@@ -86,7 +90,7 @@ mod tests {
     /// One that counts on its cache keeps it.
     #[test]
     fn forgotten_ranges_keep_what_they_count_on() -> Result {
-        forget(cache(Policy::Trimmed)?.alloc_arc(1, LIMIT_PFN)?)
+        forget(cache(Policy::Trimmed)?.alloc_arc(1, LIMIT_PFN, WhenFull::FlushRcaches)?)
     }
 
     /// What has to do with one cache.
@@ -111,11 +115,16 @@ mod tests {
             let domain = domain()?;
             let cache = Arc::new(Cache::new(domain.clone(), Policy::Adaptive)?, GFP_KERNEL)?;
             let queue = FlushQueue::new(cache.clone(), Arc::new(Nothing, GFP_KERNEL)?)?;
-            assert!(queue.queue(cache.alloc(1, LIMIT_PFN)?).is_ok());
+            assert!(queue
+                .queue(cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?)
+                .is_ok());
 
             let mut parts = KVec::with_capacity(4, GFP_KERNEL)?;
             parts.push(Part::Domain(domain), GFP_KERNEL)?;
-            parts.push(Part::Range(cache.alloc_arc(2, LIMIT_PFN)?), GFP_KERNEL)?;
+            parts.push(
+                Part::Range(cache.alloc_arc(2, LIMIT_PFN, WhenFull::FlushRcaches)?),
+                GFP_KERNEL,
+            )?;
             parts.push(Part::Queue(queue), GFP_KERNEL)?;
             parts.push(Part::Cache(cache), GFP_KERNEL)?;
             drop_in_order(parts, number);
