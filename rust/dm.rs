@@ -48,6 +48,10 @@
 //! | `io_hints` | table load | yes | `message`, `status` |
 //! | `zones` | table load, ioctl | yes | everything |
 //!
+//! A function that has ended the last bio of a target may go on when the target, its table, and all
+//! references to its module are gone. The code stays until it has returned: to unload the module waits
+//! for that.
+//!
 //! Not covered: request-based targets, zones other than those of one device, DAX, more than one duplicate of a bio
 //! (`num_flush_bios > 1`), kernels with `CONFIG_CFI`.
 //!
@@ -77,7 +81,10 @@ mod soft;
 mod sort;
 mod table;
 mod target;
+mod target_type;
 mod vtable;
+
+pub(crate) use self::target_type::wait_for_tails;
 
 #[doc(inline)]
 pub use self::{

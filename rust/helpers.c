@@ -39,6 +39,7 @@
 #include "helpers/percpu_counter.c"
 #include "helpers/preempt.c"
 #include "helpers/rculist.c"
+#include "helpers/rcupdate.c"
 #include "helpers/refcount.c"
 #include "helpers/rwsem.c"
 #include "helpers/scatterlist.c"

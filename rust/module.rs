@@ -31,6 +31,7 @@ use core::ptr::NonNull;
 
 use crate::{
     bindings,
+    dm,
     srcu,
     stack::{
         Node,
@@ -340,6 +341,7 @@ impl PinnedDrop for Notifier {
         // The library is the last to go, and nobody hears of that any more.
         Self::undo(this_module::<crate::LocalModule>().as_ptr());
         workqueue::destroy_leaked();
+        dm::wait_for_tails();
     }
 }
 

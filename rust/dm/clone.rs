@@ -48,7 +48,8 @@ use super::{
         Ptr, //
     },
     send::SendQueue,
-    target::Target, //
+    target::Target,
+    target_type, //
 };
 
 /// A bio of the target's own, with memory shared with or as large as that of a bio it owns.
@@ -143,7 +144,7 @@ impl<T: Target> CloneBio<T> {
         // SAFETY:
         // - `set` is initialised, and lives as long as the target: `select` borrowed it from there
         //   for as long as it likes.
-        // - `base` is alive, and ends after the clone, see `end_io()`.
+        // - `base` is alive, and ends after the clone, see `end_clone()`.
         let clone = NonNull::new(unsafe {
             bindings::bio_alloc_clone(
                 core::ptr::null_mut(),
@@ -330,7 +331,7 @@ impl<T: Target> CloneBio<T> {
 
         // SAFETY: The clone is alive, and nobody else's.
         unsafe {
-            (*clone).bi_end_io = Some(Self::end_io);
+            (*clone).bi_end_io = Some(target_type::end_clone);
         }
         Some(base)
     }
@@ -339,8 +340,9 @@ impl<T: Target> CloneBio<T> {
     ///
     /// # Safety
     ///
-    /// The block layer must call this for a clone that [`Ptr::submit_clone()`] submitted.
-    unsafe extern "C" fn end_io(clone: *mut bindings::bio) {
+    /// Must be called once for a clone of a target `T` that [`Ptr::submit_clone()`] submitted, when the
+    /// device is done with it, in a section that keeps the code of `T` after the bio has ended.
+    pub(super) unsafe fn end_clone(clone: *mut bindings::bio) {
         // SAFETY: `submit_clone()` set `bi_private` so, and gave its pointer up for this call.
         let base = unsafe { PerBio::<T>::from_raw((*clone).bi_private.cast()) };
         // SAFETY: The clone is alive until it is freed below.
@@ -378,8 +380,8 @@ impl<T: Target> Ptr<T> {
 
         // SAFETY: The clone is alive, and nobody else's, by this function's contract.
         unsafe { (*clone).bi_private = this.cast() };
-        // SAFETY: `base` is device mapper's clone, which stays until `CloneBio::end_io()` gives it
-        // to `done`; `accounts_remapped_io` is set for each target. Neither is used again here.
+        // SAFETY: `base` is device mapper's clone, which stays until `CloneBio::end_clone()` gives
+        // it to `done`; `accounts_remapped_io` is set for each target. Neither is used again here.
         unsafe { bindings::dm_submit_bio_remap(base, clone) };
     }
 }

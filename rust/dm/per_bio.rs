@@ -6,7 +6,6 @@
 //! it is written afresh in `map` and dropped where the bio leaves the target.
 
 use kernel::{
-    container_of,
     prelude::*,
     sync::static_lock_class,
     types::Opaque, //
@@ -37,6 +36,10 @@ use super::{
     devices::Device,
     soft::SoftBio,
     target::Target,
+    target_type::{
+        self,
+        TargetType, //
+    },
     vtable::Inner, //
 };
 
@@ -57,18 +60,63 @@ impl<T: Target> Clone for Func<T> {
 // Derived, it would only be for a `T` that is.
 impl<T: Target> Copy for Func<T> {}
 
+/// What the per-bio data of a bio of any target begins with.
+#[repr(C)]
+pub(super) struct Head {
+    /// The type of the target.
+    pub(super) target_type: NonNull<TargetType>,
+    pub(super) work: Opaque<bindings::work_struct>,
+}
+
+impl Head {
+    /// Has a queue call `run` of the target type with the bio.
+    ///
+    /// Not generic, as the lock class of the work is used when the code of the target may be gone.
+    ///
+    /// # Safety
+    ///
+    /// - `this` must be that of a bio that has not left its target, which nobody uses until `run` is
+    ///   called, and `run` must be fit to be called with it.
+    /// - `queue` must live until then.
+    #[inline(never)]
+    unsafe fn queue_on(this: NonNull<Self>, queue: *mut bindings::workqueue_struct) {
+        // SAFETY: By this function's contract.
+        let work = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).work });
+        // SAFETY:
+        // - `work` is memory for a work item, and none is pending in it: the bio would not have
+        //   come back.
+        // - It stays where it is until `run()` was called.
+        unsafe {
+            bindings::init_work_with_key(
+                work,
+                Some(target_type::run),
+                false,
+                c"kscale_per_bio".as_char_ptr(),
+                static_lock_class!().as_ptr(),
+            )
+        };
+        // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
+        let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
+        // SAFETY: `work` was initialised above, and `queue` is alive by this function's contract.
+        unsafe { bindings::queue_work_on(cpu, queue, work) };
+    }
+}
+
 /// What lies in the per-bio data of a bio of a target `T`.
 ///
 /// # Invariants
 ///
 /// From [`PerBio::init()`] until the bio leaves the target:
 ///
+/// - `head.target_type` is the type of `inner`.
 /// - `bio` is the bio that this memory belongs to, alive.
 /// - `inner` is its target, alive.
 /// - `iter` is the bio's position as it came to the target, and the bytes from there on are in
 ///   `bio.bi_io_vec`, which does not change, if the operation has data.
 #[repr(C)]
 pub(super) struct PerBio<T: Target> {
+    /// First, as pointers to it are pointers to this, too.
+    head: Head,
     bio: *mut bindings::bio,
     inner: NonNull<Inner<T>>,
     iter: bindings::bvec_iter,
@@ -82,8 +130,7 @@ pub(super) struct PerBio<T: Target> {
     ended: bool,
     /// The next bio of a [`SendQueue`](super::SendQueue).
     next: Option<Ptr<T>>,
-    work: Opaque<bindings::work_struct>,
-    /// What `work` runs.
+    /// What `head.work` runs.
     func: Func<T>,
     clone_end: CloneEnd<T>,
     /// What the device reads or writes beside the sectors of the bio, or of its clone.
@@ -150,6 +197,11 @@ impl<T: Target> PerBio<T> {
         // INVARIANT: `bio` and `inner` are what the caller says they are, and `iter` is the bio's
         // position now.
         let value = Self {
+            head: Head {
+                // SAFETY: By this function's contract.
+                target_type: unsafe { inner.as_ref() }.target_type(),
+                work: Opaque::uninit(),
+            },
             bio,
             inner,
             iter,
@@ -158,7 +210,6 @@ impl<T: Target> PerBio<T> {
             flags,
             ended: false,
             next: None,
-            work: Opaque::uninit(),
             func: Func::Task(drop),
             clone_end: CloneEnd::default(),
             tags: None,
@@ -183,18 +234,26 @@ impl<T: Target> PerBio<T> {
         Ptr(unsafe { NonNull::new_unchecked(this) })
     }
 
+    /// As [`PerBio::from_raw()`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`PerBio::from_raw()`], and `head` must be that of a bio of a target `T`.
+    pub(super) unsafe fn from_head(head: NonNull<Head>) -> Ptr<T> {
+        // SAFETY: The head is the first field. By this function's contract.
+        unsafe { Self::from_raw(head.cast().as_ptr()) }
+    }
+
     /// Runs the work that was queued for the bio.
     ///
     /// # Safety
     ///
-    /// The workqueue core must call this for a `work` that [`Ptr::queue()`] queued.
-    pub(super) unsafe extern "C" fn run(work: *mut bindings::work_struct) {
-        let work: *mut Opaque<bindings::work_struct> = work.cast();
-        // SAFETY: `queue()` queues the `work` field of a `PerBio<T>`.
-        let this = unsafe { container_of!(work, Self, work) };
-        // SAFETY: `queue()` gave up its pointer for this call, so nobody else has one.
+    /// Must be called once for each [`Ptr::queue_on()`], with the bio that it was called with.
+    pub(super) unsafe fn run(head: NonNull<Head>) {
+        let this: *mut Self = head.cast().as_ptr();
+        // SAFETY: `queue_on()` gave up its pointer for this call, so nobody else has one.
         let func = unsafe { (*this).func };
-        // SAFETY: As above; the workqueue core calls this once for each `queue()`.
+        // SAFETY: As above, by this function's contract.
         let ptr = unsafe { Self::from_raw(this) };
         match func {
             Func::Task(func) => noio_scope(|| func(Bio::new(ptr))),
@@ -428,9 +487,6 @@ impl<T: Target> Ptr<T> {
     pub(super) fn queue_soft(self, func: fn(SoftBio<T>)) {
         // SAFETY: The kernel made the queue at boot, and keeps it.
         let queue = unsafe { bindings::system_bh_wq };
-        // Who unloads the code of `func` waits until this CPU has left softirq context, see
-        // `free_module()` in `kernel/module/main.c`: it waits for RCU.
-        //
         // SAFETY: The queue is there for ever.
         unsafe { self.queue_on(queue, Func::Soft(func)) };
     }
@@ -442,28 +498,11 @@ impl<T: Target> Ptr<T> {
     /// `queue` must live until `func` was called, and run what is queued in the context that `func`
     /// is for.
     unsafe fn queue_on(self, queue: *mut bindings::workqueue_struct, func: Func<T>) {
-        let this = self.into_raw();
-
-        // SAFETY: The bio has not left the target, and this was the only pointer to it.
-        unsafe { (*this).func = func };
-        // SAFETY: As above.
-        let work = unsafe { Opaque::cast_into(&raw const (*this).work) };
-        // SAFETY:
-        // - `work` is memory for a work item, and none is pending in it: the bio would not have
-        //   come back.
-        // - It stays where it is until `run()` was called.
-        unsafe {
-            bindings::init_work_with_key(
-                work,
-                Some(PerBio::<T>::run),
-                false,
-                c"kscale_per_bio".as_char_ptr(),
-                static_lock_class!().as_ptr(),
-            )
-        };
-        // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
-        let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
-        // SAFETY: `work` was initialised above, and `queue` is alive by this function's contract.
-        unsafe { bindings::queue_work_on(cpu, queue, work) };
+        let this = self.0;
+        // SAFETY: The bio has not left the target, and this is the only pointer to it.
+        unsafe { (*this.as_ptr()).func = func };
+        // SAFETY: `self` is given up for `run()`. The queue is as it should be by this function's
+        // contract.
+        unsafe { Head::queue_on(this.cast(), queue) };
     }
 }

@@ -4,15 +4,11 @@
 
 use kernel::{
     error::to_result,
-    ffi::c_void,
     module::this_module,
     prelude::*, //
 };
 
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::marker::PhantomData;
 
 use crate::{
     bindings,
@@ -24,6 +20,10 @@ use crate::{
 
 use super::{
     target::Target,
+    target_type::{
+        self,
+        TargetType, //
+    },
     vtable::Vtable, //
 };
 
@@ -66,33 +66,45 @@ impl<T: Target> Registration<T> {
     /// Context: As [`Registration::new()`].
     pub fn with_name(name: &'static CStr) -> Result<Self> {
         let module = this_module::<T::OwnerModule>().as_ptr();
-        let raw = Vtable::<T>::target_type(name);
-        if !Self::is_in(module, &raw) {
+        let (raw, functions) = (Vtable::<T>::target_type(name), Vtable::<T>::FUNCTIONS);
+        // SAFETY: `module` is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        if !unsafe { module::has_code(module, &Vtable::<T>::addresses(&raw, &functions)) } {
             pr_err!("a target must be registered by the module that implements it\n");
             return Err(EINVAL);
         }
         // Device mapper keeps pointers to it, so it stays until the module goes.
-        let target_type = NonNull::from(KBox::leak(KBox::new(raw, GFP_KERNEL)?));
+        let target_type = TargetType::new(raw, functions)?;
         // SAFETY:
-        // - The module with the code of `T` is loaded, and this is its code, see above.
+        // - The module with the code of `T` is loaded, and this is code that runs by its leave: its
+        //   init function, or what it calls.
         // - `unregister()` may be called with it as soon as it is registered, and `free()` after
         //   that. Every table that uses the target has a reference to the module, see
-        //   `get_target_type()`, so none is left for `free()`.
-        let noted =
-            unsafe { module::prepare(module, Self::unregister, Self::free, target_type.cast()) };
+        //   `get_target_type()` in `drivers/md/dm-target.c`, so none is left for `free()`.
+        let noted = unsafe {
+            module::prepare(
+                module,
+                target_type::unregister,
+                target_type::free,
+                target_type.cast(),
+            )
+        };
         let noted = match noted {
             Ok(noted) => noted,
             Err(error) => {
-                // SAFETY: It was leaked above, and nobody has a pointer to it.
-                drop(unsafe { KBox::from_raw(target_type.as_ptr()) });
+                // SAFETY: It was made above, and nobody has a pointer to it.
+                unsafe { target_type::free(target_type.cast()) };
                 return Err(error);
             }
         };
 
         // SAFETY:
         // - It was just allocated, and stays where it is until `free()`, after `unregister()`.
-        // - The callbacks are those of `T`, and `module` is the module they are in, see above.
-        to_result(unsafe { bindings::dm_register_target(target_type.as_ptr()) })?;
+        // - The callbacks are those of `T`. They are code of `module`, see above, which device mapper
+        //   keeps loaded while a table uses the target, and code of this library, which `module`
+        //   keeps loaded.
+        // - What goes on to run after the last table is gone runs in a section that `free()` waits
+        //   for, see `target_type.rs`.
+        to_result(unsafe { bindings::dm_register_target(TargetType::raw(target_type)) })?;
         // SAFETY: `noted` is from above. This is code of the module, so it is kept from going.
         unsafe { module::activate(noted) };
         // INVARIANT: Just registered.
@@ -100,50 +112,6 @@ impl<T: Target> Registration<T> {
             noted,
             _target: PhantomData,
         })
-    }
-
-    /// Tells whether all that device mapper and [`module`] will call is code of `module`.
-    ///
-    /// It is not if `T` is generic and this is another module than the one with the `impl`, or if
-    /// that names another module than its own.
-    fn is_in(module: *mut bindings::module, target_type: &bindings::target_type) -> bool {
-        let own = [
-            Self::unregister as *const () as usize,
-            Self::free as *const () as usize,
-        ];
-        let is_inside = |address: &usize| {
-            // SAFETY: `module` is the `THIS_MODULE` of a module whose types this uses, so it is
-            // loaded; it is not NULL, see below.
-            unsafe { bindings::within_module(*address, module) }
-        };
-        // Built-in code has no module.
-        !module.is_null()
-            && Vtable::<T>::addresses(target_type)
-                .iter()
-                .filter(|address| **address != 0)
-                .all(is_inside)
-            && own.iter().all(is_inside)
-    }
-
-    /// Unregisters a target type.
-    ///
-    /// # Safety
-    ///
-    /// `target_type` must be that of [`Registration::with_name()`], and registered.
-    unsafe fn unregister(target_type: NonNull<c_void>) {
-        // SAFETY: By the safety requirements.
-        unsafe { bindings::dm_unregister_target(target_type.cast().as_ptr()) };
-    }
-
-    /// Frees a target type.
-    ///
-    /// # Safety
-    ///
-    /// `target_type` must be that of [`Registration::with_name()`], and not registered; no table
-    /// may use it.
-    unsafe fn free(target_type: NonNull<c_void>) {
-        // SAFETY: `with_name()` allocated it so, and nobody has a pointer to it any more.
-        drop(unsafe { KBox::<bindings::target_type>::from_raw(target_type.cast().as_ptr()) });
     }
 }
 

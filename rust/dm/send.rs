@@ -10,6 +10,7 @@ use kernel::{
 };
 
 use core::{
+    marker::PhantomData,
     mem::MaybeUninit,
     ptr::NonNull, //
 };
@@ -23,6 +24,7 @@ use crate::{
 use super::{
     llist::Llist,
     per_bio::{
+        Head,
         PerBio,
         Ptr, //
     },
@@ -30,8 +32,69 @@ use super::{
         sort_stack,
         Node, //
     },
-    target::Target, //
+    target::Target,
+    target_type, //
 };
+
+/// What a queue of any target has.
+///
+/// # Invariants
+///
+/// `work` is initialised, and runs [`target_type::send()`].
+#[pin_data]
+pub(super) struct Sends {
+    #[pin]
+    work: Opaque<bindings::work_struct>,
+    list: Llist<Head>,
+}
+
+impl Sends {
+    fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // INVARIANT: It is initialised by the closure.
+            work <- Opaque::ffi_init(|slot| {
+                // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`, and stays
+                // where it is until the queue that it is put in was dropped.
+                unsafe { Self::init_work(slot) };
+            }),
+            list: Llist::new(),
+        })
+    }
+
+    /// Initialises `work`.
+    ///
+    /// A function of its own, as its lock class must be the library's: it is used when the code of
+    /// the target may be gone.
+    ///
+    /// # Safety
+    ///
+    /// `work` must be valid for writes, and stay where it is while it is queued.
+    #[inline(never)]
+    unsafe fn init_work(work: *mut bindings::work_struct) {
+        // SAFETY: By this function's contract.
+        unsafe {
+            bindings::init_work_with_key(
+                work,
+                Some(target_type::send),
+                false,
+                c"kscale_send".as_char_ptr(),
+                static_lock_class!().as_ptr(),
+            )
+        };
+    }
+
+    /// Takes all bios, and returns the newest, which has the others behind it.
+    ///
+    /// # Safety
+    ///
+    /// `work` must be that of a `Sends`, which is alive.
+    pub(super) unsafe fn take(work: *mut bindings::work_struct) -> Option<NonNull<Head>> {
+        let work: *mut Opaque<bindings::work_struct> = work.cast();
+        // SAFETY: By this function's contract.
+        let this = unsafe { &*container_of!(work, Self, work) };
+        this.list.del_all()
+    }
+}
 
 /// Sends clones to their devices from one worker, all that wait at once in the order of their
 /// sectors, and under a plug.
@@ -44,23 +107,23 @@ use super::{
 ///
 /// # Invariants
 ///
-/// - The nodes of `list` are bios, each of which has a clone that is ready to be sent, and was put
-///   there by [`SendQueue::push()`].
-/// - `work` is initialised, runs [`SendQueue::run()`], and is queued to `queue` only.
+/// - The bios of `sends` are those of targets `T`. Each has a clone that is ready to be sent, and was
+///   put there by [`SendQueue::push()`].
+/// - The work of `sends` is queued to `queue` only.
 #[pin_data]
 pub struct SendQueue<T: Target> {
-    /// Dropped first, which waits for `work`.
+    /// Dropped first, which waits for the work of `sends`.
     queue: Workqueue,
     #[pin]
-    work: Opaque<bindings::work_struct>,
-    list: Llist<PerBio<T>>,
+    sends: Sends,
+    _target: PhantomData<T>,
 }
 
 // SAFETY: A `work_struct` that is not queued may be moved to another task, and bios are `Send`.
 unsafe impl<T: Target> Send for SendQueue<T> {}
 
-// SAFETY: `list` is only accessed atomically, and `work` by the workqueue core, which takes the locks
-// it needs.
+// SAFETY: The list of `sends` is only accessed atomically, and the work by the workqueue core, which
+// takes the locks it needs.
 unsafe impl<T: Target> Sync for SendQueue<T> {}
 
 impl<T: Target> SendQueue<T> {
@@ -70,22 +133,8 @@ impl<T: Target> SendQueue<T> {
     pub fn new(queue: Workqueue) -> impl PinInit<Self> {
         pin_init!(Self {
             queue,
-            // INVARIANT: It is initialised by the closure.
-            work <- Opaque::ffi_init(|slot| {
-                // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`, and stays
-                // where it is until `queue` was dropped.
-                unsafe {
-                    bindings::init_work_with_key(
-                        slot,
-                        Some(Self::run),
-                        false,
-                        c"kscale_send".as_char_ptr(),
-                        static_lock_class!().as_ptr(),
-                    )
-                };
-            }),
-            // INVARIANT: Holds vacuously.
-            list: Llist::new(),
+            sends <- Sends::new(),
+            _target: PhantomData,
         })
     }
 
@@ -98,15 +147,15 @@ impl<T: Target> SendQueue<T> {
     pub(super) unsafe fn push(this: NonNull<Self>, mut bio: Ptr<T>) {
         let this = this.as_ptr();
         // SAFETY: `as_raw()` returns no null.
-        let node = unsafe { NonNull::new_unchecked(bio.as_raw()) };
+        let node = unsafe { NonNull::new_unchecked(bio.as_raw().cast()) };
         // SAFETY: The bio keeps the target and so the queue, until it is in the list. Then this is
         // not used any more, and nothing in it is promised to stay, as all of it is atomic.
-        let list = unsafe { &(*this).list };
+        let list = unsafe { &(*this).sends.list };
         // INVARIANT: By this function's contract.
         let was_empty = list.add(node, |behind| {
             // SAFETY: If this gets to the list, those that were in it are behind it from then on:
             // `push()` gave its pointers to them up. If not, this is not used.
-            *bio.next() = behind.map(|behind| unsafe { PerBio::from_raw(behind.as_ptr()) });
+            *bio.next() = behind.map(|behind| unsafe { PerBio::from_head(behind) });
         });
         let _ = bio.into_raw();
 
@@ -116,33 +165,23 @@ impl<T: Target> SendQueue<T> {
             // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
             let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
             // SAFETY: The queue is alive, see above.
-            let (queue, work) = unsafe { ((*this).queue.as_raw(), &raw const (*this).work) };
+            let (queue, work) = unsafe { ((*this).queue.as_raw(), &raw const (*this).sends.work) };
             // SAFETY: `work` is initialised, by the type invariants, and the queue is alive, see
             // above. C itself makes sure that it outlives this call (RCU, see `__queue_work()`).
             unsafe { bindings::queue_work_on(cpu, queue, Opaque::cast_into(work)) };
         }
     }
 
-    /// Takes all bios, the newest first.
-    fn take(&self) -> Option<Ptr<T>> {
-        let first = self.list.del_all();
-        // SAFETY: `push()` gave its pointer up for that in the list, by the type invariants, and the
-        // list was just emptied.
-        first.map(|first| unsafe { PerBio::from_raw(first.as_ptr()) })
-    }
-
-    /// Sends what is there.
+    /// Sends the clones of a list of bios.
     ///
     /// # Safety
     ///
-    /// The workqueue core must call this for a `work` that [`SendQueue::push()`] queued.
-    unsafe extern "C" fn run(work: *mut bindings::work_struct) {
-        let work: *mut Opaque<bindings::work_struct> = work.cast();
-        // SAFETY: `push()` queues the `work` field of a `SendQueue<T>`.
-        let this = unsafe { container_of!(work, Self, work) };
-        // SAFETY: The drop of `queue` waits until this function returned, and it is the first that
-        // is dropped. So the memory stays, even if the last bio of the target ends here.
-        let mut list = sort_stack(unsafe { &*this }.take());
+    /// `newest` must be from [`Sends::take()`], of a queue for bios of `T`.
+    pub(super) unsafe fn send(newest: NonNull<Head>) {
+        // SAFETY: `push()` gave its pointer up for that in the list, by the type invariants, and the
+        // list was emptied, by this function's contract.
+        let newest = unsafe { PerBio::<T>::from_head(newest) };
+        let mut list = sort_stack(Some(newest));
         let mut plug = MaybeUninit::uninit();
 
         noio_scope(|| {

@@ -6,14 +6,18 @@ use kernel::prelude::*;
 
 use core::{
     marker::PhantomData,
-    num::NonZeroU32, //
+    num::NonZeroU32,
+    ptr::NonNull, //
 };
 
 use crate::bindings;
 
-use super::devices::{
-    Device,
-    Devices, //
+use super::{
+    devices::{
+        Device,
+        Devices, //
+    },
+    target_type::TargetType, //
 };
 
 /// The table line that is being constructed.
@@ -55,6 +59,13 @@ impl Table<'_> {
         // SAFETY: `ti` is alive by the type invariants, and so is its type, which `target_type()` in
         // `vtable.rs` made, so that its name is a static C string.
         unsafe { CStr::from_char_ptr((*(*self.ti).type_).name) }
+    }
+
+    /// Returns the type that the target is of.
+    pub(super) fn target_type(&self) -> NonNull<TargetType> {
+        // SAFETY: `ti` is alive by the type invariants, and its type is at the beginning of a
+        // `TargetType`, as no other type has a `ctr` that makes a `Table`.
+        unsafe { NonNull::new_unchecked((*self.ti).type_.cast()) }
     }
 
     /// Returns the length of the line in sectors, at least 1.

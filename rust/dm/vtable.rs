@@ -32,14 +32,21 @@ use super::{
         CtrError, //
     },
     audit,
+    clone::CloneBio,
     devices::Devices,
     end_io::EndBio,
     limits::Limits,
     map::MapBio,
     output::Output,
     per_bio::PerBio,
+    send::SendQueue,
     table::Table,
-    target::Target, //
+    target::Target,
+    target_type::{
+        self,
+        Functions,
+        TargetType, //
+    }, //
 };
 
 /// What `dm_target.private` points to.
@@ -52,6 +59,7 @@ pub(super) struct Inner<T: Target> {
     #[pin]
     target: T,
     devices: Devices,
+    target_type: NonNull<TargetType>,
     begin_sectors: u64,
     name: &'static CStr,
 }
@@ -66,6 +74,12 @@ impl<T: Target> Inner<T> {
     #[inline]
     pub(super) fn devices(&self) -> &Devices {
         &self.devices
+    }
+
+    /// Returns the type, which lives longer.
+    #[inline]
+    pub(super) fn target_type(&self) -> NonNull<TargetType> {
+        self.target_type
     }
 
     #[inline]
@@ -93,8 +107,13 @@ impl<T: Target> Vtable<T> {
             ctr: Some(Self::ctr),
             dtr: Some(Self::dtr),
             map: Some(Self::map),
-            // Also for targets that have none: there may be tags to drop.
-            end_io: Some(Self::end_io),
+            // Also for targets that have none: there may be tags to drop. The bio has not ended when
+            // that returns.
+            end_io: if T::HAS_END_IO {
+                Some(target_type::end_io)
+            } else {
+                Some(Self::end_io)
+            },
             presuspend: if T::HAS_PRESUSPEND {
                 Some(Self::presuspend)
             } else {
@@ -138,6 +157,14 @@ impl<T: Target> Vtable<T> {
         }
     }
 
+    /// What is called for bios when it may be the last use of the target.
+    pub(super) const FUNCTIONS: Functions = Functions {
+        end_io: Self::end_io,
+        end_clone: CloneBio::<T>::end_clone,
+        run: PerBio::<T>::run,
+        send: SendQueue::<T>::send,
+    };
+
     /// Returns what the target is capable of.
     fn features() -> u64 {
         let mut features = 0;
@@ -152,23 +179,27 @@ impl<T: Target> Vtable<T> {
         features.into()
     }
 
-    /// Returns where the code of the callbacks is, 0 for those that are not there.
-    pub(super) fn addresses(target_type: &bindings::target_type) -> [usize; 15] {
+    /// Returns where the code of the target is; that of `ctr` again for what is not there.
+    pub(super) fn addresses(
+        target_type: &bindings::target_type,
+        functions: &Functions,
+    ) -> [usize; 17] {
         macro_rules! address {
             ($callback:ident) => {
-                target_type.$callback.map_or(0, |func| func as usize)
+                target_type
+                    .$callback
+                    .map_or(Self::ctr as *const () as usize, |func| func as usize)
             };
         }
         #[cfg(CONFIG_BLK_DEV_ZONED)]
         let report_zones = address!(report_zones);
         #[cfg(not(CONFIG_BLK_DEV_ZONED))]
-        let report_zones = 0;
+        let report_zones = Self::ctr as *const () as usize;
 
         [
             address!(ctr),
             address!(dtr),
             address!(map),
-            address!(end_io),
             address!(presuspend),
             address!(presuspend_undo),
             address!(postsuspend),
@@ -179,7 +210,10 @@ impl<T: Target> Vtable<T> {
             address!(iterate_devices),
             address!(io_hints),
             report_zones,
-            PerBio::<T>::run as *const () as usize,
+            functions.end_io as usize,
+            functions.end_clone as usize,
+            functions.run as usize,
+            functions.send as usize,
         ]
     }
 
@@ -252,6 +286,7 @@ impl<T: Target> Vtable<T> {
     fn construct(table: &mut Table<'_>, args: Args<'_>) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
         table.set_per_bio(PerBio::<T>::SIZE);
         let (begin_sectors, name) = (table.begin_sectors(), table.target_name());
+        let target_type = table.target_type();
         let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
         let slot = inner.as_mut_ptr();
 
@@ -263,11 +298,13 @@ impl<T: Target> Vtable<T> {
         // SAFETY: As above.
         unsafe { (&raw mut (*slot).devices).write(devices) };
         // SAFETY: As above.
+        unsafe { (&raw mut (*slot).target_type).write(target_type) };
+        // SAFETY: As above.
         unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
         // SAFETY: As above.
         unsafe { (&raw mut (*slot).name).write(name) };
 
-        // SAFETY: All four fields were written.
+        // SAFETY: All five fields were written.
         // INVARIANT: Pinned before anyone sees it.
         Ok(KBox::into_pin(unsafe { inner.assume_init() }))
     }
@@ -278,10 +315,20 @@ impl<T: Target> Vtable<T> {
     ///
     /// Device mapper must call this as `target_type.dtr`.
     unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
-        // SAFETY: `dtr` is called once for a `ctr` that succeeded, when nothing else of the target
-        // runs. No bio of it is left either: a table is only swapped out of a suspended device,
-        // `dm_wait_for_completion()`, and a device is only removed while nobody has it open, which
-        // a submitter has until its bios ended. So whatever was borrowed from a bio is gone.
+        // SAFETY: `ctr` made `private` of such a box. Nobody has a pointer to it any more:
+        //
+        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-table.c`, and no other
+        //   callback of the table runs then or will: it was never bound to the device, or
+        //   `dm_sync_table()` in `drivers/md/dm.c` has waited for those who got it from `md->map`.
+        // - No bio of the target is left. `dm_swap_table()` asks for a device that is suspended, and
+        //   `__dm_suspend()` waits for `md->pending_io`, which `__dm_io_complete()` lowers when all
+        //   parts of a bio have ended. `__dm_destroy()` waits until nobody has the device open,
+        //   `md->holders`, and who submits a bio has it open until that has ended.
+        // - So nothing that was borrowed from a bio is left: each of these borrows ends before the bio
+        //   does, as to end it takes the bio by value. A function that goes on then, in a section that
+        //   the registration waits for, has neither.
+        // - Work that was queued for a bio runs before it ends, and that of a `SendQueue` is waited for
+        //   when it is dropped.
         let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
         let mut inner = KBox::into_pin(inner);
         let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
@@ -314,9 +361,14 @@ impl<T: Target> Vtable<T> {
 
     /// Takes a bio back.
     ///
+    /// If the target has an `end_io` of its own, that may take the bio over, end it, and go on when
+    /// neither the target nor its table is there any more. Otherwise the bio ends when this has
+    /// returned.
+    ///
     /// # Safety
     ///
-    /// Device mapper must call this as `target_type.end_io`.
+    /// Device mapper must call this as `target_type.end_io`; by way of [`target_type::end_io()`], which
+    /// keeps the code, if the target has an `end_io` of its own.
     unsafe extern "C" fn end_io(
         _ti: *mut bindings::dm_target,
         bio: *mut bindings::bio,

@@ -4,6 +4,7 @@
 # What a module leaves behind ends before its code does, whoever leaves it and when.
 
 . "${0%/*}/ktap.sh"
+. "${0%/*}/block.sh"
 
 cpu=/sys/devices/system/cpu/cpu3
 
@@ -13,6 +14,7 @@ setup() {
 }
 
 teardown() {
+	clean_block
 	[ ! -d /sys/module/going_probe ] || rmmod going_probe
 	umount -l "/lib/modules/$(uname -r)"
 }
@@ -71,6 +73,32 @@ test_a_leaked_queue_has_work_that_queues_itself() {
 	sleep 2
 	! dmesg | grep -q 'going_probe: a work item ends' || fail 'an item has run'
 	expect_nothing_left
+}
+
+# expect_waited_for <how>: a function that has ended the last bio of a target goes on before the module
+# with its code goes. The device below ends bios in a task, where functions may sleep.
+expect_waited_for() {
+	make_ram 1024
+	dmesg -C
+	modprobe going_probe
+	dmsetup create below --table "0 2048 delay /dev/ram0 0 50"
+	dmsetup create late --table "0 2048 going_late /dev/mapper/below $1"
+	dd if=/dev/mapper/late of=/dev/null bs=4k count=1 iflag=direct status=none
+	dmsetup remove late
+	rmmod going_probe
+	dmesg | grep -q 'going_probe: is late' || fail 'the module went while its code ran'
+}
+
+test_a_clone_is_ended_late() {
+	expect_waited_for clone
+}
+
+test_a_bio_that_came_back_is_ended_late() {
+	expect_waited_for end_io
+}
+
+test_a_queued_bio_is_ended_late() {
+	expect_waited_for queue
 }
 
 ktap_main

@@ -24,9 +24,20 @@ use kernel::{
     }, //
 };
 
-use core::mem::forget;
+use core::{
+    mem::{
+        forget,
+        ManuallyDrop, //
+    },
+    num::NonZeroU16, //
+};
 
 use kscale::{
+    bio::{
+        BioSet,
+        BlkError,
+        BlkResult, //
+    },
     cpuhp,
     dm,
     srcu::{
@@ -84,6 +95,84 @@ impl dm::Target for Idle {
     fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
         bio.kill()
     }
+}
+
+/// How a bio comes to the function that is late.
+#[derive(Clone, Copy)]
+enum How {
+    /// When its clone has come back.
+    Clone,
+    /// When it has come back itself.
+    EndIo,
+    /// By a queue that is never dropped.
+    Queue,
+}
+
+/// A target whose functions go on when they have ended their bio.
+///
+/// Table line: `<start> <len> going_late <dev path> <clone|end_io|queue>`.
+#[pin_data]
+struct Late {
+    device: dm::Device,
+    how: How,
+    queue: ManuallyDrop<Workqueue>,
+    #[pin]
+    bios: BioSet,
+}
+
+#[vtable]
+impl dm::Target for Late {
+    const NAME: &'static CStr = c"going_late";
+    const VERSION: [u32; 3] = [1, 0, 0];
+    type PerBio = ();
+
+    fn ctr(
+        table: &mut dm::Table<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        let path = args.required(c"missing device path")?;
+        let how = match args.required(c"missing how")?.to_bytes() {
+            b"clone" => How::Clone,
+            b"end_io" => How::EndIo,
+            b"queue" => How::Queue,
+            _ => return Err(dm::CtrError::invalid(c"nothing of that name")),
+        };
+        let device = table.get_device(path, 0)?;
+        let queue = Workqueue::new(c"going_late", Flags::UNBOUND, 1)?;
+
+        Ok(try_pin_init!(Self {
+            device,
+            how,
+            queue: ManuallyDrop::new(queue),
+            bios <- BioSet::new(NonZeroU16::MIN),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        let (device, sector) = (self.device, bio.target_sector());
+        match self.how {
+            How::Clone => bio.defer(|bio| match bio.share(|target| &target.get_ref().bios) {
+                Ok(clone) => clone.submit(device, sector, end_late),
+                Err(bio) => bio.end(Err(BlkError::RESOURCE)),
+            }),
+            How::EndIo => bio.remap(device, sector),
+            How::Queue => bio.defer(|bio| {
+                bio.queue(|target| &target.get_ref().queue, |bio| end_late(bio, Ok(())));
+            }),
+        }
+    }
+
+    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+        let result = bio.result();
+        bio.defer(|bio| end_late(bio, result))
+    }
+}
+
+/// Ends a bio, after which its target, and the module, may go. Runs in a task, as the test has it.
+fn end_late(bio: dm::Bio<Late>, result: BlkResult) {
+    bio.end(result);
+    fsleep(Delta::from_secs(2));
+    pr_info!("is late\n");
 }
 
 /// Hotplug callbacks.
@@ -212,6 +301,7 @@ impl Job {
 
 struct GoingModule {
     _values: Option<Values>,
+    _late: dm::Registration<Late>,
 }
 
 impl kernel::Module for GoingModule {
@@ -230,6 +320,7 @@ impl kernel::Module for GoingModule {
         if !module_parameters::leak.value() {
             return Ok(Self {
                 _values: Some(values),
+                _late: dm::Registration::new()?,
             });
         }
 
@@ -238,6 +329,9 @@ impl kernel::Module for GoingModule {
         forget(cpuhp::Registration::new(hears.clone())?);
         // Noted later, so it is undone first.
         *hears.target.lock() = Some(dm::Registration::new()?);
-        Ok(Self { _values: None })
+        Ok(Self {
+            _values: None,
+            _late: dm::Registration::new()?,
+        })
     }
 }
