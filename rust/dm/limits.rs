@@ -62,32 +62,45 @@ impl Limits<'_> {
         unsafe { (*self.limits.as_ptr()).features &= !bindings::BLK_FEAT_POLL };
     }
 
-    /// Has no bio longer than `sectors`, or than a page or a logical block if these are more: the
-    /// block layer has no lower limit.
+    /// Has no bio longer than `sectors`, or than the largest block that the block layer knows if that is
+    /// more: it takes no limit that is less than a block, and another line of the table may have those.
     ///
     /// Device mapper itself splits longer ones, also those that a target must not split.
     ///
     /// Context: Any. C: `blk_validate_limits()` in `block/blk-settings.c`.
     pub fn limit_bio_sectors(&mut self, sectors: NonZeroU32) {
+        // At least a page, too.
+        let lowest = bindings::BLK_MAX_BLOCK_SIZE / SECTOR_SIZE;
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe {
             let limits = self.limits.as_ptr();
-            let lowest = (*limits).logical_block_size.max(PAGE_BYTES) / SECTOR_SIZE;
             (*limits).max_hw_sectors = (*limits).max_hw_sectors.min(sectors.get().max(lowest));
         }
     }
 
-    /// Has no atomic write longer than `bytes`.
+    /// Has no atomic write longer than `bytes`, and none at all if that is less than the shortest that
+    /// the devices take.
     ///
-    /// Context: Any.
+    /// Context: Any. C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
     pub fn limit_atomic_writes(&mut self, bytes: NonZeroU32) {
+        // What one is made of has a power of two of bytes.
+        let unit = 1 << bytes.ilog2();
         // SAFETY: `limits` may be written to, by the type invariants.
-        unsafe {
-            let limits = self.limits.as_ptr();
-            (*limits).atomic_write_hw_max = (*limits).atomic_write_hw_max.min(bytes.get());
-            (*limits).atomic_write_hw_unit_max =
-                (*limits).atomic_write_hw_unit_max.min(bytes.get());
+        let limits = unsafe { self.limits.as_mut() };
+
+        // Without devices there is the largest number, and no unit.
+        if matches!(limits.atomic_write_hw_max, 0 | u32::MAX) {
+            return;
         }
+        if unit < limits.atomic_write_hw_unit_min {
+            limits.atomic_write_hw_max = 0;
+            limits.atomic_write_hw_unit_min = 0;
+            limits.atomic_write_hw_unit_max = 0;
+            limits.atomic_write_hw_boundary = 0;
+            return;
+        }
+        limits.atomic_write_hw_max = limits.atomic_write_hw_max.min(bytes.get());
+        limits.atomic_write_hw_unit_max = limits.atomic_write_hw_unit_max.min(unit);
     }
 
     /// Asks that memory for direct I/O be aligned to the logical block size, or to a page if that is
@@ -109,28 +122,85 @@ impl Limits<'_> {
 mod tests {
     use super::*;
 
-    /// Returns the longest bio and the alignment, less 1, that a target gets which asks for bios of at
-    /// most `sectors` on a device with blocks of `block_bytes`.
-    fn limited(block_bytes: u32, sectors: u32) -> Result<(u32, u32)> {
+    /// Returns the limits that a target gets which asks for bios of at most `sectors`, and then for
+    /// blocks of `block_bytes`.
+    fn limited(block_bytes: u32, sectors: u32) -> Result<bindings::queue_limits> {
         let mut limits = bindings::queue_limits {
-            logical_block_size: block_bytes,
+            logical_block_size: SECTOR_SIZE,
             max_hw_sectors: 2048,
             ..pin_init::zeroed()
         };
         // SAFETY: It is alive until this returns, and nobody else's.
         let mut wrapped = unsafe { Limits::new(NonNull::from(&mut limits)) };
         wrapped.limit_bio_sectors(NonZeroU32::new(sectors).ok_or(EINVAL)?);
+        wrapped.stack_block_size(NonZeroU32::new(block_bytes).ok_or(EINVAL)?);
         wrapped.align_dma_to_logical_block_size();
-        Ok((limits.max_hw_sectors, limits.dma_alignment))
+        Ok(limits)
     }
 
     #[test]
-    fn limits_are_such_as_the_block_layer_takes() -> Result {
-        assert_eq!(limited(512, 1024)?, (1024, 511));
-        assert_eq!(limited(4096, 4096)?, (2048, 4095));
-        // It warns of less than a page, less than a block, and an alignment to more than a page.
-        assert_eq!(limited(512, 1)?, (8, 511));
-        assert_eq!(limited(8192, 1)?, (16, 4095));
+    fn bios_are_as_long_as_asked_for() -> Result {
+        assert_eq!(limited(512, 1024)?.max_hw_sectors, 1024);
+        assert_eq!(limited(4096, 4096)?.max_hw_sectors, 2048);
         Ok(())
+    }
+
+    /// Which `blk_validate_limits()` warns of, in whatever order a target asks.
+    #[test]
+    fn bios_are_no_shorter_than_a_block() -> Result {
+        for block_bytes in [512, 4096, bindings::BLK_MAX_BLOCK_SIZE] {
+            let limits = limited(block_bytes, 1)?;
+            assert!(limits.max_hw_sectors * SECTOR_SIZE >= block_bytes.max(PAGE_BYTES));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_aligned_to_a_page_at_most() -> Result {
+        assert_eq!(limited(512, 1024)?.dma_alignment, 511);
+        assert_eq!(limited(4096, 1024)?.dma_alignment, 4095);
+        // The block layer warns of more.
+        assert_eq!(limited(8192, 1024)?.dma_alignment, 4095);
+        Ok(())
+    }
+
+    /// Returns the longest atomic write and its shortest and longest unit, for a target that asks for at
+    /// most `bytes` on a device with those.
+    fn limited_atomic(bytes: u32, (max, unit_min, unit_max): (u32, u32, u32)) -> (u32, u32, u32) {
+        let mut limits = bindings::queue_limits {
+            atomic_write_hw_max: max,
+            atomic_write_hw_unit_min: unit_min,
+            atomic_write_hw_unit_max: unit_max,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: It is alive until this returns, and nobody else's.
+        let mut wrapped = unsafe { Limits::new(NonNull::from(&mut limits)) };
+        if let Some(bytes) = NonZeroU32::new(bytes) {
+            wrapped.limit_atomic_writes(bytes);
+        }
+        (
+            limits.atomic_write_hw_max,
+            limits.atomic_write_hw_unit_min,
+            limits.atomic_write_hw_unit_max,
+        )
+    }
+
+    #[test]
+    fn atomic_writes_have_units_of_a_power_of_two() {
+        let device = (65536, 4096, 65536);
+
+        assert_eq!(limited_atomic(u32::MAX, device), device);
+        assert_eq!(limited_atomic(16384, device), (16384, 4096, 16384));
+        assert_eq!(limited_atomic(40000, device), (40000, 4096, 32768));
+        assert_eq!(limited_atomic(4096, device), (4096, 4096, 4096));
+        // Else the longest unit would be shorter than the shortest.
+        assert_eq!(limited_atomic(4095, device), (0, 0, 0));
+    }
+
+    #[test]
+    fn there_are_no_atomic_writes_without_devices() {
+        for none in [(0, 0, 0), (u32::MAX, 0, 0)] {
+            assert_eq!(limited_atomic(4096, none), none);
+        }
     }
 }
