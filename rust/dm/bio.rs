@@ -226,6 +226,16 @@ impl<T: Target> Drop for Bio<T> {
     }
 }
 
+/// Tells whether a bio that is submitted here may be waited for here.
+///
+/// Not in `map`: what is submitted there goes out when it has returned, see `submit_bio_noacct()` in
+/// `block/blk-core.c`.
+#[inline]
+pub(super) fn may_wait() -> bool {
+    // SAFETY: Reads a field of this task, which nobody else writes.
+    may_submit() && !unsafe { bindings::current_has_bio_list() }
+}
+
 /// Tells whether bios may be submitted here.
 ///
 /// Not from interrupts, nor with them disabled: the lists of bios that a task has yet to submit,

@@ -28,6 +28,7 @@ use crate::{
 use super::{
     bio::{
         may_submit,
+        may_wait,
         Bio, //
     },
     clone::CloneBio,
@@ -104,15 +105,17 @@ impl<T: Target> CloneBio<T> {
     /// and waits for it.
     ///
     /// Fails, and gives the bio back, as the device does; and with [`BlkError::IOERR`] if `device` is
-    /// another target's, if the clone has no memory of its own or is no read, or cannot be sent here.
+    /// another target's, if the clone has no memory of its own or is no read, or where a bio cannot be
+    /// sent and waited for: in an interrupt, and in [`Target::map()`], as bios are submitted only when
+    /// that returned.
     ///
-    /// Context: Process context; sleeps.
+    /// Context: Process context, but not `map`; sleeps.
     pub fn read(self, device: Device, sector: u64) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
         let is_own_read = self.base.op() == Op::Read && self.base.ptr().clone_end().is_own();
         let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {
             return Err((self.into_base(), BlkError::IOERR));
         };
-        if !is_own_read || !may_submit() {
+        if !is_own_read || !may_wait() {
             return Err((self.into_base(), BlkError::IOERR));
         }
         let mut this = self;

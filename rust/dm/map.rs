@@ -164,12 +164,9 @@ impl<'a, T: Target> MapBio<'a, T> {
         let splittable = matches!(self.op(), Op::Read | Op::Write)
             && !self.has_flag(bindings::REQ_PREFLUSH)
             && !self.has_flag(bindings::REQ_ATOMIC);
-        // SAFETY: The bio is alive, and still on the mapped device: it was not remapped, which
-        // takes `self`.
-        let zoned = unsafe { bindings::bdev_is_zoned((*self.ptr.bio()).bi_bdev) };
 
         if !splittable
-            || (zoned && self.op() != Op::Read)
+            || (self.op() != Op::Read && self.is_zoned())
             || n_sectors.get() > self.len_bytes() / SECTOR_SIZE
         {
             return Err(EINVAL);
@@ -216,13 +213,18 @@ impl<'a, T: Target> MapBio<'a, T> {
     /// Pushes the bio back, as `DM_MAPIO_REQUEUE`.
     ///
     /// Device mapper sends it again after a suspend without flush (`dmsetup suspend --noflush`);
-    /// unless one is going on, it ends the bio with [`IOERR`].
+    /// unless one is going on, it ends the bio with [`IOERR`]. So does this for a write to a zoned
+    /// device, where the next one would overtake it.
     ///
     /// Context: Any.
     ///
     /// [`IOERR`]: crate::bio::BlkError::IOERR
     #[cold]
     pub fn requeue(self) -> Map<'a, T> {
+        if self.is_zone_write() {
+            // Device mapper would do so itself, with a warning: `dm_handle_requeue()`.
+            return self.kill();
+        }
         // INVARIANT: As in `kill()`.
         Map::new(bindings::DM_MAPIO_REQUEUE, Some(self.ptr))
     }
@@ -236,13 +238,31 @@ impl<'a, T: Target> MapBio<'a, T> {
 
     /// Takes the bio over, so that `func` may keep it beyond this call of `map`.
     ///
-    /// Context: Any. What waits for the bio to end must not run in `map`, as bios are submitted
-    /// only when `map` returned.
+    /// Context: Any. What waits for a bio to end must not run in `map`, as bios are submitted only when
+    /// `map` returned; so [`CloneBio::read()`] fails there.
+    ///
+    /// [`CloneBio::read()`]: super::CloneBio::read
     #[inline]
     pub fn defer(self, func: impl FnOnce(Bio<T>)) -> Map<'a, T> {
         func(Bio::new(self.ptr));
         // INVARIANT: The bio is `func`'s, and a `Bio` is ended in the end.
         Map::new(bindings::DM_MAPIO_SUBMITTED, None)
+    }
+
+    /// Tells whether this is a write with data to a zoned device.
+    ///
+    /// More than `dm_is_zone_write()` in `drivers/md/dm-zone.c` knows, for whatever flags there are.
+    fn is_zone_write(&self) -> bool {
+        let op = self.op();
+
+        matches!(op, Op::Write | Op::WriteZeroes) && self.len_bytes() > 0 && self.is_zoned()
+    }
+
+    /// Tells whether the mapped device is zoned.
+    fn is_zoned(&self) -> bool {
+        // SAFETY: The bio is alive, and still on the mapped device: it was not remapped, which
+        // takes `self`.
+        unsafe { bindings::bdev_is_zoned((*self.ptr.bio()).bi_bdev) }
     }
 
     fn has_flag(&self, flag: u32) -> bool {

@@ -2,6 +2,12 @@
 
 #include <linux/sched.h>
 
+/* Then bios that this task submits wait until what it runs has returned. */
+__kscale_helper bool kscale_helper_current_has_bio_list(void)
+{
+	return current->bio_list;
+}
+
 __kscale_helper bool kscale_helper_current_is_memalloc(void)
 {
 	return current->flags & PF_MEMALLOC;

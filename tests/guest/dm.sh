@@ -174,6 +174,29 @@ test_requeued_bios_wait_for_a_suspend_without_flush() {
 	expect_status 'mapped='
 }
 
+test_zone_writes_are_not_requeued() {
+	# Device mapper warns of that, as they would come in another order.
+	forget_kernel_log
+	make_null_blk null0 size=64 zoned=1 zone_size=4
+	dmsetup create probe --table \
+		"0 $(blockdev --getsz /dev/null0) probe /dev/null0 requeue_in_suspend"
+	start_background dmsetup suspend --noflush probe
+	until dmsetup status probe | grep -q 'presuspend'; do sleep 0.1; done
+	! dd if=/dev/zero of=/dev/mapper/probe bs=4k count=1 oflag=direct 2>/tmp/errors ||
+		fail 'a write did not fail'
+	grep -qF 'Input/output error' /tmp/errors
+	until [ "$(cat "/sys/block/$(dm_node probe)/dm/suspended")" = 1 ]; do sleep 0.1; done
+	dmsetup resume probe
+	! kernel_log | grep 'WARNING' || fail 'a write was pushed back'
+}
+
+test_map_cannot_wait_for_a_read() {
+	probe read_at_once
+	! dd if=/dev/mapper/probe of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null ||
+		fail 'it was read'
+	expect_status 'mapped=1 '
+}
+
 test_a_device_may_be_opened_again_for_writing() {
 	# Device mapper does so for the second line, and closes what the first has.
 	forget_kernel_log

@@ -23,6 +23,10 @@ use kernel::{
             Relaxed, //
         },
         Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 
@@ -91,10 +95,14 @@ enum What {
     Bounce,
     /// As [`What::Bounce`], but all that is written is not the first sector.
     BounceUnfilled,
+    /// Wait for a clone that reads, in `map` itself.
+    ReadAtOnce,
     /// Report success, whatever the device said.
     Forgive,
     /// Push it back.
     Requeue,
+    /// Push it back while the device is being suspended, which takes until one has come.
+    RequeueInSuspend,
     /// End it by the result of `map`.
     Kill,
     /// End it with an error of its own.
@@ -105,7 +113,7 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 14] = [
+const NAMES: [(&str, What); 16] = [
     ("remap", What::Remap),
     ("partial", What::Partial),
     ("submit", What::Submit),
@@ -114,8 +122,10 @@ const NAMES: [(&str, What); 14] = [
     ("share", What::Share),
     ("bounce", What::Bounce),
     ("bounce_unfilled", What::BounceUnfilled),
+    ("read_at_once", What::ReadAtOnce),
     ("forgive", What::Forgive),
     ("requeue", What::Requeue),
+    ("requeue_in_suspend", What::RequeueInSuspend),
     ("kill", What::Kill),
     ("refuse", What::Refuse),
     ("drop", What::Drop),
@@ -153,6 +163,7 @@ struct Probe {
     what: What,
     mapped: Atomic<i64>,
     ended: Atomic<i64>,
+    is_suspending: Atomic<bool>,
     queue: Workqueue,
     #[pin]
     bios: BioSet,
@@ -197,6 +208,7 @@ impl dm::Target for Probe {
             what,
             mapped: Atomic::new(0),
             ended: Atomic::new(0),
+            is_suspending: Atomic::new(false),
             queue,
             bios <- BioSet::new(NonZeroU16::MIN),
             pages <- Mempool::new(4, Pages::<0>),
@@ -223,7 +235,10 @@ impl dm::Target for Probe {
             What::Submit => bio.defer(|bio| bio.queue(queue, submit)),
             What::Share => bio.defer(|bio| bio.queue(queue, share)),
             What::Bounce | What::BounceUnfilled => bio.defer(|bio| bio.queue(queue, bounce)),
+            What::ReadAtOnce => bio.defer(read),
             What::Requeue => bio.requeue(),
+            What::RequeueInSuspend if self.is_suspending.load(Relaxed) => bio.requeue(),
+            What::RequeueInSuspend => bio.remap(self.device, sector),
             What::Kill => bio.kill(),
             What::Refuse => bio.end(Err(BlkError::NOTSUPP)),
             What::Drop => bio.defer(drop),
@@ -274,8 +289,21 @@ impl dm::Target for Probe {
         }
     }
 
+    fn zones(self: Pin<&Self>) -> dm::Device {
+        self.device
+    }
+
     fn presuspend(self: Pin<&Self>) {
+        let mapped = self.mapped.load(Relaxed);
+        // Removal is the second time.
+        let is_first = !self.is_suspending.load(Relaxed);
+        self.is_suspending.store(true, Relaxed);
         self.called("presuspend");
+        if self.what == What::RequeueInSuspend && is_first {
+            while self.mapped.load(Relaxed) == mapped {
+                fsleep(Delta::from_millis(10));
+            }
+        }
     }
 
     fn postsuspend(self: Pin<&Self>) {
@@ -342,6 +370,22 @@ fn bounce(mut bio: dm::Bio<Probe>) {
         }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }
+}
+
+/// Waits for a clone that reads.
+fn read(mut bio: dm::Bio<Probe>) {
+    let sector = bio.data().sector;
+    let device = bio.target().device;
+    let bounced = bio.bounce(|target| {
+        let target = target.get_ref();
+        (&target.bios, &target.pages)
+    });
+    let (bio, result) = match bounced.map(|clone| clone.read(device, sector)) {
+        Ok(Ok(clone)) => clone.copy_to_base(),
+        Ok(Err((bio, error))) => (bio, Err(error)),
+        Err(bio) => (bio, Err(BlkError::RESOURCE)),
+    };
+    bio.end(result);
 }
 
 /// Keeps nothing for a bio that would have to be dropped, and does not hear of their end.
