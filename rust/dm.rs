@@ -71,6 +71,7 @@ mod devices;
 mod end_io;
 mod integrity;
 mod limits;
+mod list;
 mod llist;
 mod map;
 mod output;
@@ -106,6 +107,7 @@ pub use self::{
         ReadClone, //
     },
     limits::Limits,
+    list::BioList,
     map::{
         Map,
         MapBio, //

@@ -12,7 +12,10 @@ use kernel::{
 };
 
 use core::{
-    mem::align_of,
+    mem::{
+        align_of,
+        needs_drop, //
+    },
     ptr::NonNull, //
 };
 
@@ -49,6 +52,8 @@ pub(super) enum Func<T: Target> {
     Task(fn(Bio<T>)),
     /// In softirq context.
     Soft(fn(SoftBio<T>)),
+    /// As [`Func::Soft`]: the end of the bio.
+    End,
 }
 
 impl<T: Target> Clone for Func<T> {
@@ -128,7 +133,7 @@ pub(super) struct PerBio<T: Target> {
     flags: u16,
     /// Set once the target itself ended the bio, so that `end_io` need not ask it again.
     ended: bool,
-    /// The next bio of a [`SendQueue`](super::SendQueue).
+    /// The next bio of a [`SendQueue`](super::SendQueue) or a [`BioList`](super::BioList).
     next: Option<Ptr<T>>,
     /// What `head.work` runs.
     func: Func<T>,
@@ -259,6 +264,7 @@ impl<T: Target> PerBio<T> {
             Func::Task(func) => noio_scope(|| func(Bio::new(ptr))),
             // Nothing that allocates in a way that sleeps.
             Func::Soft(func) => func(SoftBio::new(Bio::new(ptr))),
+            Func::End => ptr.end_now(),
         }
     }
 }
@@ -416,13 +422,29 @@ impl<T: Target> Ptr<T> {
     }
 
     /// Ends the bio. The target may be gone when this returns.
+    ///
+    /// If there is code to run for the data, which is dropped in the end, then the bio ends in softirq
+    /// context: the data may own a bio, whose data owns another, and as each of them would end in the
+    /// end of the one before, they would overflow the stack. `bio_endio()` in `block/bio.c` goes round
+    /// in a loop for the same reason.
+    #[inline]
     pub(super) fn end(self, result: BlkResult) {
         let bio = self.bio();
-        let this = self.into_raw();
-        // SAFETY: The bio has not left the target yet, and this was the only pointer to it.
-        unsafe { (*this).ended = true };
+        // SAFETY: The bio has not left the target yet, and this is the only pointer to it.
+        unsafe { (*self.as_raw()).ended = true };
         // SAFETY: As above.
         unsafe { (*bio).bi_status = BlkError::result_to_raw(result) };
+        if needs_drop::<T::PerBio>() {
+            self.queue_bh(Func::End);
+        } else {
+            self.end_now();
+        }
+    }
+
+    /// Ends the bio, whose result is set.
+    fn end_now(self) {
+        let bio = self.bio();
+        let _ = self.into_raw();
         // SAFETY: `bio` is a clone that device mapper gave us, and is ended for the first time
         // since then or since it came back to `end_io`: this call used the only pointer up.
         unsafe { bindings::bio_endio(bio) };
@@ -446,7 +468,8 @@ impl<T: Target> Ptr<T> {
         unsafe { &mut (*self.0.as_ptr()).clone_end }
     }
 
-    /// Returns the bio behind this one in a [`SendQueue`](super::SendQueue).
+    /// Returns the bio behind this one in a [`SendQueue`](super::SendQueue) or a
+    /// [`BioList`](super::BioList).
     pub(super) fn next(&mut self) -> &mut Option<Self> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
         unsafe { &mut (*self.0.as_ptr()).next }
@@ -485,10 +508,15 @@ impl<T: Target> Ptr<T> {
 
     /// Runs `func` with the bio in softirq context, on this CPU.
     pub(super) fn queue_soft(self, func: fn(SoftBio<T>)) {
+        self.queue_bh(Func::Soft(func));
+    }
+
+    /// Runs `func`, which must not sleep, in softirq context, on this CPU.
+    fn queue_bh(self, func: Func<T>) {
         // SAFETY: The kernel made the queue at boot, and keeps it.
         let queue = unsafe { bindings::system_bh_wq };
         // SAFETY: The queue is there for ever.
-        unsafe { self.queue_on(queue, Func::Soft(func)) };
+        unsafe { self.queue_on(queue, func) };
     }
 
     /// Runs `func` with the bio on a queue.

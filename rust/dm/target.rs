@@ -46,9 +46,12 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// not by default. C: `dm_audit_log_ctr()`, `dm_audit_log_dtr()` in `drivers/md/dm-audit.h`.
     const AUDITED: bool = false;
 
-    /// What the target keeps for each bio. Made anew for each, dropped when the bio ended.
+    /// What the target keeps for each bio. Made anew for each, dropped when the bio ended, in any
+    /// context.
     ///
-    /// Aligned to 8 bytes at most.
+    /// Aligned to 8 bytes at most. If it has a destructor ([`core::mem::needs_drop()`]), a bio that the
+    /// target itself ends does so in softirq context, a little later: the data may own other bios, which
+    /// end when it is dropped.
     type PerBio: Default + Send + 'static;
 
     /// Parses a table line and opens its devices.

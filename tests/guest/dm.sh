@@ -130,6 +130,20 @@ test_no_bio_is_sent_from_an_interrupt() {
 	expect_status 'mapped=2 ended=2 '
 }
 
+test_bios_of_a_list_come_out_in_order() {
+	write_file /tmp/random /dev/ram0 64k
+	probe collect
+	dd if=/dev/mapper/probe bs=16k count=4 iflag=direct status=none | cmp /tmp/random -
+	expect_status 'mapped=128 ended=128 '
+}
+
+test_a_list_is_dropped() {
+	probe collect
+	! dd if=/dev/zero of=/dev/mapper/probe bs=4k count=1 oflag=direct 2>/dev/null ||
+		fail 'a write did not fail'
+	expect_status 'mapped=8 ended=0 '
+}
+
 test_errors_of_the_device_arrive() {
 	dmsetup create bad --table "0 $len_sectors error"
 	probe remap /dev/mapper/bad
@@ -195,6 +209,12 @@ test_map_cannot_wait_for_a_read() {
 	! dd if=/dev/mapper/probe of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null ||
 		fail 'it was read'
 	expect_status 'mapped=1 '
+}
+
+test_a_long_chain_of_bios_is_dropped() {
+	dmsetup create probe --table "0 $len_sectors probe_chain $len_sectors"
+	! dd if=/dev/mapper/probe of=/dev/null bs=1M count=1 iflag=direct 2>/dev/null ||
+		fail 'a read did not fail'
 }
 
 test_a_device_may_be_opened_again_for_writing() {

@@ -7,6 +7,9 @@
 //! suspend and resume hooks in the order they were called.
 //!
 //! The target `probe_tags` gives each bio tags of 1 MiB, and ends it.
+//!
+//! The target `probe_chain`, `<start> <len> probe_chain <n>`, takes reads over one sector at a time. Each
+//! is in the data of the next, of which the `n`th is dropped.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +25,9 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Mutex, //
+        new_spinlock_irq,
+        Mutex,
+        SpinLockIrq, //
     },
     time::{
         delay::fsleep,
@@ -30,9 +35,12 @@ use kernel::{
     }, //
 };
 
-use core::num::{
-    NonZeroU16,
-    NonZeroU32, //
+use core::{
+    mem,
+    num::{
+        NonZeroU16,
+        NonZeroU32, //
+    },
 };
 
 use kscale::{
@@ -65,6 +73,7 @@ module! {
 struct ProbeModule {
     _probe: dm::Registration<Probe>,
     _probe_tags: dm::Registration<ProbeTags>,
+    _probe_chain: dm::Registration<ProbeChain>,
 }
 
 impl kernel::Module for ProbeModule {
@@ -72,6 +81,7 @@ impl kernel::Module for ProbeModule {
         Ok(Self {
             _probe: dm::Registration::new()?,
             _probe_tags: dm::Registration::new()?,
+            _probe_chain: dm::Registration::new()?,
         })
     }
 }
@@ -89,6 +99,8 @@ enum What {
     Resubmit,
     /// Send a second time from `end_io` itself, which may be an interrupt.
     ResubmitAtOnce,
+    /// Make a list of single sectors. Those of a page are sent on if they are read, and dropped if not.
+    Collect,
     /// Send a clone that shares its memory.
     Share,
     /// Send a clone with memory of its own, with the data in it.
@@ -113,12 +125,13 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 16] = [
+const NAMES: [(&str, What); 17] = [
     ("remap", What::Remap),
     ("partial", What::Partial),
     ("submit", What::Submit),
     ("resubmit", What::Resubmit),
     ("resubmit_at_once", What::ResubmitAtOnce),
+    ("collect", What::Collect),
     ("share", What::Share),
     ("bounce", What::Bounce),
     ("bounce_unfilled", What::BounceUnfilled),
@@ -170,6 +183,8 @@ struct Probe {
     #[pin]
     pages: Mempool<Pages>,
     #[pin]
+    kept: SpinLockIrq<dm::BioList<Probe>>,
+    #[pin]
     hooks: Mutex<KVec<&'static str>>,
 }
 
@@ -177,6 +192,30 @@ impl Probe {
     fn called(&self, hook: &'static str) {
         // A list that is too short fails the test.
         let _ = self.hooks.lock().push(hook, GFP_KERNEL);
+    }
+
+    /// Adds a bio to the list. With the last sector of a page that is sent on or dropped.
+    fn collect(&self, mut bio: dm::Bio<Self>) {
+        let (is_last, is_read) = (bio.data().sector % 8 == 7, bio.op() == Op::Read);
+        let mut kept = self.kept.lock();
+
+        kept.push(bio);
+        if !is_last {
+            return;
+        }
+        let mut list = mem::take(&mut *kept);
+        drop(kept);
+        if !is_read {
+            return;
+        }
+        let mut next = 0;
+        while let Some(mut bio) = list.pop() {
+            let sector = bio.data().sector % 8;
+            if sector == next {
+                bio.queue(queue, submit);
+            }
+            next = sector + 1;
+        }
     }
 }
 
@@ -212,6 +251,7 @@ impl dm::Target for Probe {
             queue,
             bios <- BioSet::new(NonZeroU16::MIN),
             pages <- Mempool::new(4, Pages::<0>),
+            kept <- new_spinlock_irq!(dm::BioList::new()),
             hooks <- new_mutex!(KVec::new()),
         }))
     }
@@ -228,6 +268,10 @@ impl dm::Target for Probe {
             What::Remap | What::Forgive | What::Stay | What::Resubmit | What::ResubmitAtOnce => {
                 bio.remap(self.device, sector)
             }
+            What::Collect => match bio.accept_partial(NonZeroU32::MIN) {
+                Ok(()) => bio.defer(|bio| self.collect(bio)),
+                Err(_) => bio.kill(),
+            },
             What::Partial => match bio.accept_partial(NonZeroU32::MIN) {
                 Ok(()) => bio.remap(self.device, sector),
                 Err(_) => bio.kill(),
@@ -411,5 +455,58 @@ impl dm::Target for ProbeTags {
         };
         bio.set_tags(tags);
         bio.end(Ok(()))
+    }
+}
+
+/// The bio that came before this one.
+#[derive(Default)]
+struct Link(Option<dm::Bio<ProbeChain>>);
+
+/// The last of those that were taken, and how many there are.
+#[derive(Default)]
+struct Chain {
+    last: Option<dm::Bio<ProbeChain>>,
+    len: u32,
+}
+
+#[pin_data]
+struct ProbeChain {
+    max_len: u32,
+    #[pin]
+    chain: Mutex<Chain>,
+}
+
+#[vtable]
+impl dm::Target for ProbeChain {
+    const NAME: &'static CStr = c"probe_chain";
+    const VERSION: [u32; 3] = [1, 0, 0];
+
+    type PerBio = Link;
+
+    fn ctr(
+        _table: &mut dm::Table<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        let max_len = args.parsed(c"bad number")?;
+
+        Ok(try_pin_init!(Self {
+            max_len,
+            chain <- new_mutex!(Chain::default()),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        if bio.op() != Op::Read || bio.accept_partial(NonZeroU32::MIN).is_err() {
+            return bio.kill();
+        }
+        bio.defer(|mut bio| {
+            let mut chain = self.chain.lock();
+            bio.data().0 = chain.last.take();
+            chain.last = Some(bio);
+            chain.len += 1;
+            if chain.len == self.max_len {
+                *chain = Chain::default();
+            }
+        })
     }
 }
