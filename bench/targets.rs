@@ -178,7 +178,7 @@ fn share(mut bio: dm::Bio<Bench>) {
     let sector = bio.data().sector;
     let device = bio.target().device;
     match bio.share(|target| &target.get_ref().bios) {
-        Ok(clone) => clone.submit(device, sector, dm::Bio::end),
+        Ok(clone) => clone.submit(device, sector, dm::IrqBio::end),
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }
 }
@@ -200,7 +200,7 @@ fn bounce(mut bio: dm::Bio<Bench>) {
                     let _ = own.copy_from(data);
                 }
             }
-            clone.submit(device, sector, dm::Bio::end);
+            clone.submit(device, sector, dm::IrqBio::end);
         }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }

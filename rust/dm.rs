@@ -23,7 +23,8 @@
 //! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] are done with it.
 //! - [`MapBio::defer()`] makes an owned [`Bio`] of it, which may move to other tasks, wait on a
 //!   workqueue ([`Bio::queue()`]), go out as a clone ([`Bio::bounce()`]), and at last is ended.
-//!   One that is dropped ends with [`BlkError::IOERR`]. In softirq context it is a [`SoftBio`].
+//!   One that is dropped ends with [`BlkError::IOERR`]. In
+//!   functions that may run in an interrupt it is an [`IrqBio`].
 //!
 //! On devices that keep something beside their sectors, a bio may have [`Tags`]. They are its own while
 //! a device may use them: set with [`MapBio::set_tags()`] or [`CloneBio::set_tags()`], and lent again by
@@ -43,10 +44,17 @@
 //! | `ctr`, drop | ioctl | yes | other targets only |
 //! | `map` | the submitter, or `kdmflush` | yes, in NOIO scope | everything, itself too |
 //! | `end_io` | any, also hard interrupts | no | everything |
+//! | functions of [`CloneBio::submit()`] and its like | any, also hard interrupts | no | everything |
+//! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
+//! | functions of [`Bio::queue_soft()`] | softirq | no | everything |
+//! | drop of [`Target::PerBio`] | any, also hard interrupts | no | everything |
 //! | suspend and resume hooks | ioctl | yes, NOIO | `message`, `status`; `map` unless drained |
 //! | `message`, `status` | ioctl | yes, NOIO | everything, themselves too |
 //! | `io_hints` | table load | yes | `message`, `status` |
 //! | `zones` | table load, ioctl | yes | everything |
+//!
+//! A function that may run in a hard interrupt gets an [`IrqBio`], which cannot be sent: [`IrqBio::queue()`]
+//! leaves it to a worker.
 //!
 //! A function that has ended the last bio of a target may go on when the target, its table, and all
 //! references to its module are gone. The code stays until it has returned: to unload the module waits
@@ -70,6 +78,7 @@ mod clone;
 mod devices;
 mod end_io;
 mod integrity;
+mod irq;
 mod limits;
 mod list;
 mod llist;
@@ -78,7 +87,6 @@ mod output;
 mod per_bio;
 mod registration;
 mod send;
-mod soft;
 mod sort;
 mod table;
 mod target;
@@ -106,6 +114,7 @@ pub use self::{
         DeviceName,
         ReadClone, //
     },
+    irq::IrqBio,
     limits::Limits,
     list::BioList,
     map::{
@@ -115,7 +124,6 @@ pub use self::{
     output::Output,
     registration::Registration,
     send::SendQueue,
-    soft::SoftBio,
     table::Table,
     target::Target, //
 };

@@ -28,8 +28,8 @@ use super::{
     bounce::Blocks,
     clone::CloneBio,
     devices::Device,
+    irq::IrqBio,
     per_bio::Ptr,
-    soft::SoftBio,
     target::Target, //
 };
 
@@ -168,7 +168,7 @@ impl<T: Target> Bio<T> {
     ///
     /// Context: Any. C: `system_bh_wq`.
     #[inline]
-    pub fn queue_soft(self, func: fn(SoftBio<T>)) {
+    pub fn queue_soft(self, func: fn(IrqBio<T>)) {
         self.into_ptr().queue_soft(func);
     }
 

@@ -43,6 +43,7 @@ use super::{
         FreePages, //
     },
     devices::Device,
+    irq::IrqBio,
     per_bio::{
         PerBio,
         Ptr, //
@@ -78,7 +79,7 @@ pub(super) struct CloneEnd<T: Target> {
     /// The clone, if it is ready to be sent.
     clone: *mut bindings::bio,
     /// What gets the bio that the clone stands for.
-    done: fn(Bio<T>, BlkResult),
+    done: fn(IrqBio<T>, BlkResult),
     /// How the pages of the clone are freed, if they are its own.
     free_pages: Option<FreePages>,
     /// The pool that they are from.
@@ -89,7 +90,7 @@ impl<T: Target> Default for CloneEnd<T> {
     fn default() -> Self {
         Self {
             clone: core::ptr::null_mut(),
-            done: Bio::end,
+            done: IrqBio::end,
             free_pages: None,
             pool: core::ptr::null(),
         }
@@ -267,13 +268,13 @@ impl<T: Target> CloneBio<T> {
     /// Sends the clone to `sector` of `device`; when it comes back, it is freed, and `done` gets
     /// the bio that it stands for, and how the device ended the clone.
     ///
-    /// `done` runs in any context, also in hard interrupts. A `device` of another target ends the
-    /// bio with [`BlkError::IOERR`] at once, and so does a call from an interrupt or with interrupts
-    /// disabled, and a write whose own memory was not written, all of it and in order, see
-    /// [`Bio::bounce()`].
+    /// `done` runs in any context, also in hard interrupts, which is why it gets an [`IrqBio`]. A
+    /// `device` of another target ends the bio with [`BlkError::IOERR`] at once, and so does a call
+    /// from an interrupt or with interrupts disabled, and a write whose own memory was not written,
+    /// all of it and in order, see [`Bio::bounce()`].
     ///
     /// Context: Process context; may sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
-    pub fn submit(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) {
+    pub fn submit(self, device: Device, sector: u64, done: fn(IrqBio<T>, BlkResult)) {
         if !may_submit() {
             return;
         }
@@ -291,7 +292,7 @@ impl<T: Target> CloneBio<T> {
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x SendQueue<T>,
         device: Device,
         sector: u64,
-        done: fn(Bio<T>, BlkResult),
+        done: fn(IrqBio<T>, BlkResult),
     ) {
         if let Some(base) = self.ready(device, sector, done) {
             let queue = NonNull::from(select(base.target()));
@@ -305,7 +306,7 @@ impl<T: Target> CloneBio<T> {
     ///
     /// Ends the bio if `device` is another target's, or does not keep such tags, or if it would get
     /// what somebody else left in memory.
-    fn ready(self, device: Device, sector: u64, done: fn(Bio<T>, BlkResult)) -> Option<Bio<T>> {
+    fn ready(self, device: Device, sector: u64, done: fn(IrqBio<T>, BlkResult)) -> Option<Bio<T>> {
         let is_own_write = self.base.op() == Op::Write && self.base.ptr().clone_end().is_own();
         if is_own_write && self.filled.len() != self.base.len_bytes() {
             return None;
@@ -356,7 +357,9 @@ impl<T: Target> CloneBio<T> {
             // the type invariants of the `CloneBio` that was submitted.
             unsafe { base.clone_end().free(clone) };
         }
-        done(Bio::new(base), result);
+        // May end the bio, so it may be the last use of the target. The code stays, by this function's
+        // contract.
+        done(IrqBio::new(Bio::new(base)), result);
     }
 
     fn free_clone(&mut self) {

@@ -17,6 +17,7 @@ use crate::{
 
 use super::{
     bio::Bio,
+    irq::IrqBio,
     map::Brand,
     per_bio::Ptr,
     target::Target, //
@@ -109,7 +110,7 @@ impl<'a, T: Target> EndBio<'a, T> {
     /// Tells whether this is neither a hard interrupt nor with interrupts disabled.
     ///
     /// What does not sleep but takes its time, such as a cipher, can be done here then. Otherwise leave
-    /// it to [`Bio::queue_soft()`].
+    /// it to [`IrqBio::queue_soft()`].
     ///
     /// Context: Any.
     #[inline]
@@ -143,9 +144,9 @@ impl<'a, T: Target> EndBio<'a, T> {
     ///
     /// Context: Any.
     #[inline]
-    pub fn defer(mut self, func: impl FnOnce(Bio<T>)) -> EndIo<'a, T> {
+    pub fn defer(mut self, func: impl FnOnce(IrqBio<T>)) -> EndIo<'a, T> {
         self.ptr.restore();
-        func(Bio::new(self.ptr));
+        func(IrqBio::new(Bio::new(self.ptr)));
         EndIo {
             ptr: None,
             result: Ok(()),

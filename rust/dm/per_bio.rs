@@ -37,7 +37,7 @@ use super::{
     bio::Bio,
     clone::CloneEnd,
     devices::Device,
-    soft::SoftBio,
+    irq::IrqBio,
     target::Target,
     target_type::{
         self,
@@ -51,7 +51,7 @@ pub(super) enum Func<T: Target> {
     /// In process context.
     Task(fn(Bio<T>)),
     /// In softirq context.
-    Soft(fn(SoftBio<T>)),
+    Soft(fn(IrqBio<T>)),
     /// As [`Func::Soft`]: the end of the bio.
     End,
 }
@@ -263,7 +263,7 @@ impl<T: Target> PerBio<T> {
         match func {
             Func::Task(func) => noio_scope(|| func(Bio::new(ptr))),
             // Nothing that allocates in a way that sleeps.
-            Func::Soft(func) => func(SoftBio::new(Bio::new(ptr))),
+            Func::Soft(func) => func(IrqBio::new(Bio::new(ptr))),
             Func::End => ptr.end_now(),
         }
     }
@@ -507,7 +507,7 @@ impl<T: Target> Ptr<T> {
     }
 
     /// Runs `func` with the bio in softirq context, on this CPU.
-    pub(super) fn queue_soft(self, func: fn(SoftBio<T>)) {
+    pub(super) fn queue_soft(self, func: fn(IrqBio<T>)) {
         self.queue_bh(Func::Soft(func));
     }
 

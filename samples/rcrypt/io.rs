@@ -125,7 +125,7 @@ fn decrypt(mut bio: dm::Bio<Crypt>) {
 }
 
 /// As [`decrypt()`], in softirq context.
-fn decrypt_soft(mut bio: dm::SoftBio<Crypt>) {
+fn decrypt_soft(mut bio: dm::IrqBio<Crypt>) {
     stats::count(Place::DecryptedInSoftirq);
     let sector = bio.data().sector;
     let result = decrypt_segments(sector, bio.segments_mut());
@@ -177,10 +177,10 @@ fn write(mut bio: dm::Bio<Crypt>) {
                 |target| &target.get_ref().send,
                 device,
                 device_sector,
-                dm::Bio::end,
+                dm::IrqBio::end,
             );
         }
-        Ok(()) => clone.submit(device, device_sector, dm::Bio::end),
+        Ok(()) => clone.submit(device, device_sector, dm::IrqBio::end),
         Err(error) => clone.into_base().end(Err(error)),
     }
 }

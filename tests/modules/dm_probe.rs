@@ -97,8 +97,8 @@ enum What {
     Submit,
     /// Send it on a second time when it came back.
     Resubmit,
-    /// Send a second time from `end_io` itself, which may be an interrupt.
-    ResubmitAtOnce,
+    /// Keep what is at sector 0, and send it from `end_io` of another, which may be an interrupt.
+    SubmitAnother,
     /// Make a list of single sectors. Those of a page are sent on if they are read, and dropped if not.
     Collect,
     /// Send a clone that shares its memory.
@@ -130,7 +130,7 @@ const NAMES: [(&str, What); 17] = [
     ("partial", What::Partial),
     ("submit", What::Submit),
     ("resubmit", What::Resubmit),
-    ("resubmit_at_once", What::ResubmitAtOnce),
+    ("submit_another", What::SubmitAnother),
     ("collect", What::Collect),
     ("share", What::Share),
     ("bounce", What::Bounce),
@@ -265,7 +265,8 @@ impl dm::Target for Probe {
             return bio.remap(self.device, 0);
         }
         match self.what {
-            What::Remap | What::Forgive | What::Stay | What::Resubmit | What::ResubmitAtOnce => {
+            What::SubmitAnother if sector == 0 => bio.defer(|bio| self.kept.lock().push(bio)),
+            What::Remap | What::Forgive | What::Stay | What::Resubmit | What::SubmitAnother => {
                 bio.remap(self.device, sector)
             }
             What::Collect => match bio.accept_partial(NonZeroU32::MIN) {
@@ -296,7 +297,13 @@ impl dm::Target for Probe {
 
         match what {
             What::Resubmit if !is_second => bio.defer(|bio| bio.queue(queue, submit)),
-            What::ResubmitAtOnce if !is_second => bio.defer(submit),
+            What::SubmitAnother => {
+                let another = bio.target().get_ref().kept.lock().pop();
+                if let Some(another) = another {
+                    submit(another);
+                }
+                bio.done()
+            }
             What::Forgive => bio.done_with(Ok(())),
             _ => bio.done(),
         }
@@ -383,7 +390,7 @@ fn share(mut bio: dm::Bio<Probe>) {
     let sector = bio.data().sector;
     let device = bio.target().device;
     match bio.share(|target| &target.get_ref().bios) {
-        Ok(clone) => clone.submit(device, sector, dm::Bio::end),
+        Ok(clone) => clone.submit(device, sector, dm::IrqBio::end),
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }
 }
@@ -410,7 +417,7 @@ fn bounce(mut bio: dm::Bio<Probe>) {
                 // If it fails, the clone does not go out.
                 let _ = own.copy_from(data);
             }
-            clone.submit(device, sector, dm::Bio::end);
+            clone.submit(device, sector, dm::IrqBio::end);
         }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }

@@ -157,7 +157,7 @@ impl dm::Target for Late {
             }),
             How::EndIo => bio.remap(device, sector),
             How::Queue => bio.defer(|bio| {
-                bio.queue(|target| &target.get_ref().queue, |bio| end_late(bio, Ok(())));
+                bio.queue(|target| &target.get_ref().queue, end_queued_late);
             }),
         }
     }
@@ -169,8 +169,18 @@ impl dm::Target for Late {
 }
 
 /// Ends a bio, after which its target, and the module, may go. Runs in a task, as the test has it.
-fn end_late(bio: dm::Bio<Late>, result: BlkResult) {
+fn end_late(bio: dm::IrqBio<Late>, result: BlkResult) {
     bio.end(result);
+    be_late();
+}
+
+/// As [`end_late()`].
+fn end_queued_late(bio: dm::Bio<Late>) {
+    bio.end(Ok(()));
+    be_late();
+}
+
+fn be_late() {
     fsleep(Delta::from_secs(2));
     pr_info!("is late\n");
 }

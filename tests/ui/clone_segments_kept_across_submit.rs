@@ -9,6 +9,6 @@ use kscale::{
 
 fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::Device, uses: fn(Segments<'_>)) {
     let (_, segments, _) = clone.segments();
-    clone.submit(device, 0, dm::Bio::end);
+    clone.submit(device, 0, dm::IrqBio::end);
     uses(segments);
 }

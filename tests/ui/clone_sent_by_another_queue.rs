@@ -5,5 +5,5 @@
 use kscale::dm;
 
 fn sends<T: dm::Target>(clone: dm::CloneBio<T>, queue: &dm::SendQueue<T>, device: dm::Device) {
-    clone.submit_in_order(|_| queue, device, 0, dm::Bio::end);
+    clone.submit_in_order(|_| queue, device, 0, dm::IrqBio::end);
 }

@@ -5,6 +5,6 @@
 use kscale::dm;
 
 fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::Device) {
-    clone.submit(device, 0, dm::Bio::end);
+    clone.submit(device, 0, dm::IrqBio::end);
     clone.segments();
 }

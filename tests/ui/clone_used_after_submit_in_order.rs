@@ -11,6 +11,6 @@ fn uses<T: dm::Target>(
     queue: fn(Pin<&T>) -> &dm::SendQueue<T>,
     device: dm::Device,
 ) {
-    clone.submit_in_order(queue, device, 0, dm::Bio::end);
+    clone.submit_in_order(queue, device, 0, dm::IrqBio::end);
     let _ = clone.segments();
 }

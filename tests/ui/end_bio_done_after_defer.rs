@@ -4,7 +4,7 @@
 
 use kscale::dm;
 
-fn defers<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, keep: fn(dm::Bio<T>)) -> dm::EndIo<'a, T> {
+fn defers<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, keep: fn(dm::IrqBio<T>)) -> dm::EndIo<'a, T> {
     let _ = bio.defer(keep);
     bio.done()
 }

@@ -131,7 +131,7 @@ fn work(mut bio: dm::Bio<Everything>) {
 }
 
 /// Gets a bio back from its clone.
-fn done(mut bio: dm::Bio<Everything>, result: BlkResult) {
+fn done(mut bio: dm::IrqBio<Everything>, result: BlkResult) {
     bio.data().submits += 1;
     bio.end(result);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory for a bio may have to be waited for, which softirq context must not.
+//! Memory for a bio may have to be waited for, which an interrupt must not.
 
 use kernel::prelude::*;
 
@@ -15,6 +15,6 @@ use kscale::{
 
 type Select<T> = fn(Pin<&T>) -> (&BioSet, &Mempool<Pages<0>>);
 
-fn bounces<T: dm::Target>(bio: dm::SoftBio<T>, select: Select<T>) {
+fn bounces<T: dm::Target>(bio: dm::IrqBio<T>, select: Select<T>) {
     let _ = bio.bounce(select);
 }

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending a bio may sleep, and needs lists that are not protected from interrupts.
+
+use kscale::dm;
+
+fn sends<T: dm::Target>(bio: dm::IrqBio<T>, device: dm::Device) {
+    bio.submit(device, 0);
+}
