@@ -1,6 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/list_lru.h>
+#include <linux/percpu.h>
+#include <linux/sched.h>
+
+/*
+ * The task that looks at an item on this CPU, with a list locked: it stays on this CPU then, and no
+ * other one runs here. Not so with CONFIG_PREEMPT_RT, where spinlocks sleep.
+ */
+DECLARE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
+
+__kscale_helper void kscale_helper_list_lru_begin_isolate(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		raw_cpu_write(kscale_list_lru_walker, current);
+}
+
+__kscale_helper void kscale_helper_list_lru_end_isolate(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		raw_cpu_write(kscale_list_lru_walker, NULL);
+}
+
+/* Whether the current task is between the two, or was interrupted there. */
+__kscale_helper bool kscale_helper_list_lru_in_isolate(void)
+{
+	return !IS_ENABLED(CONFIG_PREEMPT_RT) && raw_cpu_read(kscale_list_lru_walker) == current;
+}
 
 __kscale_helper unsigned long kscale_helper_list_lru_count(struct list_lru *lru)
 {

@@ -26,7 +26,10 @@ use core::{
     }, //
 };
 
-use super::lru::Inner;
+use super::{
+    lru::Inner,
+    walk::may_lock, //
+};
 
 use crate::{
     bindings,
@@ -154,12 +157,13 @@ impl<T: Send + Sync + 'static> Item<T> {
 
     /// Adds the item to the end of its list, unless it is on it.
     ///
-    /// Returns whether it was added. It is not after the [`ListLru`](super::ListLru) was dropped.
+    /// Returns whether it was added. It is not after the [`ListLru`](super::ListLru) was dropped, nor
+    /// by who [decides](super::ListLru::shrink_walk) about an item.
     ///
     /// Context: any but interrupts. Never sleeps. C: `list_lru_add_obj()` in `mm/list_lru.c`.
     pub fn add(&self) -> bool {
         let node = self.node();
-        if node.lru.is_closed() {
+        if node.lru.is_closed() || !may_lock() {
             return false;
         }
         // Before anybody can take it off.
@@ -181,15 +185,24 @@ impl<T: Send + Sync + 'static> Item<T> {
         }
         // Either this sees that it is closed, or `ListLru::drop()` sees the item.
         smp_mb(Full);
-        !(node.lru.is_closed() && self.del())
+        !(node.lru.is_closed() && self.del_any())
     }
 
     /// Takes the item off its list, if it is on it.
     ///
-    /// Returns whether it was. It was not if a walk has isolated it.
+    /// Returns whether it was. It was not if a walk has isolated it, and is not by who
+    /// [decides](super::ListLru::shrink_walk) about an item.
     ///
     /// Context: any but interrupts. Never sleeps. C: `list_lru_del_obj()` in `mm/list_lru.c`.
     pub fn del(&self) -> bool {
+        if !may_lock() {
+            return false;
+        }
+        self.del_any()
+    }
+
+    /// As [`del()`](Self::del), wherever it is.
+    fn del_any(&self) -> bool {
         let node = self.node();
         // SAFETY: As in `add()`.
         let deleted =

@@ -12,7 +12,8 @@ use kernel::{
             Relaxed, //
         },
         barrier::smp_mb,
-        Arc, //
+        Arc,
+        LockClassKey, //
     },
     time::{
         delay::fsleep,
@@ -33,6 +34,7 @@ use super::{
         Node, //
     },
     walk::{
+        may_lock,
         Isolated,
         Status,
         Walk, //
@@ -64,6 +66,9 @@ pub(super) struct Inner<T> {
     #[pin]
     raw: Opaque<bindings::list_lru>,
     cache: Cache<Node<T>>,
+    /// For the locks of these lists: with C's one class for all, lockdep would take whoever has a lock
+    /// that is taken in walks of others, too, for who waits for itself.
+    _key: Pin<KBox<LockClassKey>>,
     gfp: Gfp,
     /// Nothing is added any more. Set before the last walk.
     is_closed: Atomic<bool>,
@@ -145,18 +150,25 @@ impl<T: Send + Sync + 'static> ListLru<T> {
             Gfp::NONE
         };
         let cache = Cache::reclaimable(name)?;
+        let key = KBox::pin_init(LockClassKey::new_dynamic(), GFP_KERNEL)?;
+        let empty = bindings::list_lru {
+            #[cfg(CONFIG_LOCKDEP)]
+            key: key.as_ptr(),
+            ..Default::default()
+        };
         let inner = Arc::pin_init(
             try_pin_init!(Inner {
                 cache,
+                _key: key,
                 gfp,
                 is_closed: Atomic::new(false),
                 // Nothing that may fail comes after it: C would keep pointers to what is freed.
                 raw <- Opaque::try_ffi_init(|slot: *mut bindings::list_lru| {
                     // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. C
                     // reads a field of it that only lockdep has.
-                    unsafe { slot.write(bindings::list_lru::default()) };
-                    // SAFETY: As above, and it stays put until `PinnedDrop`. C copies what it
-                    // needs of the shrinker.
+                    unsafe { slot.write(empty) };
+                    // SAFETY: As above, and it stays put until `PinnedDrop`, as the class of its locks
+                    // does. C copies what it needs of the shrinker.
                     to_result(unsafe {
                         bindings::__list_lru_init(slot, is_memcg_aware, shrinker.as_raw())
                     })
@@ -194,9 +206,10 @@ impl<T: Send + Sync + 'static> ListLru<T> {
 
     /// Walks as many items as should be scanned, of the node and the cgroup in question.
     ///
-    /// `decide` is called for each, with the list locked: it must not sleep, nor walk this `ListLru`,
-    /// nor [add](Item::add) or [delete](Item::del) an item of it, which would wait for itself. An
-    /// item that it rotates comes again if more should be scanned than there are.
+    /// `decide` is called for each, with the list locked: it must not sleep, allocate memory that may,
+    /// nor drop a [`ListLru`]. To walk one, and to [add](Item::add) or [delete](Item::del) an item,
+    /// does nothing there, of whatever [`ListLru`]: two tasks could wait for each other's lists. The
+    /// log says so once.
     ///
     /// Context: any but interrupts. Never sleeps. C: `list_lru_shrink_walk()` in
     /// `include/linux/list_lru.h`.
@@ -206,8 +219,13 @@ impl<T: Send + Sync + 'static> ListLru<T> {
         control: &ScanControl,
         decide: impl FnMut(&T) -> Status,
     ) -> Isolated<T> {
+        if !may_lock() {
+            return Isolated::new();
+        }
         Walk::run(decide, |isolate, arg| {
-            let mut left = control.nr_to_scan();
+            // C goes round a list whose items are rotated, with the list locked.
+            let nr_to_scan = control.nr_to_scan().min(self.shrink_count(control));
+            let mut left = nr_to_scan;
             let (nid, memcg) = control.target();
             // SAFETY:
             // - The lists are initialised by the type invariants of `Inner`.
@@ -225,7 +243,7 @@ impl<T: Send + Sync + 'static> ListLru<T> {
                 )
             };
             // OVERFLOW: C counts down from there.
-            control.nr_to_scan().wrapping_sub(left)
+            nr_to_scan.wrapping_sub(left)
         })
     }
 
@@ -244,6 +262,14 @@ impl<T: Send + Sync + 'static> ListLru<T> {
     ///
     /// Context: process. C: `list_lru_walk()` in `include/linux/list_lru.h`.
     pub fn walk(&self, nr_to_walk: usize, decide: impl FnMut(&T) -> Status) -> Isolated<T> {
+        if !may_lock() {
+            return Isolated::new();
+        }
+        self.walk_any(nr_to_walk, decide)
+    }
+
+    /// As [`walk()`](Self::walk), wherever it is.
+    fn walk_any(&self, nr_to_walk: usize, decide: impl FnMut(&T) -> Status) -> Isolated<T> {
         Walk::run(decide, |isolate, arg| {
             // C goes round a list whose items are rotated, with the list locked.
             let nr_to_walk = nr_to_walk.min(self.count());
@@ -265,7 +291,8 @@ impl<T: Send + Sync + 'static> Drop for ListLru<T> {
         // Pairs with that in `Item::add()`.
         smp_mb(Full);
         while self.count() != 0 {
-            if self.walk(BATCH, |_| Status::Isolate).scanned() == 0 {
+            // Nobody else has these lists, and so waits for them with other lists locked.
+            if self.walk_any(BATCH, |_| Status::Isolate).scanned() == 0 {
                 // Some are on the list of a cgroup that is going. They will be on its parent's.
                 fsleep(Delta::from_millis(1));
             }

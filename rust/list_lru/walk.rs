@@ -4,8 +4,10 @@
 
 use kernel::{
     ffi::c_void,
+    prelude::*,
     sync::atomic::{
         Acquire,
+        Atomic,
         Relaxed,
         Release, //
     }, //
@@ -35,6 +37,30 @@ pub enum Status {
     Rotate,
     /// It stays where it is, as it cannot be freed now (`LRU_SKIP`).
     Skip,
+}
+
+/// Tells whether a list may be locked, or says in the log why not.
+///
+/// Not by who decides about an item, for whom a list is locked: who walks the list that is to be
+/// locked may wait for that one.
+#[inline]
+pub(super) fn may_lock() -> bool {
+    // SAFETY: It reads what is of this CPU, and is of no other task if it is of this one.
+    let is_deciding = unsafe { bindings::list_lru_in_isolate() };
+    if is_deciding {
+        report();
+    }
+    !is_deciding
+}
+
+/// Says what was not done, the first time.
+#[cold]
+fn report() {
+    static HAS_REPORTED: Atomic<bool> = Atomic::new(false);
+
+    if !HAS_REPORTED.xchg(true, Relaxed) {
+        pr_err!("list_lru: nothing is added, deleted or walked while a walk looks at an item\n");
+    }
 }
 
 /// What C calls for each item of a walk.
@@ -81,7 +107,15 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
         // SAFETY: It is in a list.
         let node = Item::<T>::node_of(unsafe { NonNull::new_unchecked(links) });
         // SAFETY: The list has a reference, by the type invariants.
-        match (this.decide)(unsafe { &node.as_ref().value }) {
+        let value = unsafe { &node.as_ref().value };
+
+        // SAFETY: It writes to what is for this, with a list locked.
+        unsafe { bindings::list_lru_begin_isolate() };
+        let status = (this.decide)(value);
+        // SAFETY: As above.
+        unsafe { bindings::list_lru_end_isolate() };
+
+        match status {
             Status::Isolate => {
                 // SAFETY: It is in the list, which is locked.
                 unsafe { bindings::list_lru_isolate(list, links) };
@@ -120,7 +154,7 @@ unsafe impl<T: Send + Sync + 'static> Send for Isolated<T> {}
 unsafe impl<T: Send + Sync + 'static> Sync for Isolated<T> {}
 
 impl<T: Send + Sync + 'static> Isolated<T> {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         // INVARIANT: There are none.
         Self {
             first: ptr::null_mut(),
@@ -240,11 +274,8 @@ mod tests {
     };
 
     use kernel::{
-        prelude::*,
-        sync::{
-            atomic::Atomic,
-            Arc, //
-        }, //
+        new_spinlock,
+        sync::Arc, //
     };
 
     use crate::{
@@ -359,6 +390,79 @@ mod tests {
         };
         // SAFETY: It is as C passes it.
         f(unsafe { ScanControl::from_raw(&raw mut control) })
+    }
+
+    #[test]
+    fn lists_are_left_alone_in_a_walk() -> Result {
+        let drops = Value::drops()?;
+        let (lru, other) = (numbered(2, &drops)?, numbered(1, &drops)?);
+        let mine = lru.alloc(Value::new(8, &drops), Gfp::KERNEL)?;
+        let (listed, unlisted) = (
+            other.alloc(Value::new(8, &drops), Gfp::KERNEL)?,
+            other.alloc(Value::new(9, &drops), Gfp::KERNEL)?,
+        );
+        assert!(listed.add());
+        let mut answers = (0, 0);
+
+        let walk = lru.walk(2, |_| {
+            answers.0 += usize::from(unlisted.add()) + usize::from(listed.del());
+            answers.1 += other.walk(9, |_| Status::Isolate).scanned();
+            Status::Rotate
+        });
+        assert_eq!(walk.scanned(), 2);
+        assert_eq!(answers, (0, 0));
+        assert_eq!((lru.count(), other.count()), (2, 2));
+
+        // Nothing of that lasts.
+        assert!(mine.add() && unlisted.add() && listed.del());
+        assert_eq!((lru.count(), other.count()), (3, 2));
+        Ok(())
+    }
+
+    /// Tells whether lockdep looks for deadlocks, and has not found any yet.
+    fn is_watched() -> bool {
+        // SAFETY: It is a number that only gets 0.
+        unsafe { (&raw const bindings::debug_locks).read_volatile() != 0 }
+    }
+
+    #[test]
+    fn lists_of_others_may_be_changed_with_a_lock_of_walks() -> Result {
+        let was_watched = is_watched();
+        let drops = Value::drops()?;
+        let (lru, other) = (numbered(1, &drops)?, lists()?);
+        let item = other.alloc(Value::new(8, &drops), Gfp::KERNEL)?;
+        let lock = KBox::pin_init(new_spinlock!(0), GFP_KERNEL)?;
+
+        drop(lru.walk(1, |_| {
+            *lock.lock() += 1;
+            Status::Skip
+        }));
+        let mut count = lock.lock();
+        *count += usize::from(item.add());
+        assert_eq!(*count, 2);
+        drop(count);
+
+        assert_eq!(is_watched(), was_watched);
+        Ok(())
+    }
+
+    #[test]
+    fn shrinkers_that_rotate_end() -> Result {
+        let drops = Value::drops()?;
+        let lru = numbered(5, &drops)?;
+        // SAFETY: It reads what does not change.
+        let nodes = unsafe { bindings::nr_nodes() };
+
+        let scanned: usize = (0..nodes)
+            .map(|nid| {
+                asked(nid, 1000, |control| {
+                    lru.shrink_walk(control, |_| Status::Rotate).scanned()
+                })
+            })
+            .sum();
+        assert_eq!(scanned, 5);
+        assert_eq!(lru.count(), 5);
+        Ok(())
     }
 
     #[test]

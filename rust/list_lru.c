@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What helpers/list_lru.c has for each CPU: inlined helpers are code of other modules, too. */
+
+#include <linux/export.h>
+#include <linux/percpu.h>
+
+struct task_struct;
+
+DECLARE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
+DEFINE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
+EXPORT_PER_CPU_SYMBOL_GPL(kscale_list_lru_walker);
