@@ -14,7 +14,8 @@
 //! that began later. Each CPU has a [`Ring`] of ranges under a lock of its own; it frees what it can
 //! whenever it queues a range, and flushes when it is full. What is left behind a timer takes care
 //! of, 10 ms after the first range was queued: it flushes once, and frees the ranges of all CPUs into
-//! the caches of the one that it runs on.
+//! the caches of the one that it runs on. If it has to leave some, it comes again; C's does not, and
+//! leaves them until another range is queued.
 //!
 //! C flushes a full ring once, too, but may find it still full: if flushes that had begun before its
 //! ranges were queued end after its own. It adds the range all the same, and the ring looks empty.
@@ -43,6 +44,7 @@ use kernel::sync::{
     barrier, //
 };
 
+mod armed;
 mod counters;
 mod instance;
 mod queue;

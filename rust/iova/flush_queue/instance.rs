@@ -9,7 +9,6 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
-            Full,
             Relaxed, //
         },
         Arc,
@@ -32,6 +31,7 @@ use super::{
             SpaceRef, //
         }, //
     },
+    armed::Armed,
     counters::Counters,
     queue::Iotlb,
     ring::Ring,
@@ -73,8 +73,7 @@ fn new_rings() -> Result<Rings> {
 pub(super) struct Instance<S: Space, T: Iotlb> {
     #[pin]
     pub(super) timer: Timer,
-    /// Whether the timer is armed, or about to be.
-    timer_on: Atomic<bool>,
+    armed: Armed,
     timeout_ms: u32,
     /// The task that the timer has interrupted, 0 while it does not run.
     interrupted: Atomic<usize>,
@@ -94,7 +93,7 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
             //   called by `FlushQueue::drop()` or when the module goes. If it was never noted, it
             //   was never armed either.
             timer <- unsafe { Timer::new(timeout::<S, T>) },
-            timer_on: Atomic::new(false),
+            armed: Armed::new(),
             timeout_ms,
             interrupted: Atomic::new(0),
             counters: Counters::new(),
@@ -121,21 +120,7 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
             |entry| self.free(entry),
         );
 
-        self.see_to_timer();
-    }
-
-    /// Arms the timer for what is in a ring, unless it is armed already.
-    ///
-    /// Who queued something has unlocked that ring. If that was before [`timeout()`] locks it then that
-    /// sees to the entry. If it was after then this sees here that the timer is off, unless somebody
-    /// else is arming it: that was so before the ring was locked. So no order is asked for but that of
-    /// the lock.
-    #[inline]
-    fn see_to_timer(&self) {
-        // Most find that it is on, and leave the line shared.
-        if !self.timer_on.load(Relaxed) && !self.timer_on.xchg(true, Full) {
-            self.timer.arm(self.timeout_ms);
-        }
+        self.armed.arm(|| self.timer.arm(self.timeout_ms));
     }
 
     /// Returns how many ranges are queued.
@@ -196,12 +181,9 @@ pub(super) unsafe extern "C" fn timeout<S: Space, T: Iotlb>(timer: *mut bindings
 
     // The task does not go on before this returns, so if it is the current one then it is this.
     instance.interrupted.store(current_task(), Relaxed);
-    // Who queues from here on arms it again. `Full`: before the flush begins, and before any ring is
-    // locked.
-    instance.timer_on.xchg(false, Full);
-    if instance.flush() {
-        // Who queued it may have taken the timer for armed, or its flush frees nothing of others.
-        instance.see_to_timer();
-    }
+    instance.armed.expire(
+        || instance.flush(),
+        || instance.timer.arm(instance.timeout_ms),
+    );
     instance.interrupted.store(0, Relaxed);
 }

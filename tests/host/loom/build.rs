@@ -12,6 +12,8 @@ use std::{
 
 #[path = "mutants/flush_queue.rs"]
 mod flush_queue;
+#[path = "mutants/flush_timer.rs"]
+mod flush_timer;
 #[path = "mutants/limiter.rs"]
 mod limiter;
 #[path = "mutants/page_cache.rs"]
@@ -101,6 +103,7 @@ fn mutate(module: &str, source: &str, mutants: Mutants) {
 fn main() {
     mutate("pool", limiter::SOURCE, limiter::MUTANTS);
     mutate("counters", flush_queue::SOURCE, flush_queue::MUTANTS);
+    mutate("armed", flush_timer::SOURCE, flush_timer::MUTANTS);
     mutate("slots", page_cache::SOURCE, page_cache::MUTANTS);
     mutate("llist", send_queue::SOURCE, send_queue::MUTANTS);
 

@@ -4,6 +4,7 @@
 
 use loom::sync::atomic::{
     fence,
+    AtomicBool,
     AtomicI64,
     AtomicPtr,
     AtomicU64,
@@ -77,6 +78,7 @@ macro_rules! atomic_type {
     };
 }
 
+atomic_type!([] bool: AtomicBool);
 atomic_type!([] i64: AtomicI64);
 atomic_type!([] u64: AtomicU64);
 atomic_type!([T] *mut T: AtomicPtr<T>);
@@ -92,8 +94,6 @@ impl<T: AtomicType> Atomic<T> {
         T::load(&self.0, O::ORDER)
     }
 
-    /// For mutants.
-    #[allow(dead_code)]
     pub(crate) fn store<O: AnyOrder>(&self, value: T, _: O) {
         T::store(&self.0, value, O::ORDER);
     }

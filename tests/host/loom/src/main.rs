@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Explores the interleavings of what the kernel runs without locks, and what other memory orders
-//! than those of the machine at hand allow: the credit limiters, the counters of flush queues, the
-//! slots of the page cache, and the list of bios that are to be sent.
+//! than those of the machine at hand allow: the credit limiters, the counters and the timer of flush
+//! queues, the slots of the page cache, and the list of bios that are to be sent.
 //!
 //! Prints a line of KTAP for each check, and for each mutant: code that is wrong on purpose, for
 //! which one of the checks must fail. A list of pages that the kernel does not have must fail with
@@ -19,6 +19,7 @@ use std::{
 
 mod atomic;
 mod flush_queue;
+mod flush_timer;
 mod limiter;
 mod page_cache;
 mod send_queue;
@@ -33,7 +34,7 @@ struct Subject {
     mutants: &'static [(&'static str, &'static str)],
 }
 
-const SUBJECTS: [Subject; 4] = [
+const SUBJECTS: [Subject; 5] = [
     Subject {
         right: limiter::right::checks::CHECKS,
         wrong: limiter::wrong::checks::CHECKS,
@@ -43,6 +44,11 @@ const SUBJECTS: [Subject; 4] = [
         right: flush_queue::right::checks::CHECKS,
         wrong: flush_queue::wrong::checks::CHECKS,
         mutants: flush_queue::MUTANTS,
+    },
+    Subject {
+        right: flush_timer::right::checks::CHECKS,
+        wrong: flush_timer::wrong::checks::CHECKS,
+        mutants: flush_timer::MUTANTS,
     },
     Subject {
         right: page_cache::right::checks::CHECKS,

@@ -12,6 +12,8 @@
 mod atomic;
 #[path = "../../loom/src/flush_queue/right.rs"]
 mod flush_queue;
+#[path = "../../loom/src/flush_timer/right.rs"]
+mod flush_timer;
 #[path = "../../loom/src/limiter/right.rs"]
 mod limiter;
 mod lists;
@@ -29,6 +31,7 @@ fn checks_of_interleavings_hold() {
     let checks = [
         limiter::checks::CHECKS,
         flush_queue::checks::CHECKS,
+        flush_timer::checks::CHECKS,
         page_cache::checks::CHECKS,
         send_queue::checks::CHECKS,
     ];

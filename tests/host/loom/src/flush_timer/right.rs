@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The code that the kernel runs.
+
+use crate::{
+    atomic,
+    atomic::barrier, //
+};
+
+#[path = "../../../../../rust/iova/flush_queue/armed.rs"]
+mod armed;
+#[path = "checks.rs"]
+pub(crate) mod checks;
+#[path = "../../../../../rust/iova/flush_queue/counters.rs"]
+mod counters;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The same, as the mutant that [`crate::mutant()`] names has it.
+
+use crate::{
+    atomic,
+    atomic::barrier, //
+};
+
+#[path = "checks.rs"]
+pub(crate) mod checks;
+#[path = "../../../../../rust/iova/flush_queue/counters.rs"]
+mod counters;
+include!(concat!(env!("OUT_DIR"), "/armed_module.rs"));
