@@ -17,6 +17,8 @@ pub mod fault;
 pub mod fips;
 mod frame;
 pub mod gfp;
+#[cfg(kscale_kunit)]
+pub mod handover;
 #[cfg(CONFIG_IOMMU_IOVA)]
 pub mod iova;
 pub mod key;
@@ -75,6 +77,8 @@ impl kernel::InPlaceModule for Kscale {
             _: {
                 #[cfg(CONFIG_IOMMU_IOVA)]
                 iova::take_caches()?;
+                #[cfg(kscale_kunit)]
+                handover::init();
             },
             // Before anything that may have counters.
             _counters: percpu_counter::LockClass::new()?,

@@ -53,7 +53,7 @@ const INTERVAL_MS: i64 = 2;
 /// What destroys a node with this header.
 pub(super) type Destructor = unsafe fn(NonNull<Header>);
 
-/// The values that are on their way and need one destructor, or something else of a module.
+/// The values that are on their way and need one destructor.
 ///
 /// The destructor of a type may be there several times, in all modules that use it. Values are
 /// counted for the one that is called.
@@ -62,8 +62,11 @@ pub(super) type Destructor = unsafe fn(NonNull<Header>);
 ///
 /// `queue` is [`State::queue`], which is destroyed when no value is on its way.
 pub(super) struct Pending {
-    /// What they need. If it is [`None`], any module waits for them.
+    /// The destructor. If it is [`None`], any module waits for them.
     address: Option<usize>,
+    /// The module with the destructor has gone, and nobody waits for values here. Something else
+    /// may be at `address`, also the same destructor, if the module was loaded again.
+    is_forgotten: Atomic<bool>,
     /// What has no address, if this has.
     foreign: Option<Arc<Pending>>,
     /// Values that started on their way. Never gets less.
@@ -95,14 +98,17 @@ impl Pending {
 
     /// Returns where to count a value whose destructor is that of the module that calls.
     ///
-    /// That is `self`, unless that is of another module. It has not been looked for then, as that
-    /// takes locks and memory: all modules wait for such a value.
+    /// That is `self`, unless that is of another module, or of one that has gone. The right one has
+    /// not been looked for then, as that takes locks and memory: all modules wait for such a value.
     #[inline]
     pub(super) fn of_caller(self: Arc<Self>, destructor: Destructor) -> Arc<Self> {
+        // If another module has the address now, this is set: code of that module runs here, and it
+        // was loaded after the other had gone.
+        let is_own = self.address == Some(destructor as *const () as usize)
+            && !self.is_forgotten.load(Relaxed);
+
         match &self.foreign {
-            Some(foreign) if self.address != Some(destructor as *const () as usize) => {
-                foreign.clone()
-            }
+            Some(foreign) if !is_own => foreign.clone(),
             _ => self,
         }
     }
@@ -111,6 +117,11 @@ impl Pending {
     #[inline]
     pub(super) fn queue(&self) -> *mut bindings::workqueue_struct {
         self.queue
+    }
+
+    /// Notes that no module waits for what is counted here.
+    fn forget(&self) {
+        self.is_forgotten.store(true, Relaxed);
     }
 
     /// Tells whether the values need `module`, or `or` if they may need any.
@@ -151,6 +162,7 @@ impl State {
         let pending = Arc::new(
             Pending {
                 address,
+                is_forgotten: Atomic::new(false),
                 foreign,
                 begun: Atomic::new(0),
                 ended: Atomic::new(0),
@@ -168,7 +180,7 @@ pub(super) fn queue() -> *mut bindings::workqueue_struct {
     STATE.lock().queue()
 }
 
-/// Returns the count of what needs the destructor, or something else, at `address`.
+/// Returns the count of what needs the destructor at `address`.
 ///
 /// Fails with [`ENOMEM`].
 pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
@@ -213,8 +225,16 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
 }
 
 /// Forgets the counts of a module, none of whose code will run again.
+///
+/// Pointers and lists that the module created may still have them.
 pub(crate) fn forget_destructors(module: *mut bindings::module) {
-    STATE.lock().pending.retain(|it| !it.needs(module, false));
+    STATE.lock().pending.retain(|it| {
+        let is_forgotten = it.needs(module, false);
+        if is_forgotten {
+            it.forget();
+        }
+        !is_forgotten
+    });
 }
 
 /// The queue for what sleeps, while it lives.
@@ -285,6 +305,26 @@ mod tests {
         assert!(!gone.is_done());
         pending.end();
         gone.wait();
+        Ok(())
+    }
+
+    /// Stands for a destructor, too.
+    fn again(_: NonNull<Header>) {}
+
+    /// A pointer may have the count of a module that has gone and come back to the same address.
+    #[test]
+    fn a_count_is_not_used_after_its_module() -> Result {
+        let address = again as *const () as usize;
+        let before = of(address)?;
+        before.forget();
+        STATE.lock().pending.retain(|it| !Arc::ptr_eq(it, &before));
+
+        let pending = before.clone().of_caller(again);
+        // One that every module waits for.
+        assert!(pending.address.is_none());
+        let now = of(address)?;
+        assert!(!Arc::ptr_eq(&now, &before));
+        assert!(Arc::ptr_eq(&now.clone().of_caller(again), &now));
         Ok(())
     }
 }

@@ -169,8 +169,10 @@ impl<T, F: Flavor> Retired<T, F> {
         let pending = pending.of_caller(destructor);
         pending.begin();
         // INVARIANT: It was counted, and goes to `call_srcu()` below. The destructor is that of the
-        // node, and `of_caller()` returned what its module waits for.
-        // SAFETY: As above.
+        // node. Its code is there, as this function refers to it and runs. It stays until the count
+        // is 0: `of_caller()` returned the count of the module that has it now, or the one that
+        // every module waits for, see `wait_for_callbacks()`.
+        // SAFETY: `header` is that of `node`, see above.
         unsafe {
             (*header).on_its_way = Some(OnItsWay {
                 destructor,

@@ -15,7 +15,9 @@ setup() {
 
 teardown() {
 	clean_block
-	[ ! -d /sys/module/going_probe ] || rmmod going_probe
+	for module in going_probe heir outlives; do
+		[ ! -d /sys/module/$module ] || rmmod $module
+	done
 	umount -l "/lib/modules/$(uname -r)"
 }
 
@@ -99,6 +101,33 @@ test_a_bio_that_came_back_is_ended_late() {
 
 test_a_queued_bio_is_ended_late() {
 	expect_waited_for queue
+}
+
+# step <n>: loads and unloads the module that gives things away. With the same size, it is most
+# likely where it was before.
+step() {
+	modprobe outlives step="$1"
+	rmmod outlives
+}
+
+# inherit <what>: does what another module does with them.
+inherit() {
+	modprobe heir what="$1"
+	rmmod heir
+}
+
+test_a_reloaded_module_waits_for_its_destructors() {
+	dmesg -C
+	step 1
+	modprobe outlives step=2
+	rmmod outlives &
+	sleep 3
+	[ -d /sys/module/outlives ] || fail 'the module went before its value was destroyed'
+	! dmesg | grep 'outlives: destroyed' || fail 'a value was destroyed under a reader'
+	inherit 1
+	wait
+	dmesg | grep -q 'outlives: destroyed' || fail 'the value was not destroyed'
+	step 3
 }
 
 ktap_main

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Uses what the module `outlives` gave away, when that has gone.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use kscale::{
+    handover::take,
+    rcu_list,
+    rwsem::RwSemaphore,
+    srcu::{
+        self,
+        Domain,
+        Fast,
+        Item,
+        Normal,
+        OwnedDownGuard,
+        Pointer, //
+    }, //
+};
+
+module! {
+    type: HeirModule,
+    name: "heir",
+    authors: ["The kscale authors"],
+    description: "Uses what another module gave away, for tests",
+    license: "GPL",
+    params: {
+        what: u8 {
+            default: 0,
+            description: "What is used: 1 a guard, which is dropped, 2 locks",
+        },
+    },
+}
+
+fn use_locks() -> Result {
+    let domain: Domain<Fast> = take().ok_or(ENOENT)?;
+    let pointer: Arc<Pointer<u32, Fast>> = take().ok_or(ENOENT)?;
+    let list: Arc<srcu::List<u32, Fast>> = take().ok_or(ENOENT)?;
+    let rcu_list: Arc<rcu_list::List<u32>> = take().ok_or(ENOENT)?;
+    let rwsem: Arc<RwSemaphore<u32>> = take().ok_or(ENOENT)?;
+
+    let guard = domain.read_lock();
+    let mut sum = *pointer.load(&guard)?;
+    drop(guard);
+    domain.synchronize();
+    drop(pointer.lock().replace(Item::new(2, GFP_KERNEL)?));
+    drop(list.lock().push_back(Item::new(3, GFP_KERNEL)?));
+    sum += *pointer.read() + list.read().walk().sum::<u32>();
+
+    let entry = rcu_list.push_front(4, GFP_KERNEL)?;
+    rcu_list.for_each(|value| sum += value);
+    rcu_list.remove(entry).map_err(|_| EINVAL)?;
+
+    *rwsem.write() += 4;
+    sum += *rwsem.read();
+    pr_info!("the sum is {sum}\n");
+    Ok(())
+}
+
+struct HeirModule;
+
+impl kernel::Module for HeirModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        match module_parameters::what.value() {
+            1 => drop(take::<OwnedDownGuard<Normal>>().ok_or(ENOENT)?),
+            2 => use_locks()?,
+            _ => return Err(EINVAL),
+        }
+        Ok(Self)
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Gives away what outlives it, for tests of what is done with that when it has gone.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use kscale::{
+    handover::{
+        give,
+        take, //
+    },
+    rcu_list,
+    rwsem::{
+        new_rwsem,
+        RwSemaphore, //
+    },
+    srcu::{
+        self,
+        new_domain,
+        new_pointer,
+        Domain,
+        Fast,
+        Item,
+        Normal,
+        Pointer, //
+    }, //
+};
+
+module! {
+    type: OutlivesModule,
+    name: "outlives",
+    authors: ["The kscale authors"],
+    description: "Gives away what outlives it, for tests",
+    license: "GPL",
+    params: {
+        step: u8 {
+            default: 0,
+            description: "1: give a pointer, 2: replace its value, 3: drop it, 4: give locks",
+        },
+    },
+}
+
+/// A value that is destroyed by code of this module.
+struct Value;
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        pr_info!("destroyed\n");
+    }
+}
+
+type Shared = Arc<Pointer<Value, Normal>>;
+
+fn give_pointer() -> Result {
+    let domain: Domain<Normal> = new_domain!()?;
+    let item = Item::new(Value, GFP_KERNEL)?;
+    give::<Shared>(Arc::pin_init(new_pointer!(domain, item), GFP_KERNEL)?)
+}
+
+/// Replaces the value of a pointer that an earlier load gave away, while there is a reader.
+fn replace_value() -> Result {
+    let pointer: Shared = take().ok_or(ENOENT)?;
+    give(pointer.domain().clone().into_down_read())?;
+    let item = Item::new(Value, GFP_KERNEL)?;
+    pointer.lock().replace(item).free_later();
+    give(pointer)
+}
+
+fn give_locks() -> Result {
+    let domain: Domain<Fast> = new_domain!()?;
+    let item = Item::new(1, GFP_KERNEL)?;
+    let pointer: Arc<Pointer<u32, Fast>> =
+        Arc::pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)?;
+    let list: Arc<srcu::List<u32, Fast>> =
+        Arc::pin_init(srcu::new_list!(domain.clone()), GFP_KERNEL)?;
+    let rcu_list: Arc<rcu_list::List<u32>> = Arc::pin_init(rcu_list::new_list!(), GFP_KERNEL)?;
+    let rwsem: Arc<RwSemaphore<u32>> = Arc::pin_init(new_rwsem!(1), GFP_KERNEL)?;
+
+    give(domain)?;
+    give(pointer)?;
+    give(list)?;
+    give(rcu_list)?;
+    give(rwsem)
+}
+
+struct OutlivesModule;
+
+impl kernel::Module for OutlivesModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        match module_parameters::step.value() {
+            1 => give_pointer()?,
+            2 => replace_value()?,
+            3 => drop(take::<Shared>().ok_or(ENOENT)?),
+            4 => give_locks()?,
+            _ => return Err(EINVAL),
+        }
+        Ok(Self)
+    }
+}
