@@ -136,11 +136,13 @@ impl<T, F: Flavor> Pointer<T, F> {
     #[inline]
     pub fn read(&self) -> PointerGuard<'_, T, F> {
         let guard = self.domain.read_lock();
+        // SAFETY: `guard` is of this domain, and the reference is not used after this function.
+        let value = NonNull::from(unsafe { self.dereference() });
+        // INVARIANT: The value was loaded under `guard`.
         PointerGuard {
-            // SAFETY: `guard` is of this domain, and lives as long as the `PointerGuard`, which
-            // gives out references that live no longer.
-            value: unsafe { self.dereference() },
+            value,
             _guard: guard,
+            _borrows: PhantomData,
         }
     }
 
@@ -182,10 +184,17 @@ impl<T, F: Flavor> PinnedDrop for Pointer<T, F> {
 }
 
 /// A guard, and the value that a [`Pointer`] had when it was taken.
+///
+/// # Invariants
+///
+/// `value` is valid for reads as long as `_guard`, and nobody writes to it.
 #[must_use = "the critical section ends at once"]
 pub struct PointerGuard<'a, T, F: Flavor> {
-    value: &'a T,
+    /// Not a reference: who drops this drops `_guard`, after which a writer may free the value,
+    /// while a reference in an argument must be valid until the function returns.
+    value: NonNull<T>,
     _guard: Guard<'a, F>,
+    _borrows: PhantomData<&'a T>,
 }
 
 impl<T, F: Flavor> Deref for PointerGuard<'_, T, F> {
@@ -193,7 +202,8 @@ impl<T, F: Flavor> Deref for PointerGuard<'_, T, F> {
 
     #[inline]
     fn deref(&self) -> &T {
-        self.value
+        // SAFETY: By the type invariants, and `_guard` is borrowed as long as the reference.
+        unsafe { self.value.as_ref() }
     }
 }
 
