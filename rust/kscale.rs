@@ -27,10 +27,12 @@ pub mod keyring;
 #[cfg(kscale_kunit)]
 pub mod leak;
 pub mod list_lru;
+mod lock_class;
 pub mod md5;
 pub mod memcg;
 pub mod mempool;
 mod module;
+mod mutex;
 pub mod page;
 pub mod page_cache;
 pub mod param;
@@ -67,8 +69,10 @@ struct Kscale {
     _hotplug: cpuhp::State,
     /// As `_hotplug`: caches that were leaked end with their shrinkers.
     _filler: page_cache::Filler,
-    /// Goes last, as all of the above may have counters.
+    /// Goes after all that may have counters.
     _counters: percpu_counter::LockClass,
+    /// Goes last, as all of the above may have locks.
+    _classes: lock_class::LockClasses,
 }
 
 impl kernel::InPlaceModule for Kscale {
@@ -80,6 +84,8 @@ impl kernel::InPlaceModule for Kscale {
                 #[cfg(kscale_kunit)]
                 handover::init();
             },
+            // Before anything that may have locks.
+            _classes: lock_class::LockClasses::new(),
             // Before anything that may have counters.
             _counters: percpu_counter::LockClass::new()?,
             // Before `_notifier`, which hears of modules at once.

@@ -32,6 +32,7 @@ use core::ptr::NonNull;
 use crate::{
     bindings,
     dm,
+    lock_class,
     srcu,
     stack::{
         Node,
@@ -316,6 +317,7 @@ impl Notifier {
             unsafe { (undo.value.free)(undo.value.data) };
         }
         srcu::forget_destructors(module);
+        lock_class::forget(module);
     }
 
     /// Tells whether nothing is noted for a module, and nothing was for any since `next`.

@@ -10,10 +10,10 @@
 //! Not supported: interruptible locking, downgrading, and locking by one task and unlocking by
 //! another.
 //!
-//! Not prevented by types, as for all sleeping locks of the kernel, also those of [`kernel::sync`]: a
-//! task that leaked a [`WriteGuard`] ([`core::mem::forget`]) must not end while others may take the
-//! semaphore. Whoever waits looks whether the owner runs, see `owner_on_cpu()` in
-//! `include/linux/sched.h`, and the owner's `task_struct` would be gone.
+//! A guard that is leaked ([`core::mem::forget`]) holds the semaphore for ever. Whoever waits then
+//! looks whether the writer runs, see `owner_on_cpu()` in `include/linux/sched.h`, so a
+//! [`WriteGuard`] has a reference to the task: it costs two atomic operations per write. A semaphore
+//! may outlive the module that creates it.
 //!
 //! C header: [`include/linux/rwsem.h`](srctree/include/linux/rwsem.h)
 //!
@@ -25,7 +25,11 @@
 
 use kernel::{
     prelude::*,
-    sync::LockClassKey,
+    sync::{
+        aref::ARef,
+        LockClassKey, //
+    },
+    task::Task,
     types::{
         NotThreadSafe,
         Opaque, //
@@ -40,7 +44,11 @@ use core::{
     }, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    lock_class::LockClass,
+    mutex::owner, //
+};
 
 /// Creates an [`RwSemaphore`] initialiser with a newly-created lock class.
 #[macro_export]
@@ -64,6 +72,8 @@ pub use new_rwsem;
 pub struct RwSemaphore<T> {
     #[pin]
     sem: Opaque<bindings::rw_semaphore>,
+    /// Goes after `sem`, which has pointers to it.
+    _class: LockClass,
     value: UnsafeCell<T>,
 }
 
@@ -79,19 +89,26 @@ impl<T> RwSemaphore<T> {
     ///
     /// Prefer [`new_rwsem!`], which supplies the lock class.
     ///
-    /// Context: any.
+    /// Context: process. May sleep.
     pub fn new(
         value: T,
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
+        let class = LockClass::new(name, key);
+        // SAFETY: `sem` has it, as long as it lives, and goes before `class`.
+        let name = unsafe { class.name() };
+        // SAFETY: As above.
+        let key = unsafe { class.key() };
+
         pin_init!(Self {
             // INVARIANT: It is initialised by the closure.
-            sem <- Opaque::ffi_init(|slot| {
+            sem <- Opaque::ffi_init(move |slot| {
                 // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`. Name and key
-                // are static.
+                // are there as long as `_class`, which outlives `sem`.
                 unsafe { bindings::__init_rwsem(slot, name.as_char_ptr(), key.as_ptr()) };
             }),
+            _class: class,
             value: UnsafeCell::new(value),
         })
     }
@@ -136,6 +153,7 @@ impl<T> RwSemaphore<T> {
         // INVARIANT: `down_write()` returned.
         WriteGuard {
             rwsem: self,
+            _owner: owner(),
             _not_send: NotThreadSafe,
         }
     }
@@ -150,6 +168,7 @@ impl<T> RwSemaphore<T> {
         // INVARIANT: `down_write_trylock()` returned 1.
         (taken != 0).then(|| WriteGuard {
             rwsem: self,
+            _owner: owner(),
             _not_send: NotThreadSafe,
         })
     }
@@ -206,6 +225,8 @@ impl<T> Drop for ReadGuard<'_, T> {
 #[must_use = "the semaphore is released at once"]
 pub struct WriteGuard<'a, T> {
     rwsem: &'a RwSemaphore<T>,
+    /// Goes after `drop()`: the task that the semaphore is held by is there.
+    _owner: ARef<Task>,
     _not_send: NotThreadSafe,
 }
 
@@ -243,6 +264,8 @@ impl<T> Drop for WriteGuard<'_, T> {
 mod tests {
     use super::*;
 
+    use crate::mutex::keeps_owner;
+
     use kernel::{
         sync::{
             Arc,
@@ -274,6 +297,16 @@ mod tests {
         assert!(rwsem.try_write().is_none());
         drop(writer);
         assert_eq!(*rwsem.read(), 3);
+        Ok(())
+    }
+
+    /// Who waits looks at the task of a writer, also if that has leaked its guard and ended.
+    #[test]
+    fn a_writer_has_a_reference_to_its_task() -> Result {
+        let rwsem = KBox::pin_init(new_rwsem!(1), GFP_KERNEL)?;
+
+        assert!(keeps_owner(|| rwsem.write()));
+        assert!(keeps_owner(|| rwsem.try_write()));
         Ok(())
     }
 

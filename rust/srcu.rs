@@ -46,8 +46,8 @@
 //!   reader may use.
 //! - An item that has an [`OwnedDownGuard`] of its own domain, and is left to `call_srcu()` or a work
 //!   queue, is never freed: it waits for its own guard. So does its module, when it goes.
-//! - A [`PointerWriter`] or [`ListWriter`] that was leaked keeps other writers out, and is a leaked
-//!   lock, for which see [`rwsem`](crate::rwsem).
+//! - A [`PointerWriter`] or [`ListWriter`] that was leaked keeps other writers out for ever. It has a
+//!   reference to its task, which those look at: two atomic operations per lock.
 //! - A module is not freed before the destructors of its values have run, also those of a domain
 //!   that was leaked, or belongs to another module. The module is the one that leaves the item to
 //!   [`Retired::free_later()`] or [`Retired::free_in_workqueue()`]. A `dyn` value has code of the

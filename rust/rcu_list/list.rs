@@ -11,8 +11,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        LockClassKey,
-        Mutex, //
+        LockClassKey, //
     },
     time::msecs_to_jiffies,
     types::Opaque, //
@@ -28,6 +27,7 @@ use core::{
 
 use crate::{
     bindings,
+    mutex::Mutex,
     unique::unique_id, //
 };
 
@@ -62,7 +62,7 @@ pub struct List<T> {
     pub(super) head: Opaque<bindings::list_head>,
     id: u64,
     #[pin]
-    writers: Mutex<()>,
+    writers: Mutex,
     /// Not covariant: what one task inserts is what walks with a longer-lived `T` get.
     _owns: PhantomData<UnsafeCell<T>>,
 }
@@ -117,7 +117,7 @@ impl<T> List<T> {
     ///
     /// Prefer [`new_list!`], which supplies name and class of the lock.
     ///
-    /// Context: any.
+    /// Context: process. May sleep.
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
             // INVARIANT: It is empty.
@@ -128,7 +128,7 @@ impl<T> List<T> {
             }),
             // INVARIANT: Nobody else has it, so there are no entries.
             id: unique_id(),
-            writers <- Mutex::new((), name, key),
+            writers <- Mutex::new(name, key),
             _owns: PhantomData,
         })
     }
@@ -167,10 +167,10 @@ impl<T> List<T> {
         // SAFETY: As above.
         unsafe { bindings::init_completion(done) };
 
-        let lock = self.writers.lock();
-        // SAFETY: `head` is initialised by the type invariants and the lock is held.
-        unsafe { bindings::list_add_rcu(links, self.head.get()) };
-        drop(lock);
+        self.writers.with(|| {
+            // SAFETY: `head` is initialised by the type invariants and the lock is held.
+            unsafe { bindings::list_add_rcu(links, self.head.get()) };
+        });
         // INVARIANT: It is on the list, and the count has its 1 until the entry is used.
         Ok(Entry {
             node,
@@ -208,10 +208,10 @@ impl<T> List<T> {
             unsafe { bindings::wait_for_completion(done) };
         }
 
-        let lock = self.writers.lock();
-        // SAFETY: By the invariants of the entry it is on this list, and the lock is held.
-        unsafe { bindings::list_del_rcu(Opaque::cast_into(&raw const (*node).links)) };
-        drop(lock);
+        self.writers.with(|| {
+            // SAFETY: By the invariants of the entry it is on this list, and the lock is held.
+            unsafe { bindings::list_del_rcu(Opaque::cast_into(&raw const (*node).links)) };
+        });
         // SAFETY: The count is 0, so nobody has a reference to the value, nor gets one. It is not
         // used after this.
         let value = unsafe { ManuallyDrop::take(&mut (*node).value) };

@@ -63,7 +63,8 @@ pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head
         .cast_mut()
         .cast();
 
-    // SAFETY: `work` is valid for writes, and name and key are static.
+    // SAFETY: `work` is valid for writes. Name and key are static in this module, which does not go
+    // before its queue is empty.
     unsafe {
         bindings::init_work_with_key(
             work,

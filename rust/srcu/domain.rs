@@ -12,6 +12,7 @@ use kernel::{
     impl_has_work,
     new_work,
     prelude::*,
+    str::CString,
     sync::{
         Arc,
         LockClassKey, //
@@ -29,14 +30,14 @@ use core::{
     mem::ManuallyDrop, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    lock_class::LockClass, //
+};
 
 use super::{
     flavor::Flavor,
-    pending::{
-        self,
-        Pending, //
-    }, //
+    pending, //
 };
 
 /// Creates a [`Domain`] with the given name and a newly-created lock class.
@@ -60,14 +61,15 @@ pub use new_srcu_domain as new_domain;
 ///
 /// - `inner` was initialised by `F::init()` of the flavor of all handles, and is not cleaned up
 ///   before `PinnedDrop`.
-/// - `queue` is the queue of [`pending`], and `class` the count of what needs the lock class.
+/// - `queue` is the queue of [`pending`].
 #[pin_data(PinnedDrop)]
 pub(super) struct Core {
     #[pin]
     inner: Opaque<bindings::srcu_struct>,
-    name: &'static CStr,
+    /// Goes after `inner`, which has pointers to it.
+    _class: LockClass,
+    name: CString,
     queue: *mut bindings::workqueue_struct,
-    class: Arc<Pending>,
     /// Drops it where that may sleep.
     #[pin]
     release: Work<Core>,
@@ -89,9 +91,7 @@ impl WorkItem for Core {
 
     /// Drops the last reference.
     fn run(this: Arc<Core>) {
-        let class = this.class.clone();
         drop(this);
-        class.end();
     }
 }
 
@@ -113,7 +113,13 @@ impl Core {
         init: unsafe fn(*mut bindings::srcu_struct, *const c_char, *mut lock_class_key) -> c_int,
     ) -> Result<Arc<Self>> {
         let queue = pending::queue();
-        let class = pending::of(key.as_ptr() as usize)?;
+        // The module may go before the domain, and then be missed by who waits for a leaked guard.
+        let copy = CString::try_from(name)?;
+        let class = LockClass::new(name, key);
+        // SAFETY: `inner` has it, as long as it lives, and goes before `class`.
+        let name = unsafe { class.name() };
+        // SAFETY: As above.
+        let key = unsafe { class.key() };
 
         Arc::pin_init(
             try_pin_init!(Self {
@@ -121,13 +127,13 @@ impl Core {
                 inner <- Opaque::try_ffi_init(move |slot| {
                     // SAFETY:
                     // - `slot` is valid for writes, by the contract of `try_ffi_init()`.
-                    // - `name` and `key` are static.
+                    // - `name` and `key` are there as long as `_class`, which outlives `inner`.
                     to_result(unsafe { init(slot, name.as_char_ptr(), key.as_ptr()) })
                 }),
-                name,
+                _class: class,
+                name: copy,
                 // INVARIANT: See above.
                 queue,
-                class,
                 release <- new_work!("kscale::srcu::release"),
             }),
             GFP_KERNEL,
@@ -155,8 +161,6 @@ impl Core {
         // SAFETY: By the type invariants it is the library's queue, which is destroyed when nobody
         // uses the library any more.
         let queue = unsafe { Queue::from_raw(last.queue) };
-        // Name and lock class are the module's that created the domain, which has to stay for them.
-        last.class.begin();
         // It is not queued, as nobody else has it.
         let _ = queue.enqueue(last);
     }

@@ -5,10 +5,8 @@
 use kernel::{
     prelude::*,
     sync::{
-        lock::mutex::MutexGuard,
         Arc,
-        LockClassKey,
-        Mutex, //
+        LockClassKey, //
     },
     types::Opaque, //
 };
@@ -22,6 +20,10 @@ use core::{
 
 use crate::{
     bindings,
+    mutex::{
+        Mutex,
+        MutexGuard, //
+    },
     unique::unique_id, //
 };
 
@@ -70,7 +72,7 @@ pub struct List<T, F: Flavor> {
     domain: Domain<F>,
     pending: Arc<Pending>,
     #[pin]
-    writers: Mutex<()>,
+    writers: Mutex,
     /// Not covariant: what one writer inserts is what readers with a longer-lived `T` get.
     _owns: PhantomData<UnsafeCell<Item<T>>>,
 }
@@ -133,7 +135,7 @@ impl<T, F: Flavor> List<T, F> {
             domain,
             // INVARIANT: See `pending::of()`.
             pending: pending::of(Node::<T>::free as *const () as usize)?,
-            writers <- Mutex::new((), name, key),
+            writers <- Mutex::new(name, key),
             _owns: PhantomData,
         })
     }
@@ -192,7 +194,7 @@ impl<T, F: Flavor> PinnedDrop for List<T, F> {
 /// lock with a guard.
 pub struct ListWriter<'a, T, F: Flavor> {
     list: &'a List<T, F>,
-    _lock: MutexGuard<'a, ()>,
+    _lock: MutexGuard<'a>,
 }
 
 impl<T, F: Flavor> ListWriter<'_, T, F> {
@@ -270,6 +272,8 @@ impl<T, F: Flavor> ListWriter<'_, T, F> {
 mod tests {
     use super::*;
 
+    use crate::mutex::keeps_owner;
+
     use super::super::{
         new_domain,
         testing::{
@@ -314,6 +318,14 @@ mod tests {
             assert!(removed.is_ok());
             assert_eq!(digits(&list), left);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_writer_has_a_reference_to_its_task() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let list: Pin<KBox<List<u32, Normal>>> = KBox::try_pin_init(new_list!(domain), GFP_KERNEL)?;
+        assert!(keeps_owner(|| list.lock()));
         Ok(())
     }
 

@@ -10,10 +10,8 @@ use kernel::{
             Atomic,
             Full, //
         },
-        lock::mutex::MutexGuard,
         Arc,
-        LockClassKey,
-        Mutex, //
+        LockClassKey, //
     }, //
 };
 
@@ -24,6 +22,11 @@ use core::{
         self,
         NonNull, //
     }, //
+};
+
+use crate::mutex::{
+    Mutex,
+    MutexGuard, //
 };
 
 use super::{
@@ -74,7 +77,7 @@ pub struct Pointer<T, F: Flavor> {
     domain: Domain<F>,
     pending: Arc<Pending>,
     #[pin]
-    writers: Mutex<()>,
+    writers: Mutex,
     _owns: PhantomData<Item<T>>,
 }
 
@@ -103,7 +106,7 @@ impl<T, F: Flavor> Pointer<T, F> {
             // INVARIANT: See `pending::of()`.
             pending: pending::of(Node::<T>::free as *const () as usize)?,
             domain,
-            writers <- Mutex::new((), name, key),
+            writers <- Mutex::new(name, key),
             // INVARIANT: See above.
             current: Atomic::new(item.into_raw().as_ptr()),
             _owns: PhantomData,
@@ -213,7 +216,7 @@ impl<T, F: Flavor> Deref for PointerGuard<'_, T, F> {
 /// lock with a guard.
 pub struct PointerWriter<'a, T, F: Flavor> {
     pointer: &'a Pointer<T, F>,
-    _lock: MutexGuard<'a, ()>,
+    _lock: MutexGuard<'a>,
 }
 
 impl<T, F: Flavor> PointerWriter<'_, T, F> {
@@ -279,6 +282,8 @@ impl<T, F: Flavor> Deref for PointerWriter<'_, T, F> {
 mod tests {
     use super::*;
 
+    use crate::mutex::keeps_owner;
+
     use kernel::sync::atomic::Release;
 
     use super::super::{
@@ -294,6 +299,14 @@ mod tests {
         FastUpDown,
         Normal, //
     };
+
+    #[test]
+    fn a_writer_has_a_reference_to_its_task() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let pointer = pointer(&domain, 1)?;
+        assert!(keeps_owner(|| pointer.lock()));
+        Ok(())
+    }
 
     #[test]
     fn readers_keep_what_they_loaded() -> Result {

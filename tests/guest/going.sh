@@ -130,4 +130,12 @@ test_a_reloaded_module_waits_for_its_destructors() {
 	step 3
 }
 
+# Lockdep looks at their names and lock classes.
+test_locks_outlive_their_module() {
+	dmesg -C
+	step 4
+	inherit 2
+	dmesg | grep -q 'heir: the sum is 15'
+}
+
 ktap_main
