@@ -30,6 +30,7 @@
 #include "helpers/hash.c"
 #include "helpers/kmemleak.c"
 #include "helpers/list_lru.c"
+#include "helpers/lockdep.c"
 #include "helpers/memcontrol.c"
 #include "helpers/mm.c"
 #include "helpers/module.c"

@@ -55,12 +55,16 @@ mod copies {
 
     use crate::bindings;
 
-    /// The name and the key of a class.
+    /// The name and the keys of a class.
     #[pin_data]
     struct Copy {
         /// Goes before `name`: lockdep forgets the class with its key, and then needs no name.
         #[pin]
         key: LockClassKey,
+        /// As `key`. Not a subclass of that: of a key that is not static, lockdep forgets the class
+        /// with subclass 0 only, see `lockdep_unregister_key()` in `kernel/locking/lockdep.c`.
+        #[pin]
+        visits_key: LockClassKey,
         name: CString,
         /// Locks of the class, and other things that need it.
         users: Atomic<usize>,
@@ -86,6 +90,7 @@ mod copies {
         KBox::pin_init(
             pin_init!(Copy {
                 key <- LockClassKey::new_dynamic(),
+                visits_key <- LockClassKey::new_dynamic(),
                 name,
                 users: Atomic::new(0),
             }),
@@ -162,6 +167,19 @@ mod copies {
             match self.0 {
                 // SAFETY: As in `name()`. The copy is pinned, and `key` structurally.
                 Some(copy) => unsafe { Pin::new_unchecked(&(*copy.as_ptr()).key) },
+                None => not_validated(),
+            }
+        }
+
+        /// Returns the key for those who visit what the lock protects, and do not hold it.
+        ///
+        /// # Safety
+        ///
+        /// It must not be used when `self` is dropped.
+        pub(crate) unsafe fn visits_key(&self) -> Pin<&'static LockClassKey> {
+            match self.0 {
+                // SAFETY: As in `key()`.
+                Some(copy) => unsafe { Pin::new_unchecked(&(*copy.as_ptr()).visits_key) },
                 None => not_validated(),
             }
         }
@@ -260,6 +278,16 @@ mod nothing {
         /// None; see `copies`.
         #[inline]
         pub(crate) unsafe fn key(&self) -> Pin<&'static LockClassKey> {
+            static_lock_class!()
+        }
+
+        /// Returns a key, as [`LockClass::key()`] does.
+        ///
+        /// # Safety
+        ///
+        /// None; see `copies`.
+        #[inline]
+        pub(crate) unsafe fn visits_key(&self) -> Pin<&'static LockClassKey> {
             static_lock_class!()
         }
     }

@@ -35,7 +35,13 @@ impl Mutex {
     ///
     /// Context: process. May sleep.
     pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
-        let class = LockClass::new(name, key);
+        Self::with_class(LockClass::new(name, key))
+    }
+
+    /// Creates a mutex of a class that something else has, too, which goes before the mutex.
+    ///
+    /// Context: any.
+    pub(crate) fn with_class(class: LockClass) -> impl PinInit<Self> {
         // SAFETY: `inner` has it, as long as it lives, and goes before `class`.
         let name = unsafe { class.name() };
         // SAFETY: As above.

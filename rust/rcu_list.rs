@@ -11,7 +11,11 @@
 //! writes to every item, twice: where there are many walkers, [`srcu::List`](crate::srcu::List)
 //! costs them less and who removes more.
 //!
-//! Who removes an item that it is at itself waits for itself, for ever.
+//! Who removes an item that it is at itself waits for itself, for ever. Two who remove what the
+//! other one is at wait for each other. So nobody should remove anything while it is at a value of
+//! the list, or hold a lock that a walk takes there: remember the entry, and remove it after the
+//! walk. Lockdep reports all of this. Types cannot prevent it: any function that a walk calls may
+//! have a reference to the list, and an entry.
 //!
 //! C: `shrink_slab()`, `shrinker_free()` in `mm/shrinker.c`.
 //!
@@ -23,6 +27,7 @@
 
 mod list;
 mod node;
+mod visits;
 mod walk;
 
 pub use list::{

@@ -354,19 +354,22 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
 
 
 def leak_steps(builds: Builds) -> Iterator[Step]:
-    """Returns steps that leak something on purpose, which must fail the run of that guest."""
+    """Returns steps that do wrong on purpose, which must fail the run of that guest."""
     # Per-CPU lists of free objects refer to what was taken from them, until they are used again.
     memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
     leaks = (
-        ("memory", "debug", memory),
-        ("a preemption guard", "release", "modprobe leaky what=1"),
-        ("an interrupt guard", "release", "modprobe leaky what=2"),
+        ("memory that is leaked", "debug", memory),
+        ("a preemption guard that is leaked", "release", "modprobe leaky what=1"),
+        ("an interrupt guard that is leaked", "release", "modprobe leaky what=2"),
+        ("a removal inside for_each()", "debug", "modprobe leaky what=3"),
+        ("a removal during a walk", "debug", "modprobe leaky what=4"),
     )
-    for leak, kernel, command in leaks:
+    for number, (leak, kernel, command) in enumerate(leaks):
         kdir = script_result(["kernel.py", kernel])
         built = builds.modules(KERNEL=kernel, KUNIT="y")
 
         def run(
+            number: int = number,
             leak: str = leak,
             kernel: str = kernel,
             command: str = command,
@@ -374,14 +377,14 @@ def leak_steps(builds: Builds) -> Iterator[Step]:
             built: Future[str] = built,
         ) -> list[Outcome]:
             modules = built.result()
-            directory = fresh(f"leak-{leak.replace(' ', '-')}")
+            directory = fresh(f"leak-{number}")
             status = boot(kdir, modules, directory, TIMEOUT_S[kernel], ["--run", command])
             found = status == machine.End.SPLAT
             reason = [f"the guest ended with status {status}"]
-            row = ktap.Suite(f"{leak} that is leaked", int(found), int(not found), 0, reason)
+            row = ktap.Suite(f"{leak} is reported", int(found), int(not found), 0, reason)
             return [Outcome("leak", [row])]
 
-        yield Step("leak", f"{leak} that is leaked", BOOT_S[kernel], run)
+        yield Step("leak", f"{leak}, which is reported", BOOT_S[kernel], run)
 
 
 def print_table(outcomes: list[Outcome]) -> None:

@@ -27,13 +27,17 @@ use core::{
 
 use crate::{
     bindings,
+    lock_class::LockClass,
     mutex::Mutex,
     unique::unique_id, //
 };
 
-use super::node::{
-    node_of,
-    Node, //
+use super::{
+    node::{
+        node_of,
+        Node, //
+    },
+    visits::Visits, //
 };
 
 /// How long [`List::remove()`] waits before it says why.
@@ -61,6 +65,9 @@ pub struct List<T> {
     #[pin]
     pub(super) head: Opaque<bindings::list_head>,
     id: u64,
+    /// Goes before `writers`, which has the lock class of both.
+    #[pin]
+    pub(super) visits: Visits,
     #[pin]
     writers: Mutex,
     /// Not covariant: what one task inserts is what walks with a longer-lived `T` get.
@@ -119,6 +126,12 @@ impl<T> List<T> {
     ///
     /// Context: process. May sleep.
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
+        let class = LockClass::new(name, key);
+        // SAFETY: `visits` has it, as long as it lives, and goes before `writers`.
+        let name = unsafe { class.name() };
+        // SAFETY: As above.
+        let key = unsafe { class.visits_key() };
+
         pin_init!(Self {
             // INVARIANT: It is empty.
             head <- Opaque::ffi_init(|slot: *mut bindings::list_head| {
@@ -128,7 +141,9 @@ impl<T> List<T> {
             }),
             // INVARIANT: Nobody else has it, so there are no entries.
             id: unique_id(),
-            writers <- Mutex::new(name, key),
+            // SAFETY: `writers` has the class, and goes after it.
+            visits <- unsafe { Visits::new(name, key) },
+            writers <- Mutex::with_class(class),
             _owns: PhantomData,
         })
     }
@@ -180,8 +195,9 @@ impl<T> List<T> {
 
     /// Removes a value, waits until nobody looks at it any more, and returns it.
     ///
-    /// Walks that come to it from now on skip it. Must not be called by who is at this value in a
-    /// walk. If a walk was leaked at it this waits for ever, and says so in the log.
+    /// Walks that come to it from now on skip it. Must not be called by who is at a value of the list
+    /// in a walk, see [`rcu_list`](super). If a walk was leaked at it this waits for ever, and says so
+    /// in the log.
     ///
     /// Gives the entry back if it is not of this list.
     ///
@@ -192,6 +208,7 @@ impl<T> List<T> {
         }
         let node = entry.node.as_ptr();
 
+        self.visits.wait();
         // SAFETY: By the invariants of the entry the node is on the list. Nobody else frees it.
         unsafe { &(*node).is_leaving }.store(true, Relaxed);
         // SAFETY: The count has the 1 for being on the list by the invariants of the entry, which
@@ -203,7 +220,10 @@ impl<T> List<T> {
         let patience = msecs_to_jiffies(PATIENCE_MS) as c_ulong;
         // SAFETY: `done` is initialised.
         if unsafe { bindings::wait_for_completion_timeout(done, patience) } == 0 {
-            pr_err!("rcu_list: a value cannot be removed while a walk is at it: leaked a walk?\n");
+            pr_err!(
+                "rcu_list: a value cannot be removed while a walk is at it: \
+                 leaked a walk, or removes it what a walk waits for?\n"
+            );
             // SAFETY: As above.
             unsafe { bindings::wait_for_completion(done) };
         }
@@ -250,8 +270,6 @@ impl<T> PinnedDrop for List<T> {
 #[kunit_tests(kscale_rcu_list)]
 mod tests {
     use super::*;
-
-    use core::mem::forget;
 
     use crate::slab::Cache;
 
@@ -321,7 +339,14 @@ mod tests {
         assert_eq!(walk.next(), Some(&1));
 
         // The walk is at the other one.
-        assert_eq!(list.remove(back).ok(), Some(2));
+        let (their_list, theirs) = (list.clone(), removed.clone());
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            let value = their_list.remove(back);
+            theirs.store(value.unwrap_or(u32::MAX), Release);
+        })?;
+        while removed.load(Acquire) != 2 {
+            fsleep(Delta::from_millis(1));
+        }
 
         let (their_list, theirs) = (list.clone(), removed.clone());
         workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
@@ -329,7 +354,7 @@ mod tests {
             theirs.store(value.unwrap_or(u32::MAX), Release);
         })?;
         fsleep(Delta::from_millis(20));
-        assert_eq!(removed.load(Relaxed), 0);
+        assert_eq!(removed.load(Relaxed), 2);
         // A new walk does not come to what is being removed.
         while digits(&list) != 0 {
             fsleep(Delta::from_millis(1));
@@ -379,7 +404,7 @@ mod tests {
         }
         let mut walk = list.walk();
         assert!(walk.next().is_some());
-        forget(walk);
+        walk.leak();
 
         drop(list);
         assert!(Arc::into_unique_or_drop(value).is_some());

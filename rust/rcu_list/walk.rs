@@ -47,8 +47,10 @@ impl<T> List<T> {
                 continue;
             }
             drop(rcu);
+            self.visits.begin();
             // SAFETY: The value is there, as this has a reference. Nobody writes to it.
             f(unsafe { &(*node).value });
+            self.visits.end();
             rcu = rcu::read_lock();
             // SAFETY: This has a reference.
             unsafe { Node::put(node) };
@@ -119,11 +121,11 @@ impl<T> Walk<'_, T> {
                 break NonNull::new(node);
             }
         };
-        if let Some(node) = self.at.take() {
-            // SAFETY: This has a reference by the type invariants.
-            unsafe { Node::put(node.as_ptr()) };
-        }
+        self.leave();
         drop(rcu);
+        if next.is_some() {
+            self.list.visits.begin();
+        }
         // INVARIANT: This has a reference. A node is on the list as long as there are any.
         self.at = next;
         // SAFETY: As this has a reference, the value is there until that is dropped, which borrows
@@ -132,13 +134,32 @@ impl<T> Walk<'_, T> {
     }
 }
 
-impl<T> Drop for Walk<'_, T> {
+impl<T> Walk<'_, T> {
+    /// Drops the reference, if there is one.
     #[inline]
-    fn drop(&mut self) {
+    fn leave(&mut self) {
         if let Some(node) = self.at.take() {
+            self.list.visits.end();
             // SAFETY: This has a reference by the type invariants.
             unsafe { Node::put(node.as_ptr()) };
         }
+    }
+
+    /// Leaks it, as [`core::mem::forget()`] does. Lockdep would report that when the task ends.
+    #[cfg(kscale_kunit)]
+    #[doc(hidden)]
+    pub fn leak(self) {
+        if self.at.is_some() {
+            self.list.visits.end();
+        }
+        core::mem::forget(self);
+    }
+}
+
+impl<T> Drop for Walk<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaks on purpose when it is loaded, so that tests can see that the kernel reports it.
+//! Leaks on purpose when it is loaded, or does worse, so that tests can see that the kernel reports
+//! it.
 
 #![forbid(unsafe_code)]
 
@@ -8,9 +9,15 @@ use kernel::prelude::*;
 
 use core::mem::forget;
 
-use kscale::percpu::{
-    local_interrupt_disable,
-    preempt_disable, //
+use kscale::{
+    percpu::{
+        local_interrupt_disable,
+        preempt_disable, //
+    },
+    rcu_list::{
+        new_list,
+        List, //
+    }, //
 };
 
 module! {
@@ -22,12 +29,26 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "What is leaked: 0 memory, 1 a preemption guard, 2 an interrupt guard",
+            description: "0: leak memory, 1: a preemption guard, 2: an interrupt guard; 3, 4: remove in a walk",
         },
     },
 }
 
 struct LeakyModule;
+
+/// Removes a value of a list while it is at another one: two who do so may wait for each other.
+fn remove_in_walk(f: fn(&List<u32>, &mut dyn FnMut())) -> Result {
+    let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+    let mut entry = Some(list.push_front(1, GFP_KERNEL)?);
+    let _at = list.push_front(2, GFP_KERNEL)?;
+
+    f(&list, &mut || {
+        if let Some(entry) = entry.take() {
+            drop(list.remove(entry));
+        }
+    });
+    Ok(())
+}
 
 impl kernel::Module for LeakyModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
@@ -40,6 +61,13 @@ impl kernel::Module for LeakyModule {
             }
             1 => forget(preempt_disable()),
             2 => forget(local_interrupt_disable()),
+            3 => remove_in_walk(|list, remove| list.for_each(|_| remove()))?,
+            4 => remove_in_walk(|list, remove| {
+                let mut walk = list.walk();
+                while walk.next().is_some() {
+                    remove();
+                }
+            })?,
             _ => return Err(EINVAL),
         }
         Ok(LeakyModule)

@@ -381,7 +381,7 @@ mod srcu {
 
         let mut walk = list.walk();
         assert!(walk.next().is_some());
-        mem::forget(walk);
+        walk.leak();
         drop(list);
 
         assert_eq!(drops.load(Relaxed), 1);
