@@ -42,7 +42,7 @@ mod filled;
 mod integrity;
 
 #[cfg(kscale_kunit)]
-pub(crate) use self::buffer::Buffer;
+pub use self::buffer::Buffer;
 pub(crate) use self::filled::Filled;
 use self::filled::Place;
 #[doc(inline)]

@@ -12,6 +12,8 @@ pub mod boxed;
 pub mod cpuhp;
 pub mod crc32;
 pub mod dm;
+#[cfg(kscale_kunit)]
+pub mod failpoint;
 #[cfg(kscale_faults)]
 pub mod fault;
 pub mod fips;

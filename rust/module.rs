@@ -84,6 +84,10 @@ impl Undos {
     }
 }
 
+/// Noting something, for tests of what follows if that fails.
+#[cfg(kscale_kunit)]
+pub(crate) static NOTE: crate::failpoint::Failpoint = crate::failpoint::Failpoint::new();
+
 global_lock! {
     // SAFETY: Initialised by `Notifier::new()`, which all other modules' loading comes after.
     unsafe(uninit) static UNDOS: Mutex<Undos> = Undos::new();
@@ -96,6 +100,8 @@ fn note(
     data: NonNull<c_void>,
     stage: Stage,
 ) -> Result<Noted> {
+    #[cfg(kscale_kunit)]
+    NOTE.check()?;
     let mut node = Node::new(Undo {
         noted: Noted(0),
         module,

@@ -68,6 +68,10 @@ unsafe impl<const ORDER: u32> Send for Page<ORDER> {}
 // SAFETY: The `&self` methods only read the bytes, which nobody writes while `self` is shared.
 unsafe impl<const ORDER: u32> Sync for Page<ORDER> {}
 
+/// Allocating pages, one by one, in bulk or in blocks.
+#[cfg(kscale_kunit)]
+pub static ALLOC: crate::failpoint::Failpoint = crate::failpoint::Failpoint::new();
+
 impl<const ORDER: u32> Page<ORDER> {
     /// Size of the block in bytes.
     pub const SIZE: usize = {
@@ -90,6 +94,8 @@ impl<const ORDER: u32> Page<ORDER> {
     pub fn alloc(gfp: Gfp) -> Result<Self> {
         const { assert!(Self::SIZE > 0) };
 
+        #[cfg(kscale_kunit)]
+        ALLOC.check()?;
         let gfp = if ORDER == 0 { gfp } else { gfp | Gfp::COMP };
 
         // SAFETY: `alloc_pages()` takes any flags that `Gfp` can hold, and `ORDER` is at most
@@ -311,6 +317,10 @@ impl<const ORDER: u32> Drop for Page<ORDER> {
 /// Context: any but NMI. Sleeps if `gfp` allows it. A page costs far less than by [`Page::alloc`]
 /// while memory is plenty, and as much once it is not.
 pub fn alloc_bulk(gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
+    #[cfg(kscale_kunit)]
+    if ALLOC.check().is_err() {
+        return slots.iter().take_while(|slot| slot.is_some()).count();
+    }
     // Low memory or contended lists make C return after one page from its ordinary allocator. So
     // only a call that adds nothing means that there is nothing left.
     let mut populated = 0;

@@ -19,11 +19,11 @@ use super::{
 use crate::bindings;
 
 /// A page of data to encrypt.
-pub(crate) struct Buffer(Page);
+pub struct Buffer(Page);
 
 impl Buffer {
     /// Returns a page with `data` at `offset`.
-    pub(crate) fn new(data: &[u8], offset: usize) -> Result<Self> {
+    pub fn new(data: &[u8], offset: usize) -> Result<Self> {
         let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
 
         // SAFETY: `data` is valid for reads, and nobody else knows the page.
@@ -32,7 +32,7 @@ impl Buffer {
     }
 
     /// Returns `len` bytes from `offset` on.
-    pub(crate) fn contents(&self, offset: usize, len: usize) -> Result<KVec<u8>> {
+    pub fn contents(&self, offset: usize, len: usize) -> Result<KVec<u8>> {
         let mut data = KVec::zeroed(len, GFP_KERNEL)?;
 
         // SAFETY: `data` is valid for writes, and nobody writes to the page meanwhile.
@@ -41,7 +41,7 @@ impl Buffer {
     }
 
     /// Returns `len` bytes from `offset` on, to read.
-    pub(crate) fn segment(&self, offset: u32, len: u32) -> Result<Segment<'_>> {
+    pub fn segment(&self, offset: u32, len: u32) -> Result<Segment<'_>> {
         let (vec, iter) = self.table(offset, len);
 
         // SAFETY: `vec` has `len` bytes of a page that `self` keeps, and nobody changes them.
@@ -52,7 +52,7 @@ impl Buffer {
     }
 
     /// Returns `len` bytes from `offset` on, to write.
-    pub(crate) fn segment_mut(&mut self, offset: u32, len: u32) -> Result<SegmentMut<'_>> {
+    pub fn segment_mut(&mut self, offset: u32, len: u32) -> Result<SegmentMut<'_>> {
         let (vec, iter) = self.table(offset, len);
 
         // SAFETY: As in `segment()`; `&mut self` keeps others out.
@@ -79,6 +79,22 @@ impl Buffer {
         segments
             .next_segment(NonZeroU32::new(len).ok_or(EINVAL)?)
             .ok_or(EINVAL)
+    }
+
+    /// Calls `f` with a walk over the first `len` bytes, to read.
+    pub fn with_segments<R>(&self, len: u32, f: impl FnOnce(Segments<'_>) -> R) -> R {
+        let (vec, iter) = self.table(0, len);
+
+        // SAFETY: As in `segment()`; `vec` is there until `f` returns.
+        f(unsafe { Segments::new(&raw const vec, iter) })
+    }
+
+    /// Calls `f` with a walk over the first `len` bytes, to write.
+    pub fn with_segments_mut<R>(&mut self, len: u32, f: impl FnOnce(SegmentsMut<'_>) -> R) -> R {
+        let (vec, iter) = self.table(0, len);
+
+        // SAFETY: As in `segment_mut()`; `vec` is there until `f` returns.
+        f(unsafe { SegmentsMut::new(&raw const vec, iter) })
     }
 
     /// Makes the table of a bio of them.

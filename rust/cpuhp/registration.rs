@@ -309,6 +309,19 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_not_noted_hears_of_nothing_any_more() -> Result {
+        let log = Log::new(i32::MAX)?;
+
+        let result = module::NOTE.fail(|| Registration::new(log.clone()));
+        assert_eq!(result.err(), Some(ENOMEM));
+        assert!(total(&log.online) > 0);
+        assert_eq!(total(&log.offline), total(&log.online));
+        // What was made of it is gone.
+        assert!(Arc::into_unique_or_drop(log).is_some());
+        Ok(())
+    }
+
+    #[test]
     fn every_cpu_is_heard_of_once_and_on_itself() -> Result {
         let log = Log::new(i32::MAX)?;
 

@@ -53,6 +53,8 @@ impl Block {
         if order.get() > Self::MAX_ORDER {
             return Err(EINVAL);
         }
+        #[cfg(kscale_kunit)]
+        super::ALLOC.check()?;
         let gfp = gfp | Gfp::COMP;
         // SAFETY: `alloc_pages()` takes any flags that `Gfp` can hold, and the order was checked.
         let page = unsafe { bindings::alloc_pages(gfp.as_raw(), order.get()) };

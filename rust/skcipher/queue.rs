@@ -412,6 +412,21 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_well_hides_no_failure() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(3)?;
+
+        // All are waited for at the end, the one that failed first.
+        let result = cipher.queue(|queue| {
+            let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
+            start(queue, first, fails_later, None)?;
+            decrypt(queue, rest)
+        });
+        assert_eq!(result, Err(EIO));
+        Ok(())
+    }
+
+    #[test]
     fn what_there_is_no_room_for_is_waited_for_at_once() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(2)?;

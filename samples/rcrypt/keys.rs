@@ -259,7 +259,10 @@ mod tests {
         options::Options, //
     };
     use kernel::str::CString;
-    use kscale::bio::BlkResult;
+    use kscale::bio::{
+        BlkResult,
+        Buffer, //
+    };
 
     const FIRST: &CStr = c"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const SECOND: &[u8] = b"00000000000000000000000000000000ffffffffffffffffffffffffffffffff";
@@ -287,6 +290,49 @@ mod tests {
     /// Returns what becomes of a bio.
     fn bio(keys: &Keys) -> BlkResult {
         keys.with(|_| Ok(()))
+    }
+
+    /// Returns what a sector of zeros becomes.
+    fn ciphertext(cryptor: &Cryptor) -> Result<KVec<u8>> {
+        const LEN: u32 = 512;
+        let plaintext = Buffer::new(&[], 0)?;
+        let mut ciphertext = Buffer::new(&[], 0)?;
+
+        plaintext
+            .with_segments(LEN, |src| {
+                ciphertext.with_segments_mut(LEN, |dst| cryptor.encrypt(0, src, dst))
+            })
+            .map_err(|_| EIO)?;
+        ciphertext.contents(0, LEN as usize)
+    }
+
+    /// Returns what a sector of zeros becomes with the cryptor that no bio has.
+    fn ciphertext_of_spare(keys: &Keys) -> Result<KVec<u8>> {
+        ciphertext(keys.state.lock().spare.as_ref().ok_or(EINVAL)?)
+    }
+
+    #[test]
+    fn a_key_that_is_gone_is_not_in_the_ciphers_either() -> Result {
+        let keys = keys()?;
+        let mut digits = *FIRST.to_bytes().first_chunk::<64>().ok_or(EINVAL)?;
+        if let Some(last) = digits.last_mut() {
+            *last = b'g';
+        }
+        let mut with_key = KVec::new();
+        let had = keys.with(|cryptor| {
+            with_key = ciphertext(cryptor).map_err(|_| BlkError::IOERR)?;
+            Ok::<_, BlkError>(())
+        });
+        assert!(had == Ok(()));
+
+        keys.suspended();
+        keys.wipe_key()?;
+        assert!(*ciphertext_of_spare(&keys)? != *with_key);
+
+        keys.set_key(FIRST.to_bytes())?;
+        assert_eq!(keys.set_key(&digits), Err(EINVAL));
+        assert!(*ciphertext_of_spare(&keys)? != *with_key);
+        Ok(())
     }
 
     #[test]

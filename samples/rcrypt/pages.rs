@@ -378,6 +378,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_had_does_not_count() -> Result {
+        use kscale::dm::Blocks;
+
+        for mode in MODES {
+            let pages = LimitedPages::new(mode, Strategy::Mixed)?;
+            let order = NonZeroU32::MIN.saturating_add(1);
+            let mut slots = [const { None }; 8];
+
+            page::ALLOC.fail(|| {
+                assert!(pages.alloc(OPTIONAL).is_none());
+                assert!(pages.alloc(Gfp::KERNEL).is_none());
+                assert!(pages.alloc_block(order).is_none());
+                pages.alloc_bulk(OPTIONAL, &mut slots);
+            });
+            assert!(slots.iter().all(Option::is_none));
+            assert_eq!(pages.allocated.pages(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
     fn bulk_is_for_strategies_that_have_it() -> Result {
         for (strategy, count) in [
             (Strategy::Single, 0),

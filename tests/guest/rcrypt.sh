@@ -159,6 +159,22 @@ test_flushes_reach_the_device() {
 	expect_equal $((before + 1)) "$after" 'flushes'
 }
 
+# dm-log-writes notes the flags of what it gets: 2 is FUA.
+test_forced_unit_access_reaches_the_device() {
+	modprobe dm_log_writes
+	make_null_blk cached size=4 cache_size=1
+	make_null_blk log size=16
+	make_plain
+	dmsetup create logged --table "0 $plain_sectors log-writes /dev/cached /dev/log"
+	map ours:"$target":/dev/mapper/logged -- aes-xts-plain64 $key_512 0 0
+	dd if=$plain of=/dev/mapper/ours bs=4k count=3 oflag=direct,dsync status=none
+	dmsetup remove ours logged
+	python3 "${0%/*}/write_log.py" list /dev/log >/tmp/log
+	cat /tmp/log
+	expect_equal 3 "$(grep -c ' 4096 2$' /tmp/log)" 'writes with FUA'
+	modprobe -r dm_log_writes
+}
+
 test_discards_are_refused_by_default() {
 	make_null_blk discarding size=4 discard=1
 	make_plain

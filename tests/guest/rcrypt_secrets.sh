@@ -47,9 +47,9 @@ secret() {
 	python3 "${0%/*}/secret.py" "$@" >"$keys/$masked"
 }
 
-# Name, bytes of the key, cipher, device below and options.
+# Name, bytes of the key, cipher, device below and options. RCRYPT_SECRETS=<pattern> is for some of them.
 cases() {
-	cat <<-END
+	grep "${RCRYPT_SECRETS:-.}" <<-END
 		xts 64 aes-xts-plain64 /dev/kscale
 		essiv 32 aes-cbc-essiv:sha256 /dev/kscale
 		keys 64 aes:2-cbc-plain64 /dev/kscale

@@ -3,6 +3,7 @@
 
   write_log.py crashes <log> <mark> <number> <seed>    prints some after the mark, at random
   write_log.py replay <log> <device> <crash>           prints the marks before it
+  write_log.py list <log>                              prints begin, length and flags of each entry
 
 A crash is `<index>` or `<index>:<seed>`. The first is the device right after so many entries of the
 log, with all that was written later lost. With a seed it is the device just before the next flush
@@ -152,6 +153,9 @@ def main() -> None:
     if what == "crashes":
         after, number, seed = sys.argv[3:]
         print("\n".join(log.crashes(after, int(number), int(seed))))
+    elif what == "list":
+        for entry in log.entries:
+            print(entry.start, entry.length, entry.flags)
     else:
         device, crash = sys.argv[3:]
         write_image(log.image(crash), device)

@@ -292,6 +292,28 @@ mod tests {
     }
 
     #[test]
+    fn no_end_of_a_range_is_above_the_limit() -> Result {
+        for size_pfns in [2_usize, 3, 4, 16, 32] {
+            let cache = cache(Policy::Adaptive, 1)?;
+            let taken_pfns = size_pfns.next_power_of_two();
+            let first = cache
+                .alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?
+                .pfn();
+
+            // What is kept fits if its last page frame may be had.
+            let last = first + taken_pfns - 1;
+            let kept = cache.alloc(size_pfns, last, WhenFull::FlushRcaches)?.pfn();
+            assert_eq!(kept, first);
+            assert_eq!(cache.counts().tree_allocs, 1);
+            for limit in [last - 1, first] {
+                let other = cache.alloc(size_pfns, limit, WhenFull::FlushRcaches)?;
+                assert!(other.pfn() + taken_pfns - 1 <= limit);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
     fn full_magazines_go_from_cpu_to_cpu() -> Result {
         for policy in Policy::ALL {
             let cache = cache(policy, 2)?;
