@@ -41,6 +41,10 @@ test-long:
 bench:
 	+$(Q)$(SETUP) --plots && $(PY)/bench/bench.py
 
+.PHONY: mutants
+mutants:
+	+$(Q)$(PY)/tests/mutants/run.py
+
 .PHONY: kunit
 kunit:
 	+$(Q)$(PY)/tests/kunit.py

@@ -77,8 +77,11 @@ def make_flags() -> str:
 class Kbuild:
     """The kernel's make, for our modules in one output directory."""
 
-    def __init__(self, kdir: Path, out: Path, tools: dict[str, str]) -> None:
+    def __init__(
+        self, kdir: Path, out: Path, tools: dict[str, str], source: Path = CHECKOUT
+    ) -> None:
         self.kdir = kdir
+        self.source = source
         self.out = out
         self.env = make_env(tools)
         self.env["MAKEFLAGS"] = make_flags()
@@ -88,7 +91,7 @@ class Kbuild:
             flags = f"{variables.get('KRUSTFLAGS', '')} {UML_RUSTFLAGS}"
             variables["KRUSTFLAGS"] = flags.strip()
         self.base = make_argv(
-            tools, "-C", str(kdir), f"M={CHECKOUT}", f"MO={out}", "--no-print-directory",
+            tools, "-C", str(kdir), f"M={source}", f"MO={out}", "--no-print-directory",
             *(f"{name}={value}" for name, value in variables.items()),
         )
         if not any(w.startswith(("-j", "--jobserver")) for w in self.env["MAKEFLAGS"].split()):
@@ -106,8 +109,8 @@ class Kbuild:
 
     def build(self) -> None:
         """Builds all modules."""
-        if (CHECKOUT / "modules.order").exists():
-            die(f"{CHECKOUT} holds an in-tree build, which would be mixed up with one in "
+        if (self.source / "modules.order").exists():
+            die(f"{self.source} holds an in-tree build, which would be mixed up with one in "
                 f"{self.out}: run make clean")
         # What was built against another kernel does not mix with this one's either.
         stamp = self.out / ".kdir"

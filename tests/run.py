@@ -3,8 +3,8 @@
 """Runs every test, prints a table of the suites, and how many cases passed and failed.
 
 Parts: host-side tests of the harness, the suites of tests/suites.txt on the debug and on the release
-kernel, compile-fail tests, the instructions that each call takes, and the mutants of
-tests/mutants.txt, which must be caught. Three of these go on at any time, those that take longest
+kernel, compile-fail tests, the instructions that each call takes, and mutants that must be caught:
+those of tests/mutants.txt, and the sample of tests/mutants. Three of these go on at any time, those that take longest
 first, as none of them keeps much more than one core busy, and most wait now and then. Each waits for
 the modules that it needs, which are built meanwhile. At the end there is a table of the suites, with
 the seconds that each took, and one of what each step took of the CPUs.
@@ -53,6 +53,7 @@ UI_S = 60
 COUNTS_S = 20
 MIRI_S = 120
 MUTANT_S = 25
+SAMPLE_S = 90
 BOOT_S = {"release": 15, "debug": 60}
 # All suites of KUnit together, and a guest suite of which tests/suites.txt does not say it.
 KUNIT_S = 8
@@ -462,6 +463,8 @@ def main(argv: list[str]) -> int:
         if chosen in ("", "release"):
             steps.append(counts_step(ktap_parser))
         steps += mutant_steps(ktap_parser, builds, kdir)
+        sample = [str(TESTS / "mutants/run.py"), "--sample"]
+        steps.append(host_step("mutants", SAMPLE_S, ktap_parser, lambda: sample))
     outcomes = run_all(steps)
 
     # Those without a document of their own.

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs mutants in guests: KUnit suites on User-Mode Linux or in QEMU, and guest suites in QEMU."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tree import CHECKOUT, HERE
+
+sys.path.append(str(CHECKOUT / "qemu"))
+
+import console
+import modules
+import uml
+
+JOB = HERE / "job.sh"
+# How long a guest itself may show no sign of progress. A bound for what hangs, not a promise.
+BOOT_S = 60
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a run as one mutant."""
+
+    verdict: str
+    """`survived`, or how it was noticed."""
+    by: str
+    """The suite that noticed it."""
+
+    @property
+    def survived(self) -> bool:
+        """Tells whether nothing noticed it."""
+        return self.verdict == "survived"
+
+
+SURVIVED = Run("survived", "")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Suites to run as one mutant: words <module>:<suite>:<seconds>."""
+
+    number: int
+    words: list[str]
+
+    def seconds(self) -> int:
+        """Returns how long the job may print nothing."""
+        return max(int(word.rpartition(":")[2]) for word in self.words)
+
+
+def read_runs(output: str, log: str, ended: bool) -> dict[int, Run]:
+    """Judges what a guest printed, of each mutant that it came to.
+
+    `ended` tells whether it came to its end by itself.
+    """
+    rows = re.findall(r"^(\d+) (\S+) (\S+) [\d.]+$", output, re.MULTILINE)
+    runs: dict[int, Run] = {}
+    for number, suite, verdict in rows:
+        good = verdict in ("ok", "begin")
+        runs[int(number)] = SURVIVED if good else Run(verdict, suite)
+    # What the kernel says belongs to the mutant that it was told of last.
+    parts = re.split(r"kscale: mutant (\d+) suite (\S+)", log)
+    current = 0
+    for number, suite, text in zip(parts[1::3], parts[2::3], parts[3::3]):
+        # Without a mutant it is checked whether the one before has left the kernel as it was.
+        current = int(number) or current
+        found = "panic" if console.panicked(text) else "report" if console.reports(text) else ""
+        if found and runs.get(current, SURVIVED).survived:
+            runs[current] = Run(found, suite)
+    if not ended and current and runs.get(current, SURVIVED).survived:
+        runs[current] = Run("hang", parts[-2])
+    return runs
+
+
+def seconds_of(output: str) -> dict[str, float]:
+    """Returns how long each suite took that passed."""
+    rows = re.findall(r"^\d+ (\S+) (\S+) ([\d.]+)$", output, re.MULTILINE)
+    seconds = {}
+    for before, row in zip(rows, rows[1:]):
+        if row[1] == "ok":
+            seconds[row[0]] = float(row[2]) - float(before[2])
+    return seconds
+
+
+class Uml:
+    """User-Mode Linux with the modules of a copy; may run in several threads, each with its own."""
+
+    # It boots in less time than it takes to see whether a kernel is still good.
+    BATCH = 1
+
+    def __init__(self, kdir: Path, built: Path, out: Path, cpus: int) -> None:
+        self.out = out
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.machine = uml.Machine(kdir, out, cpus, "512M", "mempool_debug")
+        job = {"kscale/job": JOB.read_bytes()}
+        with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
+            packed = self.machine.pack(built, {}, job, Path(scratch))
+            self.initrd = Path(shutil.copy(packed, out / "initrd.cpio"))
+
+    def run(self, tasks: list[Task]) -> dict[int, Run]:
+        """Runs suites as some mutants; leaves some out if one leaves the kernel useless."""
+        for name in ("output.log", "status", "console.log"):
+            (self.out / name).unlink(missing_ok=True)
+        write_plan(self.out, tasks)
+        quiet_s = BOOT_S + max(task.seconds() for task in tasks)
+        self.machine.boot(self.initrd, quiet_s, "output.log")
+        # A kernel that only does not get to its end any more has done all that it was to do.
+        return read_runs(self.output(), self.log(), (self.out / "status").exists())
+
+    def output(self) -> str:
+        """Returns what the job printed."""
+        path = self.out / "output.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def log(self) -> str:
+        """Returns what the kernel said."""
+        path = self.out / "console.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+class Qemu:
+    """A guest of qemu/run.py with the modules of a copy."""
+
+    BATCH = 40
+
+    def __init__(self, kdir: Path, built: Path, out: Path) -> None:
+        self.kdir = kdir
+        self.built = built
+        self.out = out
+
+    def boot(self, quiet_s: float, *options: str) -> subprocess.CompletedProcess[str]:
+        """Boots a guest, which is ended when it shows no sign of progress for so long."""
+        argv = [sys.executable, str(CHECKOUT / "qemu/run.py"), "--kdir", str(self.kdir)]
+        argv += ["--modules", str(self.built), "--out", str(self.out)]
+        argv += ["--timeout", str(int(quiet_s)), *options]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    def run(self, tasks: list[Task]) -> dict[int, Run]:
+        """Runs suites as some mutants; leaves some out if one leaves the kernel useless."""
+        share = self.out / "share"
+        share.mkdir(parents=True, exist_ok=True)
+        write_plan(share, tasks)
+        quiet_s = BOOT_S + max(task.seconds() for task in tasks)
+        ended = self.boot(
+            quiet_s, "--root", "busybox", "--append", "mempool_debug", "--share", str(share),
+            "--script", str(JOB),
+        )
+        return read_runs(self.output(), self.log(), ended.returncode in (0, 1, 244))
+
+    def output(self) -> str:
+        """Returns what the job printed."""
+        return (self.out / "output.log").read_text(errors="replace")
+
+    def log(self) -> str:
+        """Returns what the kernel said."""
+        return (self.out / "console.log").read_text(errors="replace")
+
+    def suites(self, mutant: int, words: list[str], quiet_s: float) -> Run:
+        """Runs guest suites, words guest:<name>, as a mutant."""
+        append = f"mempool_debug kscale.mutant={mutant}"
+        ended = self.boot(quiet_s, "--append", append, "--suite", *words)
+        marks = [mark for mark in re.findall(r"kscale: suite (\S+)", self.log()) if mark != "end"]
+        verdict = {0: "survived", 1: "failed", 240: "panic", 244: "report"}.get(
+            ended.returncode, "hang"
+        )
+        failed = re.findall(r"^  (\S+?)\.+ .*FAILED$", ended.stdout, re.MULTILINE)
+        by = (failed or marks or ["boot"])[0 if failed else -1]
+        return Run(verdict, "" if verdict == "survived" else by)
+
+
+def write_plan(directory: Path, tasks: list[Task]) -> None:
+    """Writes what job.sh reads."""
+    lines = [f"{task.number} {' '.join(task.words)}\n" for task in tasks]
+    (directory / "plan").write_text("".join(lines))
+
+
+def module_of(built: Path, suites: list[str]) -> dict[str, str]:
+    """Returns the module that each suite is in; those that none has are left out."""
+    images = {name: (built / f"{name}.ko").read_bytes() for name in modules.with_suites(built)}
+    found = {}
+    for suite in suites:
+        holders = [name for name, image in images.items() if b"\0%s\0" % suite.encode() in image]
+        if holders:
+            found[suite] = holders[0]
+    return found
