@@ -82,9 +82,14 @@ impl Head {
     ///
     /// - `this` must be that of a bio that has not left its target, which nobody uses until `run` is
     ///   called, and `run` must be fit to be called with it.
-    /// - `queue` must live until then.
+    /// - `queue` must live until then. It must be one that runs in softirq context if and only if
+    ///   `is_bh` says so.
     #[inline(never)]
-    unsafe fn queue_on(this: NonNull<Self>, queue: *mut bindings::workqueue_struct) {
+    unsafe fn queue_on(this: NonNull<Self>, queue: *mut bindings::workqueue_struct, is_bh: bool) {
+        // Lockdep takes work that runs in both contexts for a deadlock, as the one may wait for it
+        // where the other interrupts it. Nobody waits for this work but for the end of its bio.
+        let (of_tasks, of_softirqs) = (static_lock_class!(), static_lock_class!());
+        let key = if is_bh { of_softirqs } else { of_tasks };
         // SAFETY: By this function's contract.
         let work = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).work });
         // SAFETY:
@@ -97,7 +102,7 @@ impl Head {
                 Some(target_type::run),
                 false,
                 c"kscale_per_bio".as_char_ptr(),
-                static_lock_class!().as_ptr(),
+                key.as_ptr(),
             )
         };
         // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
@@ -529,8 +534,9 @@ impl<T: Target> Ptr<T> {
         let this = self.0;
         // SAFETY: The bio has not left the target, and this is the only pointer to it.
         unsafe { (*this.as_ptr()).func = func };
+        let is_bh = !matches!(func, Func::Task(_));
         // SAFETY: `self` is given up for `run()`. The queue is as it should be by this function's
         // contract.
-        unsafe { Head::queue_on(this.cast(), queue) };
+        unsafe { Head::queue_on(this.cast(), queue, is_bh) };
     }
 }
