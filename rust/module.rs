@@ -68,11 +68,27 @@ enum Stage {
 // SAFETY: `on_going()` asks for functions that any task may call.
 unsafe impl Send for Undo {}
 
+/// How many modules can go at a time; others wait.
+const MAX_GOING: usize = 8;
+
+/// How often a module may note more while it goes, before its work items are not queued any more.
+const MAX_ROUNDS: u32 = 4;
+
+/// A module that goes.
+#[derive(Clone, Copy)]
+struct GoingModule {
+    /// 0 if there is none.
+    address: usize,
+    /// How often something was noted for it since it goes. 64 bits do not run out.
+    noted: u64,
+}
+
 /// What there is to undo.
 struct Undos {
     stack: Stack<Undo>,
     /// What the next one gets. 64 bits do not run out.
     next: u64,
+    going: [GoingModule; MAX_GOING],
 }
 
 impl Undos {
@@ -80,6 +96,48 @@ impl Undos {
         Self {
             stack: Stack::new(),
             next: 0,
+            going: [GoingModule {
+                address: 0,
+                noted: 0,
+            }; MAX_GOING],
+        }
+    }
+
+    /// Returns what is known of the module at an address that goes, or of none for 0.
+    fn going_mut(&mut self, address: usize) -> Option<&mut GoingModule> {
+        self.going.iter_mut().find(|going| going.address == address)
+    }
+}
+
+/// Counts what is noted for a module that goes, until it is dropped.
+struct Watch {
+    address: usize,
+}
+
+impl Watch {
+    /// Waits until there are not too many modules that go.
+    fn new(module: *mut bindings::module) -> Self {
+        let address = module.addr();
+        loop {
+            if let Some(free) = UNDOS.lock().going_mut(0) {
+                *free = GoingModule { address, noted: 0 };
+                return Self { address };
+            }
+            fsleep(Delta::from_millis(10));
+        }
+    }
+
+    /// Returns how often something was noted for the module, also if it is undone.
+    fn noted(&self) -> u64 {
+        let mut undos = UNDOS.lock();
+        undos.going_mut(self.address).map_or(0, |going| going.noted)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(going) = UNDOS.lock().going_mut(self.address) {
+            going.address = 0;
         }
     }
 }
@@ -115,6 +173,9 @@ fn note(
     let noted = Noted(undos.next);
     node.value.noted = noted;
     undos.next = undos.next.wrapping_add(1);
+    if let Some(going) = undos.going_mut(module.addr()) {
+        going.noted = going.noted.wrapping_add(1);
+    }
     undos.stack.push(node);
     Ok(noted)
 }
@@ -289,15 +350,19 @@ impl Notifier {
 
     /// Undoes what was noted for a module that goes. Waits for its last reference.
     fn undo(module: *mut bindings::module) {
+        let watch = Watch::new(module);
         let mut going = None;
+        let mut rounds = 0;
         loop {
-            let next = UNDOS.lock().next;
+            let noted = watch.noted();
             while stop_last(|undo| undo.module == module) {}
             workqueue::flush_for(module);
             srcu::wait_for_callbacks(module);
             // What was stopped, and destructors that were waited for, may have noted more, or left
-            // something to another destructor. So this ends when nothing was noted meanwhile.
-            if Self::is_done(module, next) {
+            // something to another destructor. So this ends when nothing was noted meanwhile. What is
+            // noted for another module has no code of this one.
+            let has_noted = watch.noted() != noted;
+            if !has_noted && !Self::is_noted(module) {
                 if going.is_some() {
                     break;
                 }
@@ -309,6 +374,13 @@ impl Notifier {
             //
             // SAFETY: The module is not freed before the notifiers have returned.
             let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
+            if has_noted && !is_referenced && going.is_none() {
+                // What queues itself again and again may note more each time, so it goes then, too.
+                rounds += 1;
+                if rounds == MAX_ROUNDS {
+                    going = Some(workqueue::Going::new(module));
+                }
+            }
             let undo = if is_referenced {
                 None
             } else {
@@ -326,10 +398,11 @@ impl Notifier {
         lock_class::forget(module);
     }
 
-    /// Tells whether nothing is noted for a module, and nothing was for any since `next`.
-    fn is_done(module: *mut bindings::module, next: u64) -> bool {
+    /// Tells whether something is noted for a module.
+    fn is_noted(module: *mut bindings::module) -> bool {
         let undos = UNDOS.lock();
-        undos.next == next && undos.stack.iter().all(|undo| undo.module != module)
+        let is_noted = undos.stack.iter().any(|undo| undo.module == module);
+        is_noted
     }
 
     /// Removes the last one that is stopped.

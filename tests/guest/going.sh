@@ -77,6 +77,15 @@ test_a_leaked_queue_has_work_that_queues_itself() {
 	expect_nothing_left
 }
 
+test_a_leaked_queue_has_work_that_queues_itself_and_registers() {
+	modprobe going_probe queue=3
+	rmmod going_probe
+	dmesg -C
+	sleep 2
+	! dmesg | grep -q 'going_probe: a work item ends' || fail 'an item has run'
+	expect_nothing_left
+}
+
 # expect_waited_for <how>: a function that has ended the last bio of a target goes on before the module
 # with its code goes. The device below ends bios in a task, where functions may sleep.
 expect_waited_for() {

@@ -67,7 +67,7 @@ module! {
         },
         queue: u8 {
             default: 0,
-            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again",
+            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers",
         },
         leak: bool {
             default: false,
@@ -264,6 +264,7 @@ impl Drop for Values {
 struct Job {
     queue: Arc<Workqueue>,
     is_endless: bool,
+    registers: bool,
     #[pin]
     work: Work<Job>,
 }
@@ -278,6 +279,11 @@ impl WorkItem for Job {
     fn run(this: Arc<Self>) {
         // Longer than it takes to remove the module.
         fsleep(Delta::from_millis(500));
+        if this.registers {
+            if let Err(error) = dm::Registration::<Idle>::new() {
+                pr_err!("no registration: {error:?}\n");
+            }
+        }
         pr_info!("a work item ends\n");
         if this.is_endless {
             let _ = this.queue.enqueue(this.clone());
@@ -287,7 +293,7 @@ impl WorkItem for Job {
 
 impl Job {
     /// Leaks a queue that has work.
-    fn leak(is_endless: bool) -> Result {
+    fn leak(is_endless: bool, registers: bool) -> Result {
         // One at a time, the other two wait.
         let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
@@ -298,6 +304,7 @@ impl Job {
                 pin_init!(Self {
                     queue: theirs,
                     is_endless,
+                    registers,
                     work <- new_work!("going_probe::Job"),
                 }),
                 GFP_KERNEL,
@@ -324,7 +331,7 @@ impl kernel::Module for GoingModule {
         };
         match module_parameters::queue.value() {
             0 => (),
-            how => Job::leak(how == 2)?,
+            how => Job::leak(how >= 2, how == 3)?,
         }
         let values = Values::new(value)?;
         if !module_parameters::leak.value() {
