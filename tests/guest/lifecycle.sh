@@ -73,7 +73,7 @@ live_through_a_round() {
 		beside=eat_memory
 		;;
 	esac
-	echo "kscale: $ktap_step, round $round: $change, $beside" | tee /dev/kmsg
+	echo "lifecycle: $ktap_step, round $round: $change, $beside" | tee /dev/kmsg
 	$beside &
 	machine=$!
 	$change

@@ -44,14 +44,14 @@ expect_all_refused() {
 	while IFS='|' read -r message line sectors; do
 		line=${line# }
 		message=${message% }
-		echo "kscale: line: ${line% }" >/dev/kmsg
+		echo "rcrypt_lines: line: ${line% }" >/dev/kmsg
 		printf '%s\n' "line: ${line% }" "$target: $message" >>/tmp/expected
-		! load ours "$target" "$line" "$sectors" || echo "kscale: accepted" >/dev/kmsg
+		! load ours "$target" "$line" "$sectors" || echo "rcrypt_lines: accepted" >/dev/kmsg
 		is_debug_kernel && continue
 		echo "crypt: $message" >>/tmp/expected
-		! load theirs crypt "$line" "$sectors" || echo "kscale: accepted by C" >/dev/kmsg
+		! load theirs crypt "$line" "$sectors" || echo "rcrypt_lines: accepted by C" >/dev/kmsg
 	done
-	kernel_log | sed -n 's/^\[[^]]*] kscale: //p
+	kernel_log | sed -n 's/^\[[^]]*] rcrypt_lines: //p
 		s/^\[[^]]*] device-mapper: table: [0-9:]*: \(r*crypt: \)/\1/p' >/tmp/actual
 	diff /tmp/expected /tmp/actual
 }

@@ -40,6 +40,7 @@ use kscale::{
     },
     cpuhp,
     dm,
+    leak,
     srcu::{
         new_domain,
         new_pointer,
@@ -309,10 +310,13 @@ impl Job {
                 }),
                 GFP_KERNEL,
             )?;
+            // C never calls it again once the module has gone, so nothing drops it.
+            if is_endless {
+                leak::forget(job.clone())?;
+            }
             let _ = queue.enqueue(job);
         }
-        forget(queue);
-        Ok(())
+        leak::forget(queue)
     }
 }
 
