@@ -7,6 +7,7 @@
 //! `KVec<u8>` and arrays.
 
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     error::to_result,
     fmt::{
         self,
@@ -77,10 +78,10 @@ impl Key {
         Ok(key)
     }
 
-    /// Returns a key of `len` zero bytes.
+    /// Returns a key of `len` zero bytes. Whoever asks for too many gets no warning in the log.
     pub(crate) fn zeroed(len: usize) -> Result<Self> {
         Ok(Self {
-            bytes: KVec::zeroed(len, GFP_KERNEL)?,
+            bytes: KVec::zeroed(len, GFP_KERNEL | __GFP_NOWARN)?,
         })
     }
 
@@ -199,6 +200,14 @@ mod tests {
             );
         }
         Ok(())
+    }
+
+    /// The kernel warns of an order that the page allocator does not have.
+    #[test]
+    fn a_key_that_is_too_long_is_refused() {
+        for len in [1 << 23, 1 << 48, usize::MAX] {
+            assert_eq!(Key::random(len).err(), Some(ENOMEM));
+        }
     }
 
     #[test]
