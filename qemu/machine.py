@@ -38,6 +38,8 @@ KERNEL_ARGS = (
 # Loading a module and removing a device wait for grace periods, each a few ticks long.
 SHORT_GRACE_PERIODS = (
     "rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
+    # The most there is: a CPU that a busy host does not run looks stalled.
+    " rcupdate.rcu_cpu_stall_timeout=300"
 )
 
 
