@@ -182,6 +182,8 @@ impl PinnedDrop for Core {
                 "srcu: domain '{}' is dropped, but a guard of it was leaked: waiting for ever\n",
                 self.name.to_str().unwrap_or_default()
             );
+            #[cfg(kscale_kunit)]
+            super::testing::note_wait_for_leaked();
         }
         // Also for polled grace periods: none that was asked for is later than this one. They have
         // no callback that `srcu_barrier()` could wait for.

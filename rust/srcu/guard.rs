@@ -241,6 +241,7 @@ mod tests {
         new_domain,
         testing::{
             nap,
+            waits_for_leaked,
             Elsewhere, //
         },
         wait_for_callbacks, //
@@ -337,7 +338,11 @@ mod tests {
         let (srcu, cookie) = (domain.as_raw() as usize, guard.cookie);
         forget(guard);
 
+        let waits = waits_for_leaked();
         let dropped = Elsewhere::start(move || drop(domain))?;
+        while waits_for_leaked() == waits {
+            nap();
+        }
         for _ in 0..10 {
             nap();
         }
@@ -357,9 +362,13 @@ mod tests {
         let (srcu, cookie) = (domain.as_raw() as usize, guard.cookie);
         forget(guard);
 
+        let waits = waits_for_leaked();
         let irq = local_interrupt_disable();
         drop(domain);
         drop(irq);
+        while waits_for_leaked() == waits {
+            nap();
+        }
         let gone = Elsewhere::start(|| {
             wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
         })?;

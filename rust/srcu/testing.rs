@@ -8,6 +8,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc,
@@ -121,4 +122,16 @@ pub(super) fn pointer<T, F: Flavor>(
 ) -> Result<Pin<KBox<Pointer<T, F>>>> {
     let item = Item::new(value, GFP_KERNEL)?;
     KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)
+}
+
+static WAITS_FOR_LEAKED: Atomic<usize> = Atomic::new(0);
+
+/// Notes that a domain is dropped, and waits for a guard that was leaked.
+pub(super) fn note_wait_for_leaked() {
+    WAITS_FOR_LEAKED.add(1, Relaxed);
+}
+
+/// Returns how often domains have waited for guards that were leaked.
+pub(super) fn waits_for_leaked() -> usize {
+    WAITS_FOR_LEAKED.load(Relaxed)
 }
