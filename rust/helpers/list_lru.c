@@ -10,16 +10,22 @@
  */
 DECLARE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
 
-__kscale_helper void kscale_helper_list_lru_begin_isolate(void)
+/* Returns what kscale_helper_list_lru_end_isolate() restores: a walk may drop a list, which walks it. */
+__kscale_helper struct task_struct *kscale_helper_list_lru_begin_isolate(void)
 {
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+	struct task_struct *outer = NULL;
+
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT)) {
+		outer = raw_cpu_read(kscale_list_lru_walker);
 		raw_cpu_write(kscale_list_lru_walker, current);
+	}
+	return outer;
 }
 
-__kscale_helper void kscale_helper_list_lru_end_isolate(void)
+__kscale_helper void kscale_helper_list_lru_end_isolate(struct task_struct *outer)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		raw_cpu_write(kscale_list_lru_walker, NULL);
+		raw_cpu_write(kscale_list_lru_walker, outer);
 }
 
 /* Whether the current task is between the two, or was interrupted there. */

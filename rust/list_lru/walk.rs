@@ -110,10 +110,10 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
         let value = unsafe { &node.as_ref().value };
 
         // SAFETY: It writes to what is for this, with a list locked.
-        unsafe { bindings::list_lru_begin_isolate() };
+        let outer = unsafe { bindings::list_lru_begin_isolate() };
         let status = (this.decide)(value);
-        // SAFETY: As above.
-        unsafe { bindings::list_lru_end_isolate() };
+        // SAFETY: As above. `outer` is what was there before.
+        unsafe { bindings::list_lru_end_isolate(outer) };
 
         match status {
             Status::Isolate => {
@@ -416,6 +416,29 @@ mod tests {
         // Nothing of that lasts.
         assert!(mine.add() && unlisted.add() && listed.del());
         assert_eq!((lru.count(), other.count()), (3, 2));
+        Ok(())
+    }
+
+    #[test]
+    fn lists_are_left_alone_after_the_drop_of_one_in_a_walk() -> Result {
+        let drops = Value::drops()?;
+        let (lru, mut dropped, other) =
+            (numbered(1, &drops)?, Some(numbered(1, &drops)?), lists()?);
+        // Has the memory of `dropped` stay, so that its drop does not sleep.
+        let _kept = dropped
+            .as_ref()
+            .map(|lru| lru.alloc(Value::new(8, &drops), Gfp::KERNEL));
+        let item = other.alloc(Value::new(9, &drops), Gfp::KERNEL)?;
+        let mut is_added = true;
+
+        let walk = lru.walk(1, |_| {
+            drop(dropped.take());
+            is_added = item.add();
+            Status::Rotate
+        });
+        assert_eq!(walk.scanned(), 1);
+        assert!(!is_added);
+        assert_eq!(other.count(), 0);
         Ok(())
     }
 
