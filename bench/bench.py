@@ -42,7 +42,7 @@ def shown(step: Step, tables: list[Table], runs: list[results.Samples]) -> str:
     """Returns the tables of one benchmark on one lane."""
     lane = step.lane
     samples = results.merged(runs)
-    lines = [f"\n{step.benchmark.label} [{lane.name}, {lane.cpus} CPU]: {lane.claim}\n"]
+    lines = [f"\n{step.benchmark.name} [{lane.name}, {lane.cpus} CPU]: {lane.claim}\n"]
     lines += [results.render(table, samples, lane) for table in tables if table.shown]
     if len(runs) > 1:
         lines += list(results.differences(tables, runs, lane)) or [f"All {len(runs)} runs agree."]
@@ -76,8 +76,7 @@ def run_step(step: Step, run: machines.Run) -> bool:
         return False
     part: dict[str, object] = {
         "schema": report.SCHEMA,
-        "benchmark": step.benchmark.number,
-        "name": step.benchmark.name,
+        "benchmark": step.benchmark.name,
         "lane": step.lane.name,
         "claim": step.lane.claim,
         "cpus": step.lane.cpus,

@@ -3,13 +3,13 @@
 
 from calls import WRAPPERS
 from grid import GRID
-from seeds import SEEDS
+from proposals import PROPOSALS
 from tables import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.number: benchmark
+    benchmark.name: benchmark
     for benchmark in (
-        *SEEDS,
+        *PROPOSALS,
         Benchmark(
             "wrappers",
             "wrappers",
@@ -29,6 +29,5 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def find(word: str) -> Benchmark | None:
-    """Returns the benchmark of that number or name."""
-    named = {benchmark.name: benchmark for benchmark in BENCHMARKS.values()}
-    return BENCHMARKS.get(word) or named.get(word)
+    """Returns the benchmark with the name `word`."""
+    return BENCHMARKS.get(word)

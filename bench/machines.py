@@ -54,7 +54,7 @@ class Run:
 
     def output(self, benchmark: Benchmark, lane: Lane) -> str:
         """Runs a benchmark on a lane, and returns what it printed."""
-        out = CHECKOUT / "out/bench" / f"{benchmark.number}-{lane.name}"
+        out = CHECKOUT / "out/bench" / f"{benchmark.name}-{lane.name}"
         out.mkdir(parents=True, exist_ok=True)
         if lane.kind == "host":
             return interleavings_found()
@@ -68,7 +68,7 @@ class Run:
             "--cpus", str(lane.cpus), "--timeout", os.environ.get("TIMEOUT") or str(TIMEOUT_S),
             *(f"--env={name}={value}" for name, value in self.env(lane).items()),
             *(("--pack", str(self.load)) if benchmark.name in NEED_LOAD else ()),
-            "--script", str(HERE / f"{benchmark.name}.sh"), "--out", str(out),
+            "--script", str(HERE / f"{benchmark.script}.sh"), "--out", str(out),
         ]  # fmt: skip
         run = subprocess.run(argv, capture_output=True, text=True, check=False)
         if run.returncode:
@@ -81,10 +81,10 @@ class Run:
         for name in ("output.log", "status"):
             (out / name).unlink(missing_ok=True)
         exports = "".join(f"export {name}={value}\n" for name, value in self.env(lane).items())
-        job = f"#!/bin/sh\n{exports}cd /mnt/script\nexec ./{benchmark.name}.sh\n"
+        job = f"#!/bin/sh\n{exports}cd /mnt/script\nexec ./{benchmark.script}.sh\n"
         packed = {
             "kscale/job": job.encode(),
-            f"mnt/script/{benchmark.name}.sh": (HERE / f"{benchmark.name}.sh").read_bytes(),
+            f"mnt/script/{benchmark.script}.sh": (HERE / f"{benchmark.script}.sh").read_bytes(),
         }
         if benchmark.name in NEED_LOAD:
             packed["mnt/script/load"] = self.load.read_bytes()

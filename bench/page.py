@@ -41,8 +41,8 @@ def claims_table(report: Report) -> str:
     lines += [f"<th>{escape(word)}</th>" for word in claims.HEAD]
     lines.append("</tr></thead><tbody>")
     for row in claims.judged(report):
-        number, says, lane, measured, ratio, verdict = row.words()
-        cells = f"<td>{number}</td><td>{escape(says)}</td><td>{tag(lane)}</td>"
+        name, says, lane, measured, ratio, verdict = row.words()
+        cells = f"<td>{name}</td><td>{escape(says)}</td><td>{tag(lane)}</td>"
         cells += f'<td>{escape(measured)}</td><td class="n">{ratio}</td><td>{escape(verdict)}</td>'
         lines.append(f"<tr>{cells}</tr>")
     lines.append("</tbody></table>")
@@ -64,10 +64,10 @@ def lanes_table(report: Report) -> str:
 def with_what(report: Report) -> str:
     """Returns what was measured with, once for all that were measured with the same."""
     lines: dict[str, list[str]] = {}
-    for (number, lane), part in report.parts.items():
+    for (name, lane), part in report.parts.items():
         words = ", ".join(f"{name} {value}" for name, value in part["identity"].items())
         when = f"{part['date']}{', a quick run' if part['quick'] else ''}"
-        lines.setdefault(f"{when}: {words or 'on the host'}", []).append(f"{number} on {lane}")
+        lines.setdefault(f"{when}: {words or 'on the host'}", []).append(f"{name} on {lane}")
     items = (f"<li>{escape(what)} <small>({escape(', '.join(which))})</small></li>"
              for what, which in lines.items())
     return f"<ul>{''.join(items)}</ul>"
@@ -96,15 +96,15 @@ def numbers_table(table: dict, exact: bool) -> str:
     return "".join(lines)
 
 
-def section(report: Report, number: str, made: list[plots.Plot]) -> str:
+def section(report: Report, name: str, made: list[plots.Plot]) -> str:
     """Returns what there is of one benchmark: plots, then numbers."""
-    benchmark = BENCHMARKS[number]
-    lines = [f'<section id="b{number}"><h2>{escape(benchmark.label)}: {escape(benchmark.title)}</h2>']
+    benchmark = BENCHMARKS[name]
+    lines = [f'<section id="b-{name}"><h2>{escape(name)}: {escape(benchmark.title)}</h2>']
     for one in made:
         caption = f"{escape(one.caption)} {tag(one.lane)}"
         lines.append(f"<figure>{one.svg}<figcaption>{caption}</figcaption></figure>")
     for lane in LANES:
-        part = report.parts.get((number, lane))
+        part = report.parts.get((name, lane))
         if part:
             tables = part["tables"].values()
             body = "".join(numbers_table(table, LANES[lane].exact) for table in tables)
@@ -117,9 +117,9 @@ def html(report: Report) -> str:
     """Returns the file."""
     made = plots.all_plots(report)
     sections = [
-        section(report, number, [one for one in made if one.number == number])
-        for number in BENCHMARKS
-        if any(number == found for found, _ in report.parts)
+        section(report, name, [one for one in made if one.benchmark == name])
+        for name in BENCHMARKS
+        if any(name == found for found, _ in report.parts)
     ]
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import figures
 import grid
-import seeds
+import proposals
+from proposals import (
+    BULK_ALLOC,
+    IOVA_DEPOT,
+    KVFREE_PAGES,
+    PAGE_LIMIT,
+    SHRINKER_SRCU,
+)
 from report import Report
 
 
@@ -16,7 +23,7 @@ class Plot:
     """A figure, and where its numbers are from."""
 
     name: str
-    number: str
+    benchmark: str
     lane: str
     caption: str
     svg: str
@@ -27,12 +34,12 @@ Maker = Callable[[Report], Plot | None]
 
 
 def columns(
-    report: Report, number: str, lane: str, table: str, rows: tuple[str, ...],
+    report: Report, benchmark: str, lane: str, table: str, rows: tuple[str, ...],
     names: tuple[str, ...],
 ) -> Columns:  # fmt: skip
     """Returns the columns of a table with anything in them, under names for people."""
     found = {
-        shown(name): [report.value(number, lane, table, row, name) for row in rows]
+        shown(name): [report.value(benchmark, lane, table, row, name) for row in rows]
         for name in names
     }
     return {name: values for name, values in found.items() if any(v is not None for v in values)}
@@ -44,72 +51,72 @@ def shown(column: str) -> str:
 
 
 def plot(
-    number: str, lane: str, name: str, caption: str, drawn: figures.Figure
+    benchmark: str, lane: str, name: str, caption: str, drawn: figures.Figure
 ) -> Plot:
     """Returns a finished plot."""
-    full = f"{number}-{name}"
-    return Plot(full, number, lane, caption, figures.svg(drawn, full, caption))
+    full = f"{benchmark}-{name}"
+    return Plot(full, benchmark, lane, caption, figures.svg(drawn, full, caption))
 
 
 def limiter_cost(report: Report) -> Plot | None:
-    """000: instructions of a request."""
-    found = columns(report, "000", "icount", "instructions", seeds.CASES, seeds.MODES)
+    """Instructions of a request."""
+    found = columns(report, PAGE_LIMIT, "icount", "instructions", proposals.CASES, proposals.MODES)
     if not found:
         return None
     drawn, (axes,) = figures.figure()
     labels = ["far from\nthe limit", "near", "near,\n32 at once", "at the limit"]
     figures.grouped_bars(axes, labels, found, "instructions")
     figures.legend(drawn)
-    return plot("000", "icount", "cost", "A request and giving back, by mode of the limit", drawn)
+    return plot(PAGE_LIMIT, "icount", "cost", "A request and giving back, by mode of the limit", drawn)
 
 
 def limiter_rate(report: Report) -> Plot | None:
-    """000: requests of several tasks."""
-    lane = report.timed("000")
+    """Requests of several tasks."""
+    lane = report.timed(PAGE_LIMIT)
     if not lane:
         return None
-    found = columns(report, "000", lane, "requests_per_s", seeds.CASES, seeds.MODES)
+    found = columns(report, PAGE_LIMIT, lane, "requests_per_s", proposals.CASES, proposals.MODES)
     drawn, (axes,) = figures.figure()
     labels = ["far from\nthe limit", "near", "near,\n32 at once", "at the limit"]
     figures.grouped_bars(axes, labels, found, "requests/s of 4 tasks")
     axes.set_yscale("log")
     figures.legend(drawn)
-    return plot("000", lane, "rate", "Requests of four tasks, by mode of the limit", drawn)
+    return plot(PAGE_LIMIT, lane, "rate", "Requests of four tasks, by mode of the limit", drawn)
 
 
 def registry_walks(report: Report) -> Plot | None:
-    """001: walks against readers, and cycles of register and unregister."""
-    lane = report.timed("001")
+    """Walks against readers, and cycles of register and unregister."""
+    lane = report.timed(SHRINKER_SRCU)
     if not lane:
         return None
     drawn, (left, right) = figures.figure(panels=2, width=8.4)
-    walks = columns(report, "001", lane, "walks_per_s", seeds.READERS, seeds.WAYS)
-    figures.lines(left, [float(n) for n in seeds.READERS], walks)
+    walks = columns(report, SHRINKER_SRCU, lane, "walks_per_s", proposals.READERS, proposals.WAYS)
+    figures.lines(left, [float(n) for n in proposals.READERS], walks)
     left.set_xlabel("readers")
     left.set_ylabel("walks/s")
     left.set_xticks(range(1, 5))
     left.set_ylim(bottom=0)
-    cycles = columns(report, "001", lane, "unregistered_per_s", seeds.LOADS, seeds.WAYS)
-    figures.grouped_bars(right, list(seeds.LOADS), cycles, "registered and unregistered/s")
+    cycles = columns(report, SHRINKER_SRCU, lane, "unregistered_per_s", proposals.LOADS, proposals.WAYS)
+    figures.grouped_bars(right, list(proposals.LOADS), cycles, "registered and unregistered/s")
     right.set_xlabel("load")
     right.set_yscale("log")
     figures.legend(drawn)
-    return plot("001", lane, "walks", "Walks with a writer (left), and what that gets done", drawn)
+    return plot(SHRINKER_SRCU, lane, "walks", "Walks with a writer (left), and what that gets done", drawn)
 
 
 def registry_latency(report: Report) -> Plot | None:
-    """001: how long it takes to unregister."""
-    lane = report.timed("001")
+    """How long it takes to unregister."""
+    lane = report.timed(SHRINKER_SRCU)
     if not lane:
         return None
     drawn, panels = figures.figure(panels=3, width=8.4)
     for axes, load in zip(panels, ("cycles", "4", "sleeper"), strict=True):
-        rows = tuple(f"p{percent}_{load}" for percent in seeds.PERCENTILES)
-        found = columns(report, "001", lane, "unregister_ns", rows, seeds.WAYS)
+        rows = tuple(f"p{percent}_{load}" for percent in proposals.PERCENTILES)
+        found = columns(report, SHRINKER_SRCU, lane, "unregister_ns", rows, proposals.WAYS)
         for name, values in found.items():
             known = [
                 (max(ns, 1) / 1000, percent)
-                for ns, percent in zip(values, seeds.PERCENTILES, strict=True)
+                for ns, percent in zip(values, proposals.PERCENTILES, strict=True)
                 if ns is not None
             ]
             axes.step(*zip(*known, strict=True), where="post", **figures.line_style(name, found))
@@ -119,39 +126,39 @@ def registry_latency(report: Report) -> Plot | None:
         axes.set_title(titles[load])
     panels[0].set_ylabel("% are not longer")
     figures.legend(drawn)
-    return plot("001", lane, "latency", "How long it takes to unregister", drawn)
+    return plot(SHRINKER_SRCU, lane, "latency", "How long it takes to unregister", drawn)
 
 
 def page_cost(report: Report) -> Plot | None:
-    """002: pages of a write."""
-    lane = "icount" if ("002", "icount") in report.parts else report.timed("002")
-    if not lane or ("002", lane) not in report.parts:
+    """Pages of a write."""
+    lane = "icount" if (BULK_ALLOC, "icount") in report.parts else report.timed(BULK_ALLOC)
+    if not lane or (BULK_ALLOC, lane) not in report.parts:
         return None
     drawn, panels = figures.figure(panels=2)
     table = "instructions" if lane == "icount" else "ns"
     for axes, count in zip(panels, (32, 256), strict=True):
-        rows = tuple(row for row in seeds.PAGE_ROWS if row.startswith(f"{count}_"))
-        found = columns(report, "002", lane, table, rows, seeds.PAGE_WAYS)
+        rows = tuple(row for row in proposals.PAGE_ROWS if row.startswith(f"{count}_"))
+        found = columns(report, BULK_ALLOC, lane, table, rows, proposals.PAGE_WAYS)
         figures.grouped_bars(axes, [row.partition("_")[2] for row in rows], found, table)
         axes.set_title(f"{count} pages")
     figures.legend(drawn)
-    return plot("002", lane, "cost", "Pages of a write, allocated and freed", drawn)
+    return plot(BULK_ALLOC, lane, "cost", "Pages of a write, allocated and freed", drawn)
 
 
 CPUS = (16, 32, 64, 128, 256)
 
 
 def storm_cliff(report: Report) -> Plot | None:
-    """003: operations on the tree and memory against CPUs."""
-    lane = report.timed("003")
+    """Operations on the tree and memory against CPUs."""
+    lane = report.timed(IOVA_DEPOT)
     if not lane:
         return None
     drawn, (left, right) = figures.figure(panels=2)
     rows = tuple(f"{cpus}_cpus_1" for cpus in CPUS)
-    ops = columns(report, "003", lane, "tree_ops", rows, seeds.POLICIES)
+    ops = columns(report, IOVA_DEPOT, lane, "tree_ops", rows, proposals.POLICIES)
     # Zero has no place on the scale.
     ops = {name: [v and max(v, 0.01) for v in values] for name, values in ops.items()}
-    memory = columns(report, "003", lane, "memory", rows, seeds.POLICIES)
+    memory = columns(report, IOVA_DEPOT, lane, "memory", rows, proposals.POLICIES)
     for axes, found, unit in (
         (left, ops, "operations on the tree/1000 I/Os"),
         (right, memory, "KiB of magazines and nodes"),
@@ -163,12 +170,12 @@ def storm_cliff(report: Report) -> Plot | None:
         axes.set_xlabel("virtual CPUs, one size")
         axes.set_ylabel(unit)
     figures.legend(drawn)
-    return plot("003", lane, "cliff", "The cliff (left), and what avoiding it takes", drawn)
+    return plot(IOVA_DEPOT, lane, "cliff", "The cliff (left), and what avoiding it takes", drawn)
 
 
 def storm_depot(report: Report) -> Plot | None:
-    """003: the depot over time."""
-    lane = report.timed("003")
+    """The depot over time."""
+    lane = report.timed(IOVA_DEPOT)
     if not lane:
         return None
     drawn, panels = figures.figure(panels=2)
@@ -177,29 +184,29 @@ def storm_depot(report: Report) -> Plot | None:
         (("depot_over_time", "timer always"), ("depot_after_burst", "timer once, in the middle")),
         strict=True,
     ):
-        found = columns(report, "003", lane, table, seeds.SLICES, seeds.POLICIES)
-        figures.lines(axes, [float(part) for part in seeds.SLICES], found)
+        found = columns(report, IOVA_DEPOT, lane, table, proposals.SLICES, proposals.POLICIES)
+        figures.lines(axes, [float(part) for part in proposals.SLICES], found)
         axes.set_title(title)
         axes.set_xlabel("sixteenth of the time")
-        axes.set_xticks(range(0, len(seeds.SLICES), 3))
+        axes.set_xticks(range(0, len(proposals.SLICES), 3))
         axes.set_ylabel("magazines in the depot")
         axes.set_ylim(bottom=0)
     figures.legend(drawn)
-    return plot("003", lane, "depot", "The depot over time, 64 CPUs and one size", drawn)
+    return plot(IOVA_DEPOT, lane, "depot", "The depot over time, 64 CPUs and one size", drawn)
 
 
 def cache_cost(report: Report) -> Plot | None:
-    """004: a page from a cache, alone and with others."""
-    lane = report.timed("004")
+    """A page from a cache, alone and with others."""
+    lane = report.timed(KVFREE_PAGES)
     sides = ("locked_c", "slots")
-    found = columns(report, "004", "icount", "instructions", ("local", "remote"), sides)
+    found = columns(report, KVFREE_PAGES, "icount", "instructions", ("local", "remote"), sides)
     if not found:
         return None
     drawn, (left, *others) = figures.figure(panels=3 if lane else 1, width=8.4)
     figures.grouped_bars(left, ["this CPU's", "by number"], found, "instructions")
     for axes, where in zip(others, ("local", "remote")):
         rows = tuple(f"{tasks}_{where}" for tasks in (1, 2, 4))
-        rates = columns(report, "004", lane or "", "pairs_per_s", rows, sides)
+        rates = columns(report, KVFREE_PAGES, lane or "", "pairs_per_s", rows, sides)
         figures.lines(axes, [1.0, 2.0, 4.0], rates)
         axes.set_title("each its own CPU's" if where == "local" else "all those of CPU 0")
         axes.set_xlabel(f"tasks, {lane}")
@@ -208,7 +215,7 @@ def cache_cost(report: Report) -> Plot | None:
         axes.set_ylim(bottom=0)
     figures.legend(drawn)
     lanes = f"icount, {lane}" if lane else "icount"
-    return plot("004", lanes, "cost", "A page that is had and left, alone and with others", drawn)
+    return plot(KVFREE_PAGES, lanes, "cost", "A page that is had and left, alone and with others", drawn)
 
 
 def call_ratios(report: Report) -> Plot | None:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Puts the numbers of a report where people read them: README.md and docs/bench.
+"""Writes the numbers of a report into README.md and docs/bench, and draws the plots.
 
-Usage: publish.py        from docs/bench/report.json
-       publish.py --new  from out/bench/report.json, which takes that one's place
+Usage: publish.py        read docs/bench/report.json
+       publish.py --new  first copy out/bench/report.json to docs/bench/report.json
 
-What is between the lines `<!-- numbers: ... -->` and `<!-- end of numbers -->` of a file is written
-anew; the rest is for people.
+Replaces the text between `<!-- numbers: ... -->` and `<!-- end of numbers -->` in each file. The
+rest of a file is written by hand.
 """
 
 import re
@@ -37,35 +37,41 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def claim_rows(found: Report, number: str) -> str:
-    """Returns the claims of one mail, or of all."""
-    rows = []
-    for judged in claims.judged(found):
-        words = judged.words()
-        if number in ("all", words[0]):
-            link = f"[{words[0]}](docs/bench/{words[0]}.md)"
-            rows.append((link, *words[1:]) if number == "all" else words[1:])
-    head = claims.HEAD if number == "all" else claims.HEAD[1:]
-    return table(("mail", *head[1:]) if number == "all" else head, rows)
+def claim_rows(found: Report, benchmark: str) -> str:
+    """Returns the claims of one benchmark as a table, or of all benchmarks for `all`."""
+    if benchmark == "all":
+        rows = [judged.words() for judged in claims.judged(found)]
+        return table(claims.HEAD, [(f"[{words[0]}]({words[0]}.md)", *words[1:]) for words in rows])
+    rows = [judged.words() for judged in claims.judged(found)]
+    return table(claims.HEAD[1:], [words[1:] for words in rows if words[0] == benchmark])
 
 
-def call_summary(found: Report) -> str:
-    """Returns what calls of the library cost beside C, in a few words."""
+def call_ratios(found: Report) -> dict[str, float]:
+    """Returns the quotient of instructions, Rust/C, of each call of the library."""
     part = found.parts.get(("wrappers", "icount"))
-    if not part:
-        return "Calls of the library were not measured.\n"
-    cells = part["tables"]["instructions"]["cells"]
-    ratios = {
+    cells = part["tables"]["instructions"]["cells"] if part else {}
+    return {
         call: sides["rust"][0] / sides["c"][0]
         for call, sides in cells.items()
         if "rust" in sides and sides.get("c", [0])[0]
     }
-    same = sum(ratio <= 1.01 for ratio in ratios.values())
+
+
+def as_cheap(ratios: dict[str, float]) -> int:
+    """Returns the number of calls that take at most 1 % more instructions than C."""
+    return sum(ratio <= 1.01 for ratio in ratios.values())
+
+
+def call_summary(found: Report) -> str:
+    """Returns one paragraph on the cost of the library's calls."""
+    ratios = call_ratios(found)
+    if not ratios:
+        return "Calls of the library were not measured.\n"
     most = sorted(ratios, key=lambda call: -ratios[call])[:5]
     listed = ", ".join(f"`{call}` {ratios[call]:.2f}" for call in most)
     return (
-        f"Of {len(ratios)} calls of the library, {same} take as many instructions as their twin in "
-        f"C or fewer (within 1 %). The largest quotients: {listed}.\n"
+        f"{as_cheap(ratios)} of {len(ratios)} calls of the library take at most as many instructions "
+        f"as their twin in C (within 1 %). The largest quotients, Rust/C: {listed}.\n"
     )
 
 
@@ -75,7 +81,7 @@ REQUESTS = (
 
 
 def request_rows(found: Report) -> str:
-    """Returns what requests to rcrypt cost beside the targets of C."""
+    """Returns the instructions of a write through rcrypt and through the targets in C."""
     rows = []
     for cipher, kib in REQUESTS:
         name = f"brd_{cipher}_4096_write_1_{kib}"
@@ -88,62 +94,89 @@ def request_rows(found: Report) -> str:
 
 
 def shown(value: float | None) -> str:
-    """Returns a number of instructions, if there is one."""
+    """Returns a number of instructions as text; an empty text if it was not measured."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def lanes(found: Report) -> str:
-    """Returns what each lane may claim that anything was measured on."""
+    """Returns the list of the lanes that the report has numbers from."""
     names = [lane for lane in LANES if any(lane == used for _, used in found.parts)]
     return "\n".join(f"- `{name}`: {LANES[name].claim}" for name in names) + "\n"
 
 
-def readme(found: Report) -> str:
-    """Returns the numbers of the README."""
+def measured_with(found: Report) -> str:
+    """Returns the date and the versions that the numbers belong to."""
     identity = next((part["identity"] for part in found.parts.values() if part["identity"]), {})
     words = ", ".join(
         f"{name} {identity[name]}" for name in ("kernel", "clang", "rustc", "qemu") if name in identity
     )
     dates = sorted({part["date"] for part in found.parts.values()})
-    quick = [f"{number} on {lane}" for (number, lane), part in found.parts.items() if part["quick"]]
-    short = f" Few samples have: {', '.join(quick)}." if quick else ""
+    quick = [f"{name} on {lane}" for (name, lane), part in found.parts.items() if part["quick"]]
+    short = f" Few samples: {', '.join(quick)}." if quick else ""
+    return f"Measured {dates[-1]} with {words}.{short}"
+
+
+def all_numbers(found: Report) -> str:
+    """Returns the numbers of docs/bench/README.md."""
     return "\n".join(
         (
-            f"Measured {dates[-1]} with {words}.{short} Lanes, and what a number from each says:\n",
+            f"{measured_with(found)} The lanes:\n",
             lanes(found),
             claim_rows(found, "all"),
             call_summary(found),
-            "Instructions of a direct write on a RAM disk, sectors of 4096 bytes:\n",
+            "Instructions of a direct write to a RAM disk, sectors of 4096 bytes:\n",
             request_rows(found),
         )
     )
 
 
+def summary(found: Report) -> str:
+    """Returns the numbers of README.md: the verdicts on the main claims, and two totals."""
+    rows = []
+    for judged in claims.judged(found):
+        name, says, lane, _, _, verdict = judged.words()
+        if judged.claim.in_summary:
+            rows.append((f"[{name}](docs/bench/{name}.md)", says, verdict, lane))
+    ratios = call_ratios(found)
+    if ratios:
+        verdict = f"{as_cheap(ratios)} of {len(ratios)} calls do (within 1 %)"
+        rows.append(("wrappers", "a call takes no more instructions than its twin in C", verdict, "icount"))
+    name = "brd_aes_4096_write_1_128"
+    ours, theirs = (
+        found.value("rcrypt", "icount", "instructions_aes", name, target) for target in ("rcrypt", "crypt")
+    )
+    if ours and theirs:
+        verdict = f"holds: {ours / theirs:.2f} of dm-crypt's"
+        claim = "a write of 128 KiB takes no more instructions than on dm-crypt"
+        rows.append(("rcrypt", claim, verdict if ours <= theirs else verdict[7:], "icount"))
+    return f"{measured_with(found)}\n\n{table(('benchmark', 'claim', 'verdict', 'lane'), rows)}"
+
+
 def rewritten(text: str, found: Report) -> str:
-    """Returns a file with its numbers written anew."""
-    makers: dict[str, Callable[[], str]] = {"all": lambda: readme(found)}
+    """Returns the text of a file with its numbers replaced."""
+    makers: dict[str, Callable[[Report], str]] = {"all": all_numbers, "summary": summary}
 
     def block(match: re.Match[str]) -> str:
-        make = makers.get(match[2], lambda: claim_rows(found, match[2]))
-        return f"{match[1]}\n{make()}\n{match[3]}"
+        make = makers.get(match[2], lambda report: claim_rows(report, match[2]))
+        return f"{match[1]}\n{make(found)}\n{match[3]}"
 
     return BLOCK.sub(block, text)
 
 
 def files() -> list[Path]:
-    """Returns the files with numbers."""
+    """Returns the files that may have numbers."""
     return [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 
 def shown_plots() -> set[str]:
-    """Returns the names of the plots that documents show."""
+    """Returns the names of the plots that the documents show."""
     texts = (path.read_text() for path in DOCS.glob("*.md"))
     return {name for text in texts for name in re.findall(r"\]\(([\w-]+)\.svg\)", text)}
 
 
 def main(argv: list[str]) -> int:
-    """Does what was asked for, and returns the exit status of the program."""
-    # Needs matplotlib, which the rest here does not.
+    """Returns the exit status of the program."""
+    # Only these two need matplotlib.
     import figures
     import plots
 

@@ -16,7 +16,7 @@ import results
 from lanes import LANES
 from tables import Table
 
-SCHEMA = 1
+SCHEMA = 2
 DROPPED = ("runs", "tables")
 
 Cell = tuple[float, float, float, int]
@@ -35,21 +35,21 @@ class Report:
     parts: dict[tuple[str, str], dict[str, Any]]
     """By benchmark and lane."""
 
-    def cell(self, number: str, lane: str, table: str, row: str, column: str) -> Cell | None:
+    def cell(self, benchmark: str, lane: str, table: str, row: str, column: str) -> Cell | None:
         """Returns a cell, if it was measured."""
-        part = self.parts.get((number, lane), {})
+        part = self.parts.get((benchmark, lane), {})
         cells = part.get("tables", {}).get(table, {}).get("cells", {})
         found = cells.get(row, {}).get(column)
         return tuple(found) if found else None
 
-    def value(self, number: str, lane: str, table: str, row: str, column: str) -> float | None:
+    def value(self, benchmark: str, lane: str, table: str, row: str, column: str) -> float | None:
         """Returns the number that is shown in a cell, if it was measured."""
-        found = self.cell(number, lane, table, row, column)
+        found = self.cell(benchmark, lane, table, row, column)
         return found[0] if found else None
 
-    def timed(self, number: str) -> str | None:
+    def timed(self, benchmark: str) -> str | None:
         """Returns the lane with the most to say about time that a benchmark was run on."""
-        return next((lane for lane in ("kvm", "uml", "tcg") if (number, lane) in self.parts), None)
+        return next((lane for lane in ("kvm", "uml", "tcg") if (benchmark, lane) in self.parts), None)
 
     def json(self) -> str:
         """Returns the file."""

@@ -25,7 +25,7 @@ class Step:
     @property
     def name(self) -> str:
         """What it is called in progress lines and file names."""
-        return f"{self.benchmark.number}-{self.lane.name}"
+        return f"{self.benchmark.name}-{self.lane.name}"
 
     def expected_s(self, quick: bool, measured: Mapping[str, float]) -> float:
         """Returns how long it should take: as long as last time, if there was one."""
@@ -53,7 +53,7 @@ def wanted(words: Iterable[str], lanes: Iterable[str]) -> Wanted:
     unknown = [name for name, benchmark in zip(names, found, strict=True) if not benchmark]
     unknown += [lane for lane in lanes if lane not in LANES]
     if unknown:
-        known = ", ".join(benchmark.label for benchmark in BENCHMARKS.values())
+        known = ", ".join(BENCHMARKS)
         die(f"{' '.join(unknown)}: there are the benchmarks {known}, the word quick, and the "
             f"lanes {', '.join(LANES)}", 2)
     steps = [

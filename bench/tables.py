@@ -34,19 +34,14 @@ class Table:
 class Benchmark:
     """What one guest script measures."""
 
-    number: str
-    """What `BENCH=` takes, as well as the name."""
     name: str
-    """`bench/<name>.sh` runs in the guest."""
+    """Value of `BENCH=`, name of the document and of the plots."""
+    script: str
+    """`bench/<script>.sh` runs in the guest."""
     title: str
     tables: tuple[Table, ...]
     seconds: Mapping[str, int]
     """How long it takes on each lane, roughly, on two idle cores."""
-
-    @property
-    def label(self) -> str:
-        """What it is called in a report."""
-        return f"{self.number} {self.name}" if self.number != self.name else self.name
 
     def on(self, lane: str) -> list[Table]:
         """Returns the tables that a lane can say something about."""

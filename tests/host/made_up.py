@@ -40,8 +40,7 @@ def part(benchmark: Benchmark, lane: str) -> dict[str, object]:
     identity = {"kernel": "7.3.9", "config": "0", "clang": "22.1", "rustc": "1.96", "qemu": "10.0"}
     return {
         "schema": report.SCHEMA,
-        "benchmark": benchmark.number,
-        "name": benchmark.name,
+        "benchmark": benchmark.name,
         "lane": lane,
         "claim": LANES[lane].claim,
         "cpus": LANES[lane].cpus,
@@ -59,5 +58,5 @@ def write(out: Path) -> None:
     for benchmark in BENCHMARKS.values():
         for lane in LANES:
             if benchmark.on(lane):
-                path = out / f"{benchmark.number}-{lane}.json"
+                path = out / f"{benchmark.name}-{lane}.json"
                 path.write_text(json.dumps(part(benchmark, lane)))

@@ -13,6 +13,7 @@ import made_up  # Puts the directories of the rest on the path.
 import claims
 import gate
 import identity
+import proposals
 import publish
 import report
 
@@ -45,16 +46,16 @@ class Reports(Made):
     """bench/report.py"""
 
     def test_the_json_has_what_was_measured(self) -> None:
-        self.change("000-icount", "instructions", "near", "credit", [7.5, 7.25, 9])
-        self.change("000-tcg", "requests_per_s", "near", "credit", [10, 30, 11])
+        self.change(f"{proposals.PAGE_LIMIT}-icount", "instructions", "near", "credit", [7.5, 7.25, 9])
+        self.change(f"{proposals.PAGE_LIMIT}-tcg", "requests_per_s", "near", "credit", [10, 30, 11])
         found = report.gather(self.out)
         (self.out / "report.json").write_text(found.json())
         self.assertEqual(report.load(self.out / "report.json").json(), found.json())
-        cell = found.cell("000", "icount", "instructions", "near", "credit")
+        cell = found.cell(proposals.PAGE_LIMIT, "icount", "instructions", "near", "credit")
         self.assertEqual(cell, (7.25, 7.25, 9, 3))
-        cell = found.cell("000", "tcg", "requests_per_s", "near", "credit")
+        cell = found.cell(proposals.PAGE_LIMIT, "tcg", "requests_per_s", "near", "credit")
         self.assertEqual(cell, (11, 10, 30, 3))
-        self.assertIsNone(found.cell("000", "icount", "instructions", "near", "none"))
+        self.assertIsNone(found.cell(proposals.PAGE_LIMIT, "icount", "instructions", "near", "none"))
 
     def test_the_cost_of_measuring_is_taken_off(self) -> None:
         self.change("wrappers-icount", "instructions", "empty", "c", [4])
@@ -63,22 +64,22 @@ class Reports(Made):
         self.assertEqual(cell, (46, 46, 46, 1))
 
     def test_a_file_of_another_version_is_left_out(self) -> None:
-        path = self.out / "003-tcg.json"
+        path = self.out / f"{proposals.IOVA_DEPOT}-tcg.json"
         part = json.loads(path.read_text())
         path.write_text(json.dumps(part | {"schema": report.SCHEMA + 1}))
         found = report.gather(self.out)
-        self.assertNotIn(("003", "tcg"), found.parts)
-        self.assertIn(("003", "kvm"), found.parts)
+        self.assertNotIn((proposals.IOVA_DEPOT, "tcg"), found.parts)
+        self.assertIn((proposals.IOVA_DEPOT, "kvm"), found.parts)
 
     def test_time_is_of_the_lane_that_knows_most_of_it(self) -> None:
         for lane in ("kvm", "uml", "tcg"):
-            self.assertEqual(report.gather(self.out).timed("000"), lane)
-            (self.out / f"000-{lane}.json").unlink()
-        self.assertIsNone(report.gather(self.out).timed("000"))
+            self.assertEqual(report.gather(self.out).timed(proposals.PAGE_LIMIT), lane)
+            (self.out / f"{proposals.PAGE_LIMIT}-{lane}.json").unlink()
+        self.assertIsNone(report.gather(self.out).timed(proposals.PAGE_LIMIT))
 
     def test_how_long_it_took_is_kept_apart_for_quick_runs(self) -> None:
-        self.assertEqual(report.durations(self.out)["003-tcg"], 7)
-        self.assertNotIn("003-tcg-quick", report.durations(self.out))
+        self.assertEqual(report.durations(self.out)[f"{proposals.IOVA_DEPOT}-tcg"], 7)
+        self.assertNotIn("iova-depot-tcg-quick", report.durations(self.out))
 
 
 class Claims(Made):
@@ -87,7 +88,8 @@ class Claims(Made):
     def test_every_mail_has_claims_and_each_is_measured(self) -> None:
         judged = claims.judged(report.gather(self.out))
         self.assertEqual(
-            {row.claim.number for row in judged}, {"000", "001", "002", "003", "004"}
+            {row.claim.benchmark for row in judged},
+            {benchmark.name for benchmark in proposals.PROPOSALS},
         )
         for row in judged:
             with self.subTest(row.claim.says):
@@ -102,20 +104,20 @@ class Claims(Made):
 
     def test_verdicts_follow_the_numbers(self) -> None:
         cells = (
-            (claims.compare_cost, "000-icount", "instructions", ("near", "approx_c"), 5, 500),
-            (claims.bulk_pages, "002-icount", "instructions", ("256_warm", "bulk_c"), 1, 9000),
-            (claims.cliff, "003-kvm", "tree_ops", ("64_cpus_1", "fixed_drop"), 9000, 1),
-            (claims.flush_all, "003-kvm", "tree_ops", ("64_cpus_1", "fixed_flush"), 9000, 1),
-            (claims.regression, "001-kvm", "unregistered_per_s", ("cycles", "srcu_c"), 1, 9000),
-            (claims.walk_rate, "001-kvm", "walks_per_s", ("4", "srcu_c"), 9000, 1),
-            (claims.lock_free_cost, "004-icount", "instructions", ("local", "slots"), 1, 9000),
-            (claims.remote, "004-kvm", "pairs_per_s", ("4_remote", "slots"), 9000, 1),
-            (claims.safe, "004-model", "faults", ("aba", "slots"), 0, 1),
+            (claims.compare_cost, f"{proposals.PAGE_LIMIT}-icount", "instructions", ("near", "approx_c"), 5, 500),
+            (claims.bulk_pages, f"{proposals.BULK_ALLOC}-icount", "instructions", ("256_warm", "bulk_c"), 1, 9000),
+            (claims.cliff, f"{proposals.IOVA_DEPOT}-kvm", "tree_ops", ("64_cpus_1", "fixed_drop"), 9000, 1),
+            (claims.flush_all, f"{proposals.IOVA_DEPOT}-kvm", "tree_ops", ("64_cpus_1", "fixed_flush"), 9000, 1),
+            (claims.regression, f"{proposals.SHRINKER_SRCU}-kvm", "unregistered_per_s", ("cycles", "srcu_c"), 1, 9000),
+            (claims.walk_rate, f"{proposals.SHRINKER_SRCU}-kvm", "walks_per_s", ("4", "srcu_c"), 9000, 1),
+            (claims.lock_free_cost, f"{proposals.KVFREE_PAGES}-icount", "instructions", ("local", "slots"), 1, 9000),
+            (claims.remote, f"{proposals.KVFREE_PAGES}-kvm", "pairs_per_s", ("4_remote", "slots"), 9000, 1),
+            (claims.safe, f"{proposals.KVFREE_PAGES}-model", "faults", ("aba", "slots"), 0, 1),
         )
         for check, name, table, (row, column), one, other in cells:
             with self.subTest(check.__name__):
                 for fault in ("aba", "freed_page_read", "stranded_page"):
-                    self.change("004-model", "faults", fault, "slots", [0])
+                    self.change(f"{proposals.KVFREE_PAGES}-model", "faults", fault, "slots", [0])
                 self.change(name, table, row, column, [one])
                 first = self.finding(check)
                 self.change(name, table, row, column, [other])
@@ -127,11 +129,11 @@ class Claims(Made):
         for numbers, verdict in (
             ([90, 100, 110], "no difference beyond the spread"),
             ([101, 102, 110], "direction holds"),
-            ([70, 71, 72], "other way round here"),
+            ([70, 71, 72], "opposite direction here"),
             ([101, 110], "direction holds, but few samples"),
         ):
-            self.change("001-kvm", "walks_per_s", "4", "rwsem_c", [80, 95, 100])
-            self.change("001-kvm", "walks_per_s", "4", "srcu_c", numbers)
+            self.change(f"{proposals.SHRINKER_SRCU}-kvm", "walks_per_s", "4", "rwsem_c", [80, 95, 100])
+            self.change(f"{proposals.SHRINKER_SRCU}-kvm", "walks_per_s", "4", "srcu_c", numbers)
             found = self.finding(claims.walk_rate)
             assert found
             self.assertEqual(found.verdict, verdict)
@@ -219,9 +221,9 @@ class Published(Made):
                 self.assertEqual(publish.rewritten(text, found), text)
 
     def test_every_mail_has_a_page_with_its_numbers(self) -> None:
-        for number in {claim.number for claim in claims.CLAIMS}:
-            text = (publish.DOCS / f"{number}.md").read_text()
-            self.assertEqual([match[2] for match in publish.BLOCK.finditer(text)], [number])
+        for name in {claim.benchmark for claim in claims.CLAIMS}:
+            text = (publish.DOCS / f"{name}.md").read_text()
+            self.assertEqual([match[2] for match in publish.BLOCK.finditer(text)], [name])
 
     def test_plots_that_are_shown_are_there_and_no_others(self) -> None:
         shown = publish.shown_plots()
@@ -233,9 +235,9 @@ class Published(Made):
 
     def test_numbers_are_written_between_their_lines_only(self) -> None:
         found = report.gather(self.out)
-        text = "before\n<!-- numbers: 000 -->\nstale words\n<!-- end of numbers -->\nafter\n"
+        text = "before\n<!-- numbers: dm-crypt-page-limit -->\nstale words\n<!-- end of numbers -->\nafter\n"
         once = publish.rewritten(text, found)
-        self.assertTrue(once.startswith("before\n<!-- numbers: 000 -->\n"))
+        self.assertTrue(once.startswith("before\n<!-- numbers: dm-crypt-page-limit -->\n"))
         self.assertTrue(once.endswith("<!-- end of numbers -->\nafter\n"))
         self.assertNotIn("stale", once)
         self.assertIn("31 MB with 256 CPUs", once)
@@ -264,14 +266,14 @@ class Pages(Made):
         import plots
 
         made = plots.all_plots(report.gather(self.out))
-        self.assertEqual({plot.number for plot in made}, set(gate.BENCHMARKS))
+        self.assertEqual({plot.benchmark for plot in made}, set(gate.BENCHMARKS))
         for plot in made:
             for stand_in in figures.VARIABLES:
                 self.assertNotIn(stand_in, plot.svg)
             xml.etree.ElementTree.fromstring(figures.standalone(plot.svg).encode())
 
     def test_a_report_of_a_part_can_be_drawn(self) -> None:
-        for keep in ("000-icount", "003-tcg", "rcrypt-tcg", "004-model"):
+        for keep in (f"{proposals.PAGE_LIMIT}-icount", f"{proposals.IOVA_DEPOT}-tcg", "rcrypt-tcg", f"{proposals.KVFREE_PAGES}-model"):
             for path in self.out.glob("*-*.json"):
                 if path.stem != keep:
                     path.rename(path.with_suffix(".away"))

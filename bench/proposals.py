@@ -12,6 +12,12 @@ PARALLEL = ("tcg", "kvm", "uml")
 # it, so that readers, not the lock, would decide when a writer runs.
 EMULATED = ("tcg", "kvm")
 
+PAGE_LIMIT = "dm-crypt-page-limit"
+SHRINKER_SRCU = "shrinker-srcu"
+BULK_ALLOC = "dm-crypt-bulk-alloc"
+IOVA_DEPOT = "iova-depot"
+KVFREE_PAGES = "kvfree-rcu-pages"
+
 CASES = ("far", "near", "near_32", "full")
 MODES = ("exact_c", "exact", "approx_c", "approx", "credit")
 OUR_MODES = ("exact", "approx", "credit")
@@ -265,37 +271,37 @@ CACHE = (
     ),
 )
 
-SEEDS = (
+PROPOSALS = (
     Benchmark(
-        "000",
+        PAGE_LIMIT,
         "limiter",
         "A limit on pages that many CPUs ask about",
         LIMITER,
         {"icount": 60, "tcg": 40, "kvm": 20, "uml": 20},
     ),
     Benchmark(
-        "001",
+        SHRINKER_SRCU,
         "registry",
         "A registry of shrinkers that is walked while it changes",
         REGISTRY,
         {"tcg": 120, "kvm": 90},
     ),
     Benchmark(
-        "002",
+        BULK_ALLOC,
         "pages",
         "The 256 pages of a write of 1 MiB",
         PAGES,
         {"icount": 120, "kvm": 30, "uml": 30},
     ),
     Benchmark(
-        "003",
+        IOVA_DEPOT,
         "iova_storm",
         "Caches of IOVAs, and a depot that all CPUs share",
         IOVA_STORM,
         {"tcg": 200, "kvm": 90},
     ),
     Benchmark(
-        "004",
+        KVFREE_PAGES,
         "cache",
         "Pages in stock for each CPU, without a lock",
         CACHE,
