@@ -103,7 +103,7 @@ def write(
     `packed` of the host under any name.
     """
     archive = userland()
-    for script in ("init", "main", "suites", "leaks"):
+    for script in ("init", "main", "suites", "leaks", "udev"):
         name = "init" if script == "init" else f"kscale/{script}"
         archive.file(name, (INIT_DIR / script).read_bytes(), 0o755)
     archive.file("kscale/env", environment(env))
