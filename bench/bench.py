@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs benchmarks, prints what they measured side by side, and writes a report.
+"""Runs benchmarks, prints their tables, and writes a report.
 
-Environment, as make's command line leaves it: BENCH= names benchmarks (all by default), and with
-`quick` among them each does little; LANE= takes some lanes; RUNS= boots each guest so often, and says
-whether all measured the same. KDIR= is as for `make modules`, TIMEOUT= as for `make guest`.
+Environment variables, as make sets them:
 
-Every sample is in out/bench/<benchmark>-<lane>.json; out/bench/report.json and report.html are made
-of all that is there. The exit status is 0 if every cell of every table was measured; no number is
-judged here, see gate.py.
+  BENCH=    benchmarks to run (default: all); the word `quick` reduces the number of samples
+  LANE=     lanes to run on (default: all that work here)
+  RUNS=     number of boots of each guest; with more than one, prints the cells that differ
+  KDIR=     as for `make modules`
+  TIMEOUT=  as for `make guest`
+
+Writes all samples to out/bench/<benchmark>-<lane>.json, and makes out/bench/report.json and
+report.html of all such files. The exit status is 0 if every cell of every table was measured. This
+script judges no number: gate.py does.
 """
 
 import json
@@ -39,7 +43,7 @@ OUT = CHECKOUT / "out/bench"
 
 
 def shown(step: Step, tables: list[Table], runs: list[results.Samples]) -> str:
-    """Returns the tables of one benchmark on one lane."""
+    """Returns the tables of one benchmark on one lane as text."""
     lane = step.lane
     samples = results.merged(runs)
     lines = [f"\n{step.benchmark.name} [{lane.name}, {lane.cpus} CPU]: {lane.claim}\n"]
@@ -50,7 +54,7 @@ def shown(step: Step, tables: list[Table], runs: list[results.Samples]) -> str:
 
 
 def builds(lanes: set[str], tools: dict[str, str]) -> dict[str, Kbuild]:
-    """Builds the modules for each kind of guest that is needed, and the kernels before."""
+    """Builds the kernel and the modules for each kind of guest of the lanes."""
     os.environ["BENCH"] = "y"
     found = {}
     if lanes & {"qemu"}:
@@ -63,7 +67,7 @@ def builds(lanes: set[str], tools: dict[str, str]) -> dict[str, Kbuild]:
 
 
 def run_step(step: Step, run: machines.Run) -> bool:
-    """Runs a benchmark on one lane, and returns whether every cell was measured."""
+    """Runs a benchmark on one lane. Returns whether every cell was measured."""
     begin_s = time.monotonic()
     tables = step.benchmark.on(step.lane.name)
     try:
@@ -101,7 +105,10 @@ def run_step(step: Step, run: machines.Run) -> bool:
 
 
 def run_all(wanted: steps.Wanted, run: machines.Run) -> bool:
-    """Runs all steps one by one, as guests disturb each other, and says what is left."""
+    """Runs all steps one after the other, because guests disturb each other.
+
+    Prints the remaining time before each step.
+    """
     measured = report.durations(OUT)
     left = [step.expected_s(wanted.quick, measured) for step in wanted.steps]
     good = True
@@ -115,7 +122,7 @@ def run_all(wanted: steps.Wanted, run: machines.Run) -> bool:
 
 
 def main() -> int:
-    """Runs what was asked for, and returns the exit status of the program."""
+    """Returns the exit status of the program."""
     wanted = steps.from_environment()
     tools = load_tools()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -128,7 +135,7 @@ def main() -> int:
         machines.build_load(tools) if needs_load else OUT / "load",
     )  # fmt: skip
     if any(step.lane.name == "kvm" for step in wanted.steps) and not machines.try_kvm(run):
-        note("LANE=kvm is left out: no guest runs on KVM here")
+        note("skips LANE=kvm: KVM does not work here")
         kept = [step for step in wanted.steps if step.lane.name != "kvm"]
         wanted = steps.Wanted(kept, wanted.quick)
     good = run_all(wanted, run)

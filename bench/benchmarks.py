@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""All benchmarks: those of the five mails, calls of the library, and rcrypt."""
+"""All benchmarks: five proposals of mails, calls of the library, and rcrypt."""
 
 from calls import WRAPPERS
 from grid import GRID
@@ -13,14 +13,14 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark(
             "wrappers",
             "wrappers",
-            "Calls of the library beside C",
+            "Calls of the library and their twins in C",
             WRAPPERS,
             {"icount": 60},
         ),
         Benchmark(
             "rcrypt",
             "rcrypt",
-            "rcrypt beside dm-crypt and dm-inlinecrypt",
+            "rcrypt, dm-crypt and dm-inlinecrypt",
             GRID,
             {"icount": 240, "tcg": 300, "kvm": 120, "uml": 60},
         ),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the benchmark `wrappers` measures: calls of the library, each beside its twin in C."""
+"""The tables of the benchmark `wrappers`: calls of the library and their twins in C."""
 
 from tables import Table
 
 WRAPPERS = (
     Table(
         name="instructions",
-        title="What a call costs, with what undoes it",
+        title="A call together with the call that undoes it",
         row="call",
         rows=(
             "percpu_counter_add",
@@ -85,7 +85,7 @@ WRAPPERS = (
     ),
     Table(
         name="requests",
-        title="What targets add to a direct write, <what>_<KiB>",
+        title="Cost that a target adds to a direct write, <work>_<KiB>",
         row="target",
         rows=(
             "linear_4",
@@ -105,7 +105,7 @@ WRAPPERS = (
     ),
     Table(
         name="clock",
-        title="Whether the clock counts instructions: a loop of 1000",
+        title="Check that the clock counts instructions: a loop of 1000",
         row="loop",
         rows=("dec_jnz",),
         columns=("c",),

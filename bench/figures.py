@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Figures as SVG that follow the reader's colours: light, dark or paper.
+"""Figures as SVG with colours for a light screen, a dark screen and paper.
 
-matplotlib draws with stand-ins, which become CSS variables in the SVG. An SVG of its own brings the
-variables; in a page they are the page's.
+matplotlib draws with placeholder colours, which become CSS variables in the SVG. A standalone SVG
+defines the variables. In a page the page defines them.
 """
 
 import io
@@ -15,18 +15,18 @@ from matplotlib.figure import Figure
 
 matplotlib.use("svg")
 
-# Told apart by eyes that see no red, and on paper by marker or hatch.
+# These colours are distinct for colour-blind readers. Markers and hatches differ on paper.
 LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b0508a", "#8c6d00", "#2f8fc4", "#6b6b6b")
 DARK = ("#58a6ff", "#ff9e4a", "#3fb98f", "#e89ac7", "#d6b94a", "#9ad1ff", "#a8a8a8")
 MARKERS = "osD^vPX"
 TWIN = " (C)"
-"""How the names of twins end: they look like the others, hatched or dashed."""
+"""Suffix of the names of twins. A twin has the colour of its Rust series, hatched or dashed."""
 
 FOREGROUND = "#010101"
 GRID = "#020202"
 SERIES = tuple(f"#1000{index:02x}" for index in range(len(LIGHT)))
 VARIABLES = {FOREGROUND: "--fg", GRID: "--grid"} | {
-    stand_in: f"--c{index}" for index, stand_in in enumerate(SERIES)
+    placeholder: f"--c{index}" for index, placeholder in enumerate(SERIES)
 }
 
 
@@ -44,7 +44,7 @@ OWN_STYLE = (
 
 
 def figure(width: float = 7.2, height: float = 3.4, panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Returns a figure with panels side by side, drawn with the stand-ins."""
+    """Returns a figure with panels side by side, drawn with the placeholder colours."""
     settings = {
         "svg.fonttype": "none",
         "svg.hashsalt": "kscale",
@@ -72,7 +72,7 @@ def figure(width: float = 7.2, height: float = 3.4, panels: int = 1) -> tuple[Fi
 
 
 def legend(drawn: Figure, per_line: int = 6) -> None:
-    """Explains above all panels what is in them."""
+    """Draws the legend of all panels above them."""
     found = {}
     for axes in drawn.axes:
         handles, labels = axes.get_legend_handles_labels()
@@ -89,14 +89,14 @@ def legend(drawn: Figure, per_line: int = 6) -> None:
 
 
 def svg(drawn: Figure, name: str, label: str) -> str:
-    """Returns the SVG element; `name` keeps its parts apart from those of others on a page."""
+    """Returns the SVG element. `name` makes its ids unique in a page."""
     buffer = io.StringIO()
     drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    for stand_in, variable in VARIABLES.items():
-        text = text.replace(stand_in, f"var({variable})")
-    # What is referred to is `#id` or `url(#id)`.
+    for placeholder, variable in VARIABLES.items():
+        text = text.replace(placeholder, f"var({variable})")
+    # References are `#id` or `url(#id)`.
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{name}-", text)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
@@ -104,14 +104,14 @@ def svg(drawn: Figure, name: str, label: str) -> str:
 
 
 def standalone(element: str) -> str:
-    """Returns the SVG as a file."""
+    """Returns the content of an SVG file."""
     end = element.index(">") + 1
     head = '<?xml version="1.0" encoding="utf-8"?>\n'
     return f"{head}{element[:end]}{OWN_STYLE}{element[end:]}"
 
 
 def places_of(names: Iterable[str]) -> dict[str, int]:
-    """Returns which colour each name has: one that differs from others, twins apart."""
+    """Returns the index of the colour of each name. A twin has the colour of its Rust series."""
     bases = list(dict.fromkeys(name.removesuffix(TWIN) for name in names))
     return {base: index % len(SERIES) for index, base in enumerate(bases)}
 
@@ -119,7 +119,7 @@ def places_of(names: Iterable[str]) -> dict[str, int]:
 def grouped_bars(
     axes: Axes, groups: list[str], series: dict[str, list[float | None]], unit: str
 ) -> None:
-    """Draws a group of bars for each row of a table, one for each column."""
+    """Draws a group of bars for each row of a table, one bar for each column."""
     width = 0.8 / len(series)
     colours = places_of(series)
     for index, (name, values) in enumerate(series.items()):
@@ -135,7 +135,7 @@ def grouped_bars(
 
 
 def line_style(name: str, names: Iterable[str]) -> dict[str, object]:
-    """Returns how the line of a series looks."""
+    """Returns the style of the line of a series."""
     place = places_of(names)[name.removesuffix(TWIN)]
     return {
         "label": name,

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Tells whether a call of the library takes more or fewer instructions beside C than it did.
+"""Checks that no call of the library takes more or fewer instructions than before, relative to C.
 
 Usage: gate.py          measure all calls, compare them with bench/counts, print KTAP
-       gate.py --bless  write what the last `make bench BENCH=wrappers LANE=icount` found there
+       gate.py --bless  write the result of the last `make bench BENCH=wrappers LANE=icount` there
 
-What is compared is the difference of a call to its twin in C, in the same guest. How much both take
-depends on the machine as well: where the kernel finds free pages, for one. The exit status is 1 if a
-difference moved by more than 0.5 % of what the call takes in C. Only instructions are compared, never
-time.
+The check compares the difference of a call to its twin in C, in the same guest. The instructions of
+both sides also depend on the machine, for example on the location of free pages. The exit status is 1
+if a difference changed by more than 0.5 % of the instructions of the call in C. The check compares
+instructions, never time.
 
-There is a file for each kernel and pair of compilers, as others give other numbers. Without one,
-nothing is compared: the reason is printed, and the exit status is 77.
+bench/counts has a file for each kernel and pair of compilers, because the numbers depend on them.
+Without a matching file the script compares nothing, prints the reason, and exits with status 77.
 """
 
 import json
@@ -37,7 +37,7 @@ from lanes import LANES
 COUNTS = HERE / "counts"
 TOLERANCE = 0.005
 LEAST = 0.05
-"""Instructions of a call, which is less than one in each round."""
+"""Smallest change that counts, in instructions; it is below one instruction per round."""
 SKIPPED = 77
 
 Counts = dict[str, dict[str, float]]
@@ -50,7 +50,7 @@ Differences = dict[str, float]
 def counts_of(samples: results.Samples) -> Counts:
     """Returns the instructions of each call.
 
-    Not of requests to targets: what they take depends on what else the kernel does then.
+    Leaves out the requests to targets, which depend on other work of the kernel.
     """
     table = BENCHMARKS["wrappers"].on("icount")[0]
     cells = report.cells_of(table, samples, "icount")
@@ -58,29 +58,29 @@ def counts_of(samples: results.Samples) -> Counts:
 
 
 def differences(counts: Counts) -> Differences:
-    """Returns what each call takes in Rust beyond what it takes in C, in 1/1000."""
+    """Returns the difference Rust - C of each call, rounded to 1/1000 instruction."""
     return {call: round(sides["rust"] - sides["c"], 3) for call, sides in counts.items()}
 
 
 def load(directory: Path, ours: Identity) -> tuple[Differences, list[str]]:
-    """Returns the differences to compare with, none if there are not any, and what to say of them."""
+    """Returns the recorded differences, empty if there are none, and remarks on them."""
     path = directory / identity.file_name(ours)
     if not path.exists():
         known = ", ".join(sorted(file.stem for file in directory.glob("*.json"))) or "nothing"
-        return {}, [f"no counts for {path.stem}; there are those for {known}"]
+        return {}, [f"no counts for {path.stem}; counts exist for {known}"]
     data = json.loads(path.read_text())
-    # Settings of the kernel change what both sides take. Those that change one only are to be seen.
+    # An option of the kernel changes both sides alike. A change of one side only is a finding.
     return data["differences"], identity.differences(ours, data["identity"])
 
 
 def moved(then: float, sides: dict[str, float]) -> float:
-    """Returns by how much the difference of a call to C is another one; 0 if it is the same."""
+    """Returns the change of the difference to C; 0 if it is within the tolerance."""
     change = sides["rust"] - sides["c"] - then
     return change if abs(change) > max(TOLERANCE * abs(sides["c"]), LEAST) else 0
 
 
 def problem(then: float | None, sides: dict[str, float]) -> str:
-    """Returns what is to be said of a call; nothing if it is as it was."""
+    """Returns the problem of a call as text; an empty text if there is none."""
     missing = [side for side in ("c", "rust") if side not in sides]
     if missing:
         return f"{' and '.join(missing)} was not measured"
@@ -97,7 +97,7 @@ def problem(then: float | None, sides: dict[str, float]) -> str:
 
 
 def ktap(then: Differences, now: Counts) -> tuple[str, bool]:
-    """Returns a line for each call, and whether all are as they were."""
+    """Returns a KTAP line for each call, and whether all calls pass."""
     calls = [*then, *(call for call in now if call not in then)]
     lines = [f"KTAP version 1\n1..{len(calls)}"]
     good = True
@@ -109,7 +109,7 @@ def ktap(then: Differences, now: Counts) -> tuple[str, bool]:
 
 
 def check(tools: dict[str, str]) -> int:
-    """Measures and compares, and returns the exit status of the program."""
+    """Measures and compares. Returns the exit status of the program."""
     kdir = kernel.ensure("release")
     then, remarks = load(COUNTS, identity.identity(kdir, tools["QEMU"]))
     if not then:
@@ -132,7 +132,7 @@ def check(tools: dict[str, str]) -> int:
 
 
 def bless(measured: Path, directory: Path) -> Path:
-    """Writes what was measured last as what is to be compared with, and returns the file."""
+    """Records the last measurement as the reference. Returns the file."""
     part = json.loads(measured.read_text())
     path = directory / identity.file_name(part["identity"])
     directory.mkdir(exist_ok=True)
@@ -145,7 +145,7 @@ def bless(measured: Path, directory: Path) -> Path:
 
 
 def main(argv: list[str]) -> int:
-    """Does what was asked for, and returns the exit status of the program."""
+    """Returns the exit status of the program."""
     if argv == ["--bless"]:
         print(bless(CHECKOUT / "out/bench/wrappers-icount.json", COUNTS))
         return 0

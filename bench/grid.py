@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The grid of requests that `rcrypt` is measured with, beside the two targets of C."""
+"""The requests that measure `rcrypt` and the two targets in C."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ SECTORS = (512, 4096)
 TARGETS = ("crypt", "inlinecrypt", "rcrypt")
 
 CIPHERS = {"null": "cipher_null-ecb", "aes": "aes-xts-plain64"}
-"""As in the names of rows, and in a table line."""
+"""Name of a cipher in rows of tables, and in a table line of device mapper."""
 
 
 def rows(
@@ -26,7 +26,7 @@ def request_tables(
     name: str, unit: str, lane: str, disks: tuple[str, ...], jobs: tuple[int, ...],
     sizes: tuple[int, ...] = SIZES_KIB, targets: tuple[str, ...] = TARGETS,
 ) -> tuple[Table, ...]:  # fmt: skip
-    """Returns a table for each cipher; dm-inlinecrypt has only AES."""
+    """Returns a table for each cipher; dm-inlinecrypt supports AES only."""
     tables = []
     for cipher in CIPHERS:
         tables.append(
@@ -52,7 +52,7 @@ LIMITS = ("exact", "approx", "credit")
 CHOICES = (
     Table(
         name="strategies",
-        title="A write, cipher_null, by where its pages come from and how memory is, <memory>_<KiB>",
+        title="A write, cipher_null, by source of its pages and state of memory, <memory>_<KiB>",
         row="write",
         rows=tuple(f"{memory}_{kib}" for memory in ("warm", "fragmented") for kib in (4, 64, 128, 1024)),
         columns=("crypt", *STRATEGIES),
@@ -62,7 +62,7 @@ CHOICES = (
     ),
     Table(
         name="limits",
-        title="A write, cipher_null, by how pages are limited and how many are in use, <in use>_<KiB>",
+        title="A write, cipher_null, by limit mode and number of pages in use, <in use>_<KiB>",
         row="write",
         rows=tuple(f"{use}_{kib}" for use in ("far", "near", "full") for kib in (4, 128)),
         columns=("crypt", *LIMITS),
@@ -77,6 +77,6 @@ GRID = (
     *request_tables("instructions", "instructions", "icount", ("brd", "null_blk"), (1,)),
     *request_tables("ns", "ns", "kvm", ("brd", "null_blk"), (1, 4)),
     *request_tables("ns", "ns", "uml", ("brd",), (1,), targets=("crypt", "rcrypt")),
-    # Whose numbers nobody is to believe: a part is enough to see which of two is slower.
+    # The numbers of this lane are not exact. A part of the grid shows which target is slower.
     *request_tables("ns", "ns", "tcg", ("brd",), (1, 4), (4, 128, 1024)),
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What decides how many instructions a call takes: the kernel, its settings and the compilers."""
+"""The identity of a measurement: the kernel, its configuration, the compilers and QEMU."""
 
 import hashlib
 import re
@@ -12,13 +12,13 @@ Identity = dict[str, str]
 
 
 def version_in(text: str) -> str:
-    """Returns the first version in what a compiler says of itself."""
+    """Returns the first version number in the version text of a compiler."""
     found = re.search(r"\d+\.\d+(?:\.\d+)*", text)
     return found.group() if found else "unknown"
 
 
 def config_digest(kdir: Path) -> str:
-    """Returns a digest of a kernel's settings, those apart that only name its toolchain."""
+    """Returns a digest of the kernel configuration without the versions of the toolchain."""
     lines = [
         line
         for line in (kdir / ".config").read_text().splitlines()
@@ -28,7 +28,7 @@ def config_digest(kdir: Path) -> str:
 
 
 def identity(kdir: Path, qemu: str) -> Identity:
-    """Returns all of it; two runs with the same can be compared to the instruction."""
+    """Returns the identity. Runs of the same identity are comparable to the instruction."""
     config = config_of(kdir)
     return {
         "kernel": release_of(kdir),
@@ -40,7 +40,7 @@ def identity(kdir: Path, qemu: str) -> Identity:
 
 
 def differences(ours: Identity, theirs: Identity) -> list[str]:
-    """Returns what differs, in words."""
+    """Returns a line for each difference."""
     names = [*ours, *(name for name in theirs if name not in ours)]
     return [
         f"{name} {theirs.get(name, 'unknown')} then, {ours.get(name, 'unknown')} now"
@@ -50,5 +50,5 @@ def differences(ours: Identity, theirs: Identity) -> list[str]:
 
 
 def file_name(identity: Identity) -> str:
-    """Returns a name for what is kept for one kernel and one pair of compilers."""
+    """Returns the file name for one kernel and one pair of compilers."""
     return "linux-{kernel}-clang-{clang}-rustc-{rustc}.json".format(**identity)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The ways to run a benchmark, and what a number from each may claim."""
+"""The lanes: kinds of machines that run benchmarks, and what their numbers show."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ class Lane:
 
     name: str
     claim: str
-    """What its numbers mean, printed with them."""
+    """What its numbers show; printed with them."""
     kind: str
     """`qemu` and `uml` boot a guest; `host` runs a program."""
     options: tuple[str, ...]
-    """Of qemu/run.py."""
+    """Options for qemu/run.py."""
     cpus: int
     best: Callable[[Sequence[float]], float]
-    """Which of the samples is shown."""
+    """Selects the sample that the tables show."""
     exact: bool = False
-    """Whether the same run gives the same numbers."""
+    """Whether each run gives the same numbers."""
 
 
 LANES = {
@@ -29,7 +29,7 @@ LANES = {
     for lane in (
         Lane(
             name="model",
-            claim="A program of the host explores every interleaving: what can happen, not how often.",
+            claim="A program of the host explores every interleaving: possible faults, no frequency.",
             kind="host",
             options=(),
             cpus=1,
@@ -38,18 +38,18 @@ LANES = {
         ),
         Lane(
             name="icount",
-            claim="The clock counts instructions: exact and repeatable, but not time.",
+            claim="One emulated CPU whose clock counts instructions: exact and repeatable, not time.",
             kind="qemu",
             options=("--accel", "icount"),
             cpus=1,
-            # What is more than the least was a timer interrupt.
+            # Samples above the minimum include a timer interrupt.
             best=min,
             exact=True,
         ),
         Lane(
             name="uml",
-            claim="User-Mode Linux on 2 CPUs of this machine: real time and contention of two, in a "
-            "kernel with debugging checks, where turning interrupts off takes far longer than on a CPU.",
+            claim="User-Mode Linux on 2 CPUs of this machine: real time and contention of two CPUs, in a "
+            "kernel with debugging checks. Disabling interrupts takes far longer than on hardware.",
             kind="uml",
             options=(),
             cpus=2,
@@ -57,7 +57,7 @@ LANES = {
         ),
         Lane(
             name="kvm",
-            claim="4 virtual CPUs of this machine: real time, of as many CPUs as it has.",
+            claim="4 virtual CPUs on KVM: real time, on as many CPUs as this machine has.",
             kind="qemu",
             options=("--accel", "kvm"),
             cpus=4,
@@ -65,7 +65,7 @@ LANES = {
         ),
         Lane(
             name="tcg",
-            claim="4 emulated CPUs share those of the host: compare columns, believe no number.",
+            claim="4 emulated CPUs share those of the host: compare columns, ignore absolute numbers.",
             kind="qemu",
             options=("--accel", "tcg"),
             cpus=4,

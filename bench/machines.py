@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs the script of a benchmark on the machine of a lane, and returns what it printed."""
+"""Runs the script of a benchmark on the machine of a lane."""
 
 import os
 import re
@@ -24,22 +24,22 @@ from tables import Benchmark
 
 TIMEOUT_S = 900
 NEED_LOAD = ("rcrypt", "wrappers")
-"""Benchmarks with the program bench/load.c."""
+"""Benchmarks that use the program bench/load.c."""
 DEFECTS = {
     "ABA": "aba",
     "a read of a freed page": "freed_page_read",
     "a stranded page": "stranded_page",
 }
-"""As tests/host/loom names them, and as tables do."""
+"""Name of a fault in tests/host/loom, and name of its row in the table."""
 
 
 class Failed(Exception):
-    """A benchmark that did not run to its end, and why."""
+    """A benchmark that did not complete; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What all machines of a run share."""
+    """The parameters that all machines of a run share."""
 
     tools: dict[str, str]
     quick: bool
@@ -49,11 +49,11 @@ class Run:
     """The program bench/load.c."""
 
     def env(self, lane: Lane) -> dict[str, str]:
-        """Returns what the script finds in its environment."""
+        """Returns the environment variables of the script."""
         return {"LANE": lane.name, "QUICK": "1" if self.quick else ""}
 
     def output(self, benchmark: Benchmark, lane: Lane) -> str:
-        """Runs a benchmark on a lane, and returns what it printed."""
+        """Runs a benchmark on a lane. Returns its output."""
         out = CHECKOUT / "out/bench" / f"{benchmark.name}-{lane.name}"
         out.mkdir(parents=True, exist_ok=True)
         if lane.kind == "host":
@@ -73,7 +73,7 @@ class Run:
         run = subprocess.run(argv, capture_output=True, text=True, check=False)
         if run.returncode:
             tail = "\n".join((run.stdout + run.stderr).splitlines()[-30:])
-            raise Failed(f"{tail}\nended with status {run.returncode}")
+            raise Failed(f"{tail}\nexited with status {run.returncode}")
         return run.stdout
 
     def _uml(self, benchmark: Benchmark, lane: Lane, out: Path) -> str:
@@ -103,12 +103,12 @@ class Run:
 
 
 def interleavings_found() -> str:
-    """Returns which faults exploring all interleavings finds, in the mail's cache and in ours."""
+    """Returns result lines: the faults of the patch and of the slots in all interleavings."""
     try:
         text = interleavings.explore()
     except interleavings.NotBuilt as error:
         raise Failed(str(error)) from error
-    # Each check of ours holds, or each mutant of it would count for nothing.
+    # Each failed check is a fault of the slots.
     broken = len(re.findall(r"^not ok ", text, re.MULTILINE))
     lines = []
     for name, row in DEFECTS.items():
@@ -119,7 +119,7 @@ def interleavings_found() -> str:
 
 
 def kvm_works(tools: dict[str, str]) -> bool:
-    """Tells whether a guest is known to run on KVM; qemu/run.py tries it, and keeps the answer."""
+    """Returns whether qemu/run.py has recorded that KVM works on this boot of the host."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -128,7 +128,7 @@ def kvm_works(tools: dict[str, str]) -> bool:
 
 
 def try_kvm(run: Run) -> bool:
-    """Tells whether a guest runs on KVM, by running one if nobody has since the last boot."""
+    """Returns whether KVM works; boots a guest unless the answer is recorded."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     kdir = str(run.builds["release"].kdir)
@@ -142,7 +142,7 @@ def try_kvm(run: Run) -> bool:
 
 
 def build_load(tools: dict[str, str]) -> Path:
-    """Compiles bench/load.c without shared libraries, for a guest that has none."""
+    """Compiles bench/load.c as a static program, because guests have no shared libraries."""
     target = CHECKOUT / "out/bench/load"
     target.parent.mkdir(parents=True, exist_ok=True)
     suffix = tools["LLVM"] if tools["LLVM"].startswith("-") else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The report as one HTML file, which needs no other: for a screen, light or dark, and for paper."""
+"""The report as one self-contained HTML file, for a light or dark screen and for paper."""
 
 from html import escape
 
@@ -31,12 +31,12 @@ details{{margin:1rem 0}} summary{{cursor:pointer}} small{{opacity:.8}}
 
 
 def tag(lane: str) -> str:
-    """Returns the label of a lane."""
+    """Returns the label of a lane as HTML."""
     return f'<span class="lane">{escape(lane)}</span>' if lane else ""
 
 
 def claims_table(report: Report) -> str:
-    """Returns what the mails claimed, and what became of that."""
+    """Returns the table of the claims and verdicts."""
     lines = ["<table><thead><tr>"]
     lines += [f"<th>{escape(word)}</th>" for word in claims.HEAD]
     lines.append("</tr></thead><tbody>")
@@ -50,19 +50,19 @@ def claims_table(report: Report) -> str:
 
 
 def lanes_table(report: Report) -> str:
-    """Returns what the lanes are that anything was measured on."""
+    """Returns the table of the lanes that the report has numbers from."""
     names = [lane for lane in LANES if any(lane == found for _, found in report.parts)]
     rows = "".join(
         f"<tr><td>{tag(lane)}</td><td>{escape(LANES[lane].claim)}</td></tr>" for lane in names
     )
     return (
-        "<table><thead><tr><th>lane</th><th>what a number from it says</th></tr></thead>"
+        "<table><thead><tr><th>lane</th><th>meaning of its numbers</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
     )
 
 
 def with_what(report: Report) -> str:
-    """Returns what was measured with, once for all that were measured with the same."""
+    """Returns the list of dates and identities, each with its benchmarks and lanes."""
     lines: dict[str, list[str]] = {}
     for (name, lane), part in report.parts.items():
         words = ", ".join(f"{name} {value}" for name, value in part["identity"].items())
@@ -74,12 +74,12 @@ def with_what(report: Report) -> str:
 
 
 def number(value: float) -> str:
-    """Returns a number as in the terminal."""
+    """Returns a number as the terminal shows it."""
     return f"{value:,.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.1f}"
 
 
 def numbers_table(table: dict, exact: bool) -> str:
-    """Returns all that is in a table, with the spread where there is one."""
+    """Returns all cells of a table, with the spread of samples that scatter."""
     head = "".join(f"<th>{escape(plots.shown(name))}</th>" for name in table["columns"])
     lines = [f"<h4>{escape(table['title'])} ({escape(table['unit'])})</h4>"]
     lines.append(f"<table><thead><tr><th>{escape(table['row'])}</th>{head}</tr></thead><tbody>")
@@ -97,7 +97,7 @@ def numbers_table(table: dict, exact: bool) -> str:
 
 
 def section(report: Report, name: str, made: list[plots.Plot]) -> str:
-    """Returns what there is of one benchmark: plots, then numbers."""
+    """Returns the plots and the numbers of one benchmark."""
     benchmark = BENCHMARKS[name]
     lines = [f'<section id="b-{name}"><h2>{escape(name)}: {escape(benchmark.title)}</h2>']
     for one in made:
@@ -114,7 +114,7 @@ def section(report: Report, name: str, made: list[plots.Plot]) -> str:
 
 
 def html(report: Report) -> str:
-    """Returns the file."""
+    """Returns the content of the HTML file."""
     made = plots.all_plots(report)
     sections = [
         section(report, name, [one for one in made if one.benchmark == name])
@@ -126,10 +126,10 @@ def html(report: Report) -> str:
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>kscale benchmarks</title><style>{STYLE}</style></head><body>
 <h1>kscale benchmarks</h1>
-<p>Each number is from a lane, which decides what it can say. Instructions are exact; a time is only
-of the machine that it was measured on, and of an emulated one it is none.</p>
+<p>A lane is the kind of machine that measures. Numbers of instructions are exact. A time is valid for
+the machine that measured it, and meaningless on an emulated machine.</p>
 {lanes_table(report)}
-<h2>What the mails claimed</h2>
+<h2>Claims of the mails</h2>
 {claims_table(report)}
 {"".join(sections)}
 <h2>Measured with</h2>

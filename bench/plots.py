@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The plots of each benchmark, made of a report."""
+"""The plots of each benchmark, drawn from a report."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from report import Report
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure, and where its numbers are from."""
+    """A figure and the source of its numbers."""
 
     name: str
     benchmark: str
@@ -37,7 +37,7 @@ def columns(
     report: Report, benchmark: str, lane: str, table: str, rows: tuple[str, ...],
     names: tuple[str, ...],
 ) -> Columns:  # fmt: skip
-    """Returns the columns of a table with anything in them, under names for people."""
+    """Returns the columns of a table that have numbers, by display name."""
     found = {
         shown(name): [report.value(benchmark, lane, table, row, name) for row in rows]
         for name in names
@@ -46,7 +46,7 @@ def columns(
 
 
 def shown(column: str) -> str:
-    """Returns the name of a column for people."""
+    """Returns the display name of a column."""
     return column.removesuffix("_c") + (figures.TWIN if column.endswith("_c") else "")
 
 
@@ -67,7 +67,8 @@ def limiter_cost(report: Report) -> Plot | None:
     labels = ["far from\nthe limit", "near", "near,\n32 at once", "at the limit"]
     figures.grouped_bars(axes, labels, found, "instructions")
     figures.legend(drawn)
-    return plot(PAGE_LIMIT, "icount", "cost", "A request and giving back, by mode of the limit", drawn)
+    caption = "Instructions of a request and its release, by limit mode"
+    return plot(PAGE_LIMIT, "icount", "cost", caption, drawn)
 
 
 def limiter_rate(report: Report) -> Plot | None:
@@ -81,7 +82,7 @@ def limiter_rate(report: Report) -> Plot | None:
     figures.grouped_bars(axes, labels, found, "requests/s of 4 tasks")
     axes.set_yscale("log")
     figures.legend(drawn)
-    return plot(PAGE_LIMIT, lane, "rate", "Requests of four tasks, by mode of the limit", drawn)
+    return plot(PAGE_LIMIT, lane, "rate", "Requests/s of four tasks, by limit mode", drawn)
 
 
 def registry_walks(report: Report) -> Plot | None:
@@ -97,15 +98,16 @@ def registry_walks(report: Report) -> Plot | None:
     left.set_xticks(range(1, 5))
     left.set_ylim(bottom=0)
     cycles = columns(report, SHRINKER_SRCU, lane, "unregistered_per_s", proposals.LOADS, proposals.WAYS)
-    figures.grouped_bars(right, list(proposals.LOADS), cycles, "registered and unregistered/s")
+    figures.grouped_bars(right, list(proposals.LOADS), cycles, "cycles of register and unregister/s")
     right.set_xlabel("load")
     right.set_yscale("log")
     figures.legend(drawn)
-    return plot(SHRINKER_SRCU, lane, "walks", "Walks with a writer (left), and what that gets done", drawn)
+    caption = "Walks with one writer (left), and cycles of the writer (right)"
+    return plot(SHRINKER_SRCU, lane, "walks", caption, drawn)
 
 
 def registry_latency(report: Report) -> Plot | None:
-    """How long it takes to unregister."""
+    """Time to unregister."""
     lane = report.timed(SHRINKER_SRCU)
     if not lane:
         return None
@@ -122,11 +124,14 @@ def registry_latency(report: Report) -> Plot | None:
             axes.step(*zip(*known, strict=True), where="post", **figures.line_style(name, found))
         axes.set_xscale("log")
         axes.set_xlabel("us")
-        titles = {"cycles": "no readers, no pause", "4": "4 readers", "sleeper": "4 readers, one sleeps"}
+        titles = {
+            "cycles": "no readers, no pause", "4": "4 readers",
+            "sleeper": "4 readers, one item sleeps",
+        }  # fmt: skip
         axes.set_title(titles[load])
-    panels[0].set_ylabel("% are not longer")
+    panels[0].set_ylabel("% of unregistrations")
     figures.legend(drawn)
-    return plot(SHRINKER_SRCU, lane, "latency", "How long it takes to unregister", drawn)
+    return plot(SHRINKER_SRCU, lane, "latency", "Time to unregister", drawn)
 
 
 def page_cost(report: Report) -> Plot | None:
@@ -142,7 +147,7 @@ def page_cost(report: Report) -> Plot | None:
         figures.grouped_bars(axes, [row.partition("_")[2] for row in rows], found, table)
         axes.set_title(f"{count} pages")
     figures.legend(drawn)
-    return plot(BULK_ALLOC, lane, "cost", "Pages of a write, allocated and freed", drawn)
+    return plot(BULK_ALLOC, lane, "cost", "Pages of a write: allocate and free", drawn)
 
 
 CPUS = (16, 32, 64, 128, 256)
@@ -156,11 +161,11 @@ def storm_cliff(report: Report) -> Plot | None:
     drawn, (left, right) = figures.figure(panels=2)
     rows = tuple(f"{cpus}_cpus_1" for cpus in CPUS)
     ops = columns(report, IOVA_DEPOT, lane, "tree_ops", rows, proposals.POLICIES)
-    # Zero has no place on the scale.
+    # A logarithmic scale has no 0.
     ops = {name: [v and max(v, 0.01) for v in values] for name, values in ops.items()}
     memory = columns(report, IOVA_DEPOT, lane, "memory", rows, proposals.POLICIES)
     for axes, found, unit in (
-        (left, ops, "operations on the tree/1000 I/Os"),
+        (left, ops, "tree operations/1000 I/Os"),
         (right, memory, "KiB of magazines and nodes"),
     ):
         figures.lines(axes, [float(n) for n in CPUS], found)
@@ -170,7 +175,7 @@ def storm_cliff(report: Report) -> Plot | None:
         axes.set_xlabel("virtual CPUs, one size")
         axes.set_ylabel(unit)
     figures.legend(drawn)
-    return plot(IOVA_DEPOT, lane, "cliff", "The cliff (left), and what avoiding it takes", drawn)
+    return plot(IOVA_DEPOT, lane, "cliff", "Tree operations (left) and memory (right)", drawn)
 
 
 def storm_depot(report: Report) -> Plot | None:
@@ -181,7 +186,7 @@ def storm_depot(report: Report) -> Plot | None:
     drawn, panels = figures.figure(panels=2)
     for axes, (table, title) in zip(
         panels,
-        (("depot_over_time", "timer always"), ("depot_after_burst", "timer once, in the middle")),
+        (("depot_over_time", "timer every 10 ms"), ("depot_after_burst", "timer once, in the middle")),
         strict=True,
     ):
         found = columns(report, IOVA_DEPOT, lane, table, proposals.SLICES, proposals.POLICIES)
@@ -192,34 +197,34 @@ def storm_depot(report: Report) -> Plot | None:
         axes.set_ylabel("magazines in the depot")
         axes.set_ylim(bottom=0)
     figures.legend(drawn)
-    return plot(IOVA_DEPOT, lane, "depot", "The depot over time, 64 CPUs and one size", drawn)
+    return plot(IOVA_DEPOT, lane, "depot", "Depot over time, 64 CPUs and one size", drawn)
 
 
 def cache_cost(report: Report) -> Plot | None:
-    """A page from a cache, alone and with others."""
+    """Get and put of a page, alone and with other tasks."""
     lane = report.timed(KVFREE_PAGES)
     sides = ("locked_c", "slots")
     found = columns(report, KVFREE_PAGES, "icount", "instructions", ("local", "remote"), sides)
     if not found:
         return None
     drawn, (left, *others) = figures.figure(panels=3 if lane else 1, width=8.4)
-    figures.grouped_bars(left, ["this CPU's", "by number"], found, "instructions")
+    figures.grouped_bars(left, ["local CPU", "CPU by number"], found, "instructions")
     for axes, where in zip(others, ("local", "remote")):
         rows = tuple(f"{tasks}_{where}" for tasks in (1, 2, 4))
         rates = columns(report, KVFREE_PAGES, lane or "", "pairs_per_s", rows, sides)
         figures.lines(axes, [1.0, 2.0, 4.0], rates)
-        axes.set_title("each its own CPU's" if where == "local" else "all those of CPU 0")
+        axes.set_title("each task: its own CPU" if where == "local" else "all tasks: CPU 0")
         axes.set_xlabel(f"tasks, {lane}")
-        axes.set_ylabel("gets and puts/s")
+        axes.set_ylabel("get and put/s")
         axes.set_xticks((1, 2, 4))
         axes.set_ylim(bottom=0)
     figures.legend(drawn)
     lanes = f"icount, {lane}" if lane else "icount"
-    return plot(KVFREE_PAGES, lanes, "cost", "A page that is had and left, alone and with others", drawn)
+    return plot(KVFREE_PAGES, lanes, "cost", "Get and put of a page, alone and with other tasks", drawn)
 
 
 def call_ratios(report: Report) -> Plot | None:
-    """Calls of the library beside C."""
+    """Calls of the library relative to C."""
     part = report.parts.get(("wrappers", "icount"))
     if not part:
         return None
@@ -238,17 +243,19 @@ def call_ratios(report: Report) -> Plot | None:
     axes.set_yticks(places, [name for name, _ in found], fontsize=7)
     axes.set_ylim(-1, len(found))
     axes.set_xlabel("instructions, Rust/C")
-    return plot("wrappers", "icount", "ratio", "Calls of the library beside their twins", drawn)
+    caption = "Calls of the library relative to their twins in C"
+    return plot("wrappers", "icount", "ratio", caption, drawn)
 
 
 def strategies(report: Report) -> Plot | None:
-    """rcrypt: where pages come from."""
+    """rcrypt: a write by source of its pages."""
     names = ("crypt", *grid.STRATEGIES)
-    return choices(report, "strategies", names, {"warm": "memory as it is", "fragmented": "in pieces"})
+    states = {"warm": "normal memory", "fragmented": "fragmented memory"}
+    return choices(report, "strategies", names, states)
 
 
 def limits(report: Report) -> Plot | None:
-    """rcrypt: how pages are limited."""
+    """rcrypt: a write by limit mode."""
     states = {"far": "far from the limit", "near": "near", "full": "at the limit"}
     return choices(report, "limits", ("crypt", *grid.LIMITS), states)
 
@@ -256,7 +263,7 @@ def limits(report: Report) -> Plot | None:
 def choices(
     report: Report, table: str, names: tuple[str, ...], states: dict[str, str]
 ) -> Plot | None:
-    """rcrypt: a write by what may be chosen."""
+    """rcrypt: a write by the values of a parameter."""
     drawn, panels = figures.figure(panels=2, width=8.4)
     for axes, kib in zip(panels, (4, 128), strict=True):
         rows = tuple(f"{state}_{kib}" for state in states)
@@ -267,16 +274,16 @@ def choices(
         axes.set_title(f"{kib} KiB")
     figures.legend(drawn)
     captions = {
-        "strategies": "A write by where its pages come from",
-        "limits": "A write by how pages are limited",
+        "strategies": "A write by source of its pages",
+        "limits": "A write by limit mode",
     }
     return plot("rcrypt", "icount", table, captions[table], drawn)
 
 
 def heat_map(report: Report, lane: str, against: str) -> Plot | None:
-    """rcrypt: the grid, as quotients to a target of C."""
+    """rcrypt: the grid, relative to a target in C."""
     part = report.parts.get(("rcrypt", lane), {})
-    # Of a time that was taken once nothing can be said.
+    # A single sample of a time shows nothing.
     tables = {} if part.get("quick") and lane != "icount" else part.get("tables", {})
     rows: dict[str, list[float | None]] = {}
     for title, table in tables.items():
@@ -306,12 +313,12 @@ def heat_map(report: Report, lane: str, against: str) -> Plot | None:
     axes.set_xticks(range(len(grid.SIZES_KIB)), [f"{size} KiB" for size in grid.SIZES_KIB])
     axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows], fontsize=8)
     unit = "instructions" if lane == "icount" else "time"
-    caption = f"rcrypt beside {against}: {unit} of a request, less than 1 is better"
+    caption = f"rcrypt relative to {against}: {unit} of a request, below 1 is better"
     return plot("rcrypt", lane, f"{lane}-{against}", caption, drawn)
 
 
 def heat(ratio: float) -> tuple[str, str]:
-    """Returns the colour of a cell and of what is written in it: blue is less, orange is more."""
+    """Returns the colours of a cell and of its text: blue is below 1, orange above."""
     strength = min(abs(math.log2(max(ratio, 1e-3))) / 0.6, 1)
     full = (0x21, 0x66, 0xAC) if ratio < 1 else (0xC5, 0x5A, 0x11)
     parts = [round(0xF2 + (part - 0xF2) * strength) for part in full]
@@ -333,7 +340,7 @@ MAKERS: tuple[Maker, ...] = (
     limits,
     *(
         lambda report, lane=lane, against=against: heat_map(report, lane, against)
-        # What is left out says nothing about a single number.
+        # The lane tcg has no heat map: its numbers are not exact.
         for lane in ("icount", "uml", "kvm")
         for against in ("crypt", "inlinecrypt")
     ),
@@ -341,5 +348,5 @@ MAKERS: tuple[Maker, ...] = (
 
 
 def all_plots(report: Report) -> list[Plot]:
-    """Returns the plots that there are numbers for."""
+    """Returns the plots that the report has numbers for."""
     return [made for maker in MAKERS if (made := maker(report))]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the five mails made claims about, and what is measured of each.
+"""The benchmarks of the five proposals that mails made, and their tables.
 
-In a table a column `<name>_c` is C, compiled by the same clang; the others are Rust.
+A column `<name>_c` is C, compiled by the same clang. The other columns are Rust.
 """
 
 from tables import Benchmark, Table
 
-# Lanes with several CPUs.
+# The lanes with several CPUs.
 PARALLEL = ("tcg", "kvm", "uml")
-# Without User-Mode Linux: it has no IOVAs, and its interrupts return to kernel code without preempting
-# it, so that readers, not the lock, would decide when a writer runs.
+# The same without User-Mode Linux, which has no IOVAs. Its interrupts do not preempt kernel code, so
+# the readers and not the lock would decide when a writer runs.
 EMULATED = ("tcg", "kvm")
 
 PAGE_LIMIT = "dm-crypt-page-limit"
@@ -24,7 +24,7 @@ OUR_MODES = ("exact", "approx", "credit")
 LIMITER = (
     Table(
         name="instructions",
-        title="A request for 1 or 32 credits, and giving them back",
+        title="A request for 1 or 32 credits, and its release",
         row="limit",
         rows=CASES,
         columns=MODES,
@@ -33,7 +33,7 @@ LIMITER = (
     ),
     Table(
         name="locks",
-        title="Locks per request, of one task",
+        title="Locks per request of one task",
         row="limit",
         rows=CASES,
         columns=OUR_MODES,
@@ -42,7 +42,7 @@ LIMITER = (
     ),
     Table(
         name="requests_per_s",
-        title="Requests of 4 tasks",
+        title="Requests/s of 4 tasks",
         row="limit",
         rows=CASES,
         columns=MODES,
@@ -51,7 +51,7 @@ LIMITER = (
     ),
     Table(
         name="admission_error",
-        title="Admitted above the limit (below: negative), asked for one by one",
+        title="Credits admitted above the limit (negative: below), requested one by one",
         row="tasks",
         rows=("4",),
         columns=OUR_MODES,
@@ -60,7 +60,7 @@ LIMITER = (
     ),
     Table(
         name="read_error",
-        title="Approximate read, and what percpu_counter's documentation promises",
+        title="Error of an approximate read, and the documented bound of percpu_counter",
         row="when",
         rows=("at_rest",),
         columns=("error", "bound"),
@@ -77,7 +77,7 @@ PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
 REGISTRY = (
     Table(
         name="walks_per_s",
-        title="Walks of 16 reclaimers that got to the end, with one writer",
+        title="Complete walks of 16 reclaimers, with one writer",
         row="readers",
         rows=READERS,
         columns=WAYS,
@@ -86,7 +86,7 @@ REGISTRY = (
     ),
     Table(
         name="cut_short_per_s",
-        title="Walks that made way for the writer",
+        title="Walks that ended early for the writer",
         row="readers",
         rows=READERS,
         columns=WAYS,
@@ -104,7 +104,7 @@ REGISTRY = (
     ),
     Table(
         name="unregister_ns",
-        title="How long it took to unregister (idle, cycles: no readers; sleeper: 4, and one sleeps)",
+        title="Time to unregister (idle, cycles: no readers; sleeper: 4 readers, one item sleeps)",
         row="latency",
         rows=tuple(f"p{percent}_{load}" for load in LOADS for percent in PERCENTILES),
         columns=WAYS,
@@ -114,7 +114,7 @@ REGISTRY = (
     ),
     Table(
         name="unregistered_per_s",
-        title="Reclaimers that came and went, with 100 us between the two (cycles: none)",
+        title="Cycles of register, a pause of 100 us (cycles: none) and unregister",
         row="load",
         rows=LOADS,
         columns=WAYS,
@@ -128,7 +128,7 @@ PAGE_ROWS = ("32_warm", "32_fragmented", "256_warm", "256_cold", "256_fragmented
 PAGES = (
     Table(
         name="instructions",
-        title="Pages of one write, allocated and freed",
+        title="Pages of one write: allocate and free",
         row="pages",
         rows=PAGE_ROWS,
         columns=PAGE_WAYS,
@@ -137,7 +137,7 @@ PAGES = (
     ),
     Table(
         name="ns",
-        title="Pages of one write, allocated and freed",
+        title="Pages of one write: allocate and free",
         row="pages",
         rows=PAGE_ROWS,
         columns=PAGE_WAYS,
@@ -152,7 +152,7 @@ SLICES = tuple(str(part) for part in range(16))
 IOVA_STORM = (
     Table(
         name="tree_allocs",
-        title="Allocations from the tree per 1000 I/Os, with that many sizes",
+        title="Allocations from the tree per 1000 I/Os, <CPUs>_cpus_<sizes>",
         row="machine",
         rows=STORM_CELLS,
         columns=POLICIES,
@@ -162,7 +162,7 @@ IOVA_STORM = (
     ),
     Table(
         name="tree_ops",
-        title="Operations on the tree per 1000 I/Os, with that many sizes",
+        title="Operations on the tree per 1000 I/Os, <CPUs>_cpus_<sizes>",
         row="machine",
         rows=STORM_CELLS,
         columns=POLICIES,
@@ -171,7 +171,7 @@ IOVA_STORM = (
     ),
     Table(
         name="memory",
-        title="The most memory of magazines and nodes, with those of ranges in use",
+        title="Maximum memory of magazines and of nodes, including ranges in use",
         row="machine",
         rows=STORM_CELLS,
         columns=POLICIES,
@@ -180,7 +180,7 @@ IOVA_STORM = (
     ),
     Table(
         name="depot",
-        title="The longest that the depots of all sizes were",
+        title="Maximum length of the depots of all sizes",
         row="machine",
         rows=STORM_CELLS,
         columns=POLICIES,
@@ -190,7 +190,7 @@ IOVA_STORM = (
     ),
     Table(
         name="depot_over_time",
-        title="How long the depot was, 64 CPUs and one size",
+        title="Length of the depot over time, 64 CPUs and one size",
         row="part",
         rows=SLICES,
         columns=POLICIES,
@@ -200,7 +200,7 @@ IOVA_STORM = (
     ),
     Table(
         name="depot_after_burst",
-        title="The same, with a timer that runs once, in the middle",
+        title="Length of the depot over time, with one run of the timer in the middle",
         row="part",
         rows=SLICES,
         columns=POLICIES,
@@ -210,7 +210,7 @@ IOVA_STORM = (
     ),
     Table(
         name="steals",
-        title="How often adaptive took from another CPU per 1000 I/Os, and how many it looked at",
+        title="Steals of adaptive from other CPUs per 1000 I/Os, and CPUs that it visited",
         row="machine",
         rows=STORM_CELLS,
         columns=("steals", "visits"),
@@ -220,7 +220,7 @@ IOVA_STORM = (
     ),
     Table(
         name="recovery",
-        title="I/Os that one burst of the timer disturbed, in full thousands",
+        title="I/Os disturbed by one burst of the timer, in full thousands",
         row="machine",
         rows=("64_cpus_1",),
         columns=POLICIES,
@@ -229,7 +229,7 @@ IOVA_STORM = (
     ),
     Table(
         name="ios_per_s",
-        title="Ranges that 4 tasks allocated and queued to be freed, of 1 or 6 sizes",
+        title="Ranges that 4 tasks allocate and queue to be freed, of 1 or 6 sizes",
         row="sizes",
         rows=("1", "6"),
         columns=("tree", "rcaches", *POLICIES),
@@ -242,7 +242,7 @@ CACHE_TASKS = tuple(f"{tasks}_{where}" for where in ("local", "remote") for task
 CACHE = (
     Table(
         name="instructions",
-        title="A page that is had of a cache and left to it: of this CPU, or by its number",
+        title="Get and put of a page: cache of the local CPU, or of a CPU by number",
         row="cache",
         rows=("local", "remote"),
         columns=("locked_c", "slots"),
@@ -252,7 +252,7 @@ CACHE = (
     ),
     Table(
         name="pairs_per_s",
-        title="The same of so many tasks: each of its own CPU, or all of CPU 0",
+        title="Get and put of several tasks: each on its own CPU, or all on CPU 0",
         row="tasks",
         rows=CACHE_TASKS,
         columns=("locked_c", "slots"),
@@ -262,7 +262,7 @@ CACHE = (
     ),
     Table(
         name="faults",
-        title="Faults that exploring every interleaving finds",
+        title="Faults found by exploring every interleaving",
         row="fault",
         rows=("aba", "freed_page_read", "stranded_page"),
         columns=("patch", "slots"),
@@ -275,14 +275,14 @@ PROPOSALS = (
     Benchmark(
         PAGE_LIMIT,
         "limiter",
-        "A limit on pages that many CPUs ask about",
+        "A limit on pages that all CPUs check",
         LIMITER,
         {"icount": 60, "tcg": 40, "kvm": 20, "uml": 20},
     ),
     Benchmark(
         SHRINKER_SRCU,
         "registry",
-        "A registry of shrinkers that is walked while it changes",
+        "A registry of shrinkers that changes during walks",
         REGISTRY,
         {"tcg": 120, "kvm": 90},
     ),
@@ -303,7 +303,7 @@ PROPOSALS = (
     Benchmark(
         KVFREE_PAGES,
         "cache",
-        "Pages in stock for each CPU, without a lock",
+        "A per-CPU stash of pages without a lock",
         CACHE,
         {"icount": 60, "tcg": 40, "kvm": 20, "uml": 20, "model": 60},
     ),

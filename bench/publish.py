@@ -140,10 +140,12 @@ def summary(found: Report) -> str:
     ratios = call_ratios(found)
     if ratios:
         verdict = f"{as_cheap(ratios)} of {len(ratios)} calls do (within 1 %)"
-        rows.append(("wrappers", "a call takes no more instructions than its twin in C", verdict, "icount"))
+        claim = "a call takes no more instructions than its twin in C"
+        rows.append(("wrappers", claim, verdict, "icount"))
     name = "brd_aes_4096_write_1_128"
     ours, theirs = (
-        found.value("rcrypt", "icount", "instructions_aes", name, target) for target in ("rcrypt", "crypt")
+        found.value("rcrypt", "icount", "instructions_aes", name, target)
+        for target in ("rcrypt", "crypt")
     )
     if ours and theirs:
         verdict = f"holds: {ours / theirs:.2f} of dm-crypt's"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What all benchmarks found: one JSON file of it, and the page made of that.
+"""The report on all benchmarks: a JSON file and an HTML page.
 
-The JSON has, for each benchmark on each lane, what the lane may claim, what was measured with (the
-kernel and the compilers), and a list `[shown, least, most, samples]` for each cell of each table.
+For each benchmark on each lane, the JSON has the meaning of the lane, the identity (kernel, compilers,
+QEMU), and a list `[shown, minimum, maximum, samples]` for each cell of each table.
 """
 
 import json
@@ -20,47 +20,47 @@ SCHEMA = 2
 DROPPED = ("runs", "tables")
 
 Cell = tuple[float, float, float, int]
-"""What is shown, the least and the most that was measured, and of how many samples."""
+"""The number that is shown, the minimum, the maximum, and the number of samples."""
 
 
 def one_line(match: re.Match[str]) -> str:
-    """Returns a list of numbers that took a line for each."""
+    """Returns a list in one line."""
     return f"[{' '.join(match[1].split())}]"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is in the JSON file."""
+    """The content of the JSON file."""
 
     parts: dict[tuple[str, str], dict[str, Any]]
-    """By benchmark and lane."""
+    """Results by benchmark and lane."""
 
     def cell(self, benchmark: str, lane: str, table: str, row: str, column: str) -> Cell | None:
-        """Returns a cell, if it was measured."""
+        """Returns a cell; `None` if it was not measured."""
         part = self.parts.get((benchmark, lane), {})
         cells = part.get("tables", {}).get(table, {}).get("cells", {})
         found = cells.get(row, {}).get(column)
         return tuple(found) if found else None
 
     def value(self, benchmark: str, lane: str, table: str, row: str, column: str) -> float | None:
-        """Returns the number that is shown in a cell, if it was measured."""
+        """Returns the number of a cell; `None` if it was not measured."""
         found = self.cell(benchmark, lane, table, row, column)
         return found[0] if found else None
 
     def timed(self, benchmark: str) -> str | None:
-        """Returns the lane with the most to say about time that a benchmark was run on."""
+        """Returns the best lane for times that the benchmark ran on; `None` if there is none."""
         return next((lane for lane in ("kvm", "uml", "tcg") if (benchmark, lane) in self.parts), None)
 
     def json(self) -> str:
-        """Returns the file."""
+        """Returns the content of the JSON file."""
         data = {"schema": SCHEMA, "parts": list(self.parts.values())}
         text = json.dumps(data, indent=1)
-        # A cell is a line.
+        # One line for each cell.
         return re.sub(r"\[\s+([^\[\]{}\"]+?)\s+\]", one_line, text) + "\n"
 
 
 def cells_of(table: Table, samples: results.Samples, lane: str) -> dict[str, dict[str, Cell]]:
-    """Returns the cells of a table, those apart that were not measured."""
+    """Returns the measured cells of a table, without the cost of the baseline."""
     best = LANES[lane].best
     found = samples.get(table.name, {})
     cells: dict[str, dict[str, Cell]] = {}
@@ -76,7 +76,7 @@ def cells_of(table: Table, samples: results.Samples, lane: str) -> dict[str, dic
 
 
 def condensed(part: dict[str, Any]) -> dict[str, Any]:
-    """Returns what a report has of one benchmark on one lane."""
+    """Returns the part of the report for one benchmark on one lane."""
     samples = results.merged(part["runs"])
     kept = {name: value for name, value in part.items() if name not in DROPPED}
     kept["tables"] = {}
@@ -93,7 +93,7 @@ def condensed(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def raw_parts(out: Path) -> Iterator[dict[str, Any]]:
-    """Yields what was measured of each benchmark on each lane, those of other versions apart."""
+    """Yields the raw files of this schema, one for each benchmark and lane."""
     for path in sorted(out.glob("*-*.json")):
         part = json.loads(path.read_text())
         if part.get("schema") == SCHEMA and part.get("lane") in LANES:
@@ -101,7 +101,7 @@ def raw_parts(out: Path) -> Iterator[dict[str, Any]]:
 
 
 def gather(out: Path) -> Report:
-    """Returns a report of all that was measured last."""
+    """Returns the report on the last run of each benchmark on each lane."""
     parts = {(part["benchmark"], part["lane"]): condensed(part) for part in raw_parts(out)}
     return Report(parts)
 
@@ -110,12 +110,12 @@ def load(path: Path) -> Report:
     """Reads the JSON file of a report."""
     data = json.loads(path.read_text())
     if data["schema"] != SCHEMA:
-        raise SystemExit(f"{path} is of another version: run make bench again")
+        raise SystemExit(f"{path} has another schema: run make bench again")
     return Report({(part["benchmark"], part["lane"]): part for part in data["parts"]})
 
 
 def durations(out: Path) -> dict[str, float]:
-    """Returns how long each step took last time, in seconds."""
+    """Returns the duration of the last run of each step, in seconds."""
     return {
         f"{part['benchmark']}-{part['lane']}{'-quick' if part['quick'] else ''}": part["seconds"]
         for part in raw_parts(out)
@@ -124,7 +124,7 @@ def durations(out: Path) -> dict[str, float]:
 
 def write(report: Report, out: Path) -> None:
     """Writes report.json and report.html."""
-    # Needs matplotlib, which nothing else here does.
+    # Only this module needs matplotlib.
     import page
 
     (out / "report.json").write_text(report.json())

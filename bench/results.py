@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reads what guests measured, notices what is missing, and shows it."""
+"""Parses the output of guests, finds missing cells, and formats tables."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ LINE = re.compile(r"^result (\S+) (\S+) (\S+) (-?[0-9.]+(?:e[-+]?[0-9]+)?)$", re
 
 
 def parse(text: str) -> Samples:
-    """Returns the numbers in what a guest printed."""
+    """Returns the numbers in the output of a guest."""
     samples: Samples = {}
     for name, row, column, number in LINE.findall(text):
         rows = samples.setdefault(name, {})
@@ -24,7 +24,7 @@ def parse(text: str) -> Samples:
 
 
 def expected(table: Table) -> Iterator[tuple[str, str, str]]:
-    """Yields the cells that a table must have."""
+    """Yields table, row and column of each cell that a table must have."""
     baseline = (table.baseline,) if table.baseline else ()
     for row in (*baseline, *table.rows):
         for column in table.columns:
@@ -32,7 +32,7 @@ def expected(table: Table) -> Iterator[tuple[str, str, str]]:
 
 
 def problems(tables: list[Table], samples: Samples) -> Iterator[str]:
-    """Yields a line for each cell that was not measured, or that no table has."""
+    """Yields a line for each cell that was not measured, and for each unknown cell."""
     cells = {cell for table in tables for cell in expected(table)}
     found = {
         (name, row, column)
@@ -43,11 +43,11 @@ def problems(tables: list[Table], samples: Samples) -> Iterator[str]:
     for cell in sorted(cells - found):
         yield f"not measured: {' '.join(cell)}"
     for cell in sorted(found - cells):
-        yield f"measured, but not in tables.py: {' '.join(cell)}"
+        yield f"measured, but in no table: {' '.join(cell)}"
 
 
 def differences(tables: list[Table], runs: list[Samples], lane: Lane) -> Iterator[str]:
-    """Yields a line for each cell that is not the same in all runs."""
+    """Yields a line for each cell that differs between the runs."""
     for cell in (cell for table in tables for cell in expected(table)):
         name, row, column = cell
         shown = [number(lane.best(run[name][row][column])) for run in runs]
@@ -56,7 +56,7 @@ def differences(tables: list[Table], runs: list[Samples], lane: Lane) -> Iterato
 
 
 def merged(runs: list[Samples]) -> Samples:
-    """Returns the samples of all runs as if of one."""
+    """Returns the samples of all runs together."""
     total: Samples = {}
     for run in runs:
         for name, rows in run.items():
@@ -73,7 +73,7 @@ def number(value: float) -> str:
 
 
 def cell_text(table: Table, samples: Samples, lane: Lane, row: str, column: str) -> str:
-    """Returns one number, with the spread where there is some to speak of."""
+    """Returns the text of a cell, with the spread of samples that scatter."""
     numbers = samples[table.name][row][column]
     value = net(table, samples, lane, row, column)
     if lane.exact or min(numbers) == max(numbers):
@@ -82,14 +82,14 @@ def cell_text(table: Table, samples: Samples, lane: Lane, row: str, column: str)
 
 
 def net(table: Table, samples: Samples, lane: Lane, row: str, column: str) -> float:
-    """Returns the sample to show, without what measuring it costs."""
+    """Returns the number to show, without the cost of the baseline."""
     rows = samples[table.name]
     cost = lane.best(rows[table.baseline][column]) if table.baseline else 0.0
     return lane.best(rows[row][column]) - cost
 
 
 def ratio_text(table: Table, samples: Samples, lane: Lane, row: str) -> str:
-    """Returns the quotient that a table shows at the end of a row."""
+    """Returns the text of the quotient at the end of a row."""
     assert table.ratio
     above, below = (net(table, samples, lane, row, column) for column in table.ratio)
     return f"{above / below:.2f}" if below else "-"
@@ -116,6 +116,6 @@ def render(table: Table, samples: Samples, lane: Lane) -> str:
 
 
 def table_of(fields: dict[str, Any]) -> Table:
-    """Returns the table that was written as JSON."""
+    """Returns the table with the fields that JSON has."""
     lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
     return Table(**(fields | lists))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which benchmarks run on which lanes, and how long that will take."""
+"""The steps of a run: benchmarks and lanes, and their expected duration."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from lanes import LANES, Lane
 from tables import Benchmark
 
 QUICK_SHARE = 0.1
-"""What a quick run takes of the time of a whole one, besides booting."""
+"""Duration of a quick run relative to a whole one, without the boot."""
 BOOT_S = {"qemu": 12, "uml": 2, "host": 1}
 
 
@@ -24,11 +24,11 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What it is called in progress lines and file names."""
+        """Returns the name in progress lines and file names."""
         return f"{self.benchmark.name}-{self.lane.name}"
 
     def expected_s(self, quick: bool, measured: Mapping[str, float]) -> float:
-        """Returns how long it should take: as long as last time, if there was one."""
+        """Returns the duration of the last run, or else an estimate."""
         key = f"{self.name}-quick" if quick else self.name
         if key in measured:
             return measured[key]
@@ -38,14 +38,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for."""
+    """The steps that the user selected."""
 
     steps: list[Step]
     quick: bool
 
 
 def wanted(words: Iterable[str], lanes: Iterable[str]) -> Wanted:
-    """Returns the steps for the words of BENCH= and LANE=, or dies of a word that means nothing."""
+    """Returns the steps for the words of BENCH= and LANE=. Exits if a word is unknown."""
     words, lanes = list(words), list(lanes)
     quick = "quick" in words
     names = [word for word in words if word != "quick"]
@@ -54,8 +54,8 @@ def wanted(words: Iterable[str], lanes: Iterable[str]) -> Wanted:
     unknown += [lane for lane in lanes if lane not in LANES]
     if unknown:
         known = ", ".join(BENCHMARKS)
-        die(f"{' '.join(unknown)}: there are the benchmarks {known}, the word quick, and the "
-            f"lanes {', '.join(LANES)}", 2)
+        die(f"unknown: {' '.join(unknown)}. Benchmarks: {known}, or quick. Lanes: "
+            f"{', '.join(LANES)}", 2)
     steps = [
         Step(benchmark, LANES[lane])
         for lane in LANES
@@ -63,17 +63,17 @@ def wanted(words: Iterable[str], lanes: Iterable[str]) -> Wanted:
         if (benchmark in found or not names) and (lane in lanes or not lanes) and benchmark.on(lane)
     ]
     if not steps:
-        die(f"{', '.join(names)} has nothing to measure on {', '.join(lanes)}", 2)
+        die(f"{', '.join(names)} does not run on {', '.join(lanes)}", 2)
     return Wanted(steps, quick)
 
 
 def from_environment() -> Wanted:
-    """Returns what BENCH= and LANE= ask for."""
+    """Returns the steps that BENCH= and LANE= select."""
     return wanted(os.environ.get("BENCH", "").split(), os.environ.get("LANE", "").split())
 
 
 def minutes(seconds: float) -> str:
-    """Returns a time as people say it."""
+    """Returns a duration as text."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:.0f} min"

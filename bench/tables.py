@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a benchmark is, and the tables it prints."""
+"""Types: a benchmark and its tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,32 +7,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers side by side, one for each row and column.
+    """A table of numbers.
 
-    The guest script of the benchmark prints them as `result <name> <row> <column> <number>`, the
-    same cell once or more.
+    The guest script prints each sample as `result <name> <row> <column> <number>`. A cell has one
+    sample or more.
     """
 
     name: str
     title: str
     row: str
-    """What a row is one of."""
+    """Heading of the column with the names of the rows."""
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     unit: str
     lanes: tuple[str, ...]
-    """Lanes that can say something about this."""
+    """Lanes that measure this table."""
     baseline: str = ""
-    """The row that measures nothing: its number is taken off all others."""
+    """Row with the cost of the measurement itself, which is subtracted from the other rows."""
     ratio: tuple[str, str] | None = None
-    """Columns to show the quotient of."""
+    """Two columns whose quotient is shown."""
     shown: bool = True
-    """Whether it is printed; if not, it is for plots."""
+    """Whether the table is printed. The other tables are for plots."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What one guest script measures."""
+    """The measurements of one guest script."""
 
     name: str
     """Value of `BENCH=`, name of the document and of the plots."""
@@ -41,8 +41,8 @@ class Benchmark:
     title: str
     tables: tuple[Table, ...]
     seconds: Mapping[str, int]
-    """How long it takes on each lane, roughly, on two idle cores."""
+    """Approximate duration on each lane, on two idle cores."""
 
     def on(self, lane: str) -> list[Table]:
-        """Returns the tables that a lane can say something about."""
+        """Returns the tables that a lane measures."""
         return [table for table in self.tables if lane in table.lanes]

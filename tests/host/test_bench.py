@@ -63,7 +63,7 @@ class Results(unittest.TestCase):
 
     def test_a_cell_that_no_table_has_is_a_problem(self) -> None:
         found = list(results.problems([TABLE], results.parse(OUTPUT + "result cost add zig 1\n")))
-        self.assertEqual(found, ["measured, but not in tables.py: cost add zig"])
+        self.assertEqual(found, ["measured, but in no table: cost add zig"])
 
     def test_what_is_no_number_is_not_measured(self) -> None:
         for bad in ("nan", "", "1,5", "12.000 13.000"):
