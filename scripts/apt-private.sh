@@ -1,22 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs apt-get on one more suite of the system's own mirror, by an apt state of its own: the
-# system's sources, lists and caches are neither read for anything but the mirror nor changed.
+# Runs apt-get on another suite of the mirror that the system uses, with a private apt state. Reads the
+# sources of the system to find the mirror. Does not change its sources, lists and caches.
 #
 # Usage: apt-private.sh STATE SUITE COMMAND [ARGUMENT...]
-#   STATE    directory that holds the private state; made when missing
-#   SUITE    suite to add to those of the running release, or to `none`
-#            (`only:SUITE` leaves the running release out)
-#   COMMAND  of apt-get, or `sources` to print the sources alone
+#   STATE    directory of the private state; created if it is missing
+#   SUITE    suite to add to those of the running release; `none` adds no suite,
+#            `only:SUITE` leaves out the running release
+#   COMMAND  command of apt-get, or `sources` to print the sources
 #
-# The mirror is the one that the system gets its running release from; its `Signed-By` is kept.
+# The mirror is that of the running release. The script keeps its `Signed-By`.
 
 set -eu
 
-# Prints one line `uri release component entry` for every source of the system.
+# Prints one line `uri release component entry` for each source of the system.
 #
-# apt itself reads them, whichever of its formats they are in.
+# apt parses the sources, in any of its formats.
 system_targets() {
 	apt-get -o APT::Get::IndexTargets::ReleaseInfo=false indextargets \
 		--format '$(CREATED_BY) $(REPO_URI) $(RELEASE) $(COMPONENT) $(SOURCESENTRY)' |
@@ -25,7 +25,7 @@ system_targets() {
 
 # Prints the `Signed-By` field of the source `$1`, `file:number`.
 #
-# The number is that of the line in a one-line list, of the stanza in a deb822 file.
+# The number is the line in a one-line list, or the stanza in a deb822 file.
 signed_by() {
 	file=${1%:*}
 	case $file in
@@ -46,14 +46,14 @@ signed_by() {
 	esac
 }
 
-# Prints one deb822 stanza: uri, suite, entry of the system that it is derived from.
+# Prints a deb822 stanza. Arguments: uri, suite, entry of the system that it is derived from.
 stanza() {
 	printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' "$1" "$2"
 	signed_by "$3"
 	echo
 }
 
-# Prints the private sources: `$1` names the suite as on the command line.
+# Prints the private sources. `$1` is the suite as on the command line.
 sources() {
 	codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-sid}")
 	found=
@@ -75,7 +75,7 @@ sources() {
 			esac
 		done
 		if [ -z "$found" ]; then
-			echo "apt knows no mirror of Debian's $codename: see /etc/apt/sources.list" >&2
+			echo "apt has no mirror of Debian $codename: see /etc/apt/sources.list" >&2
 			exit 1
 		fi
 	}
@@ -97,7 +97,7 @@ mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/parts"
 sources "$suite" >"$state/parts/kscale.sources.new"
 mv "$state/parts/kscale.sources.new" "$state/parts/kscale.sources"
 
-# As root, apt would download as `_apt`, who may not be able to reach the state.
+# As root, apt downloads as the user `_apt`, which may lack access to the state.
 [ "$(id -u)" != 0 ] || set -- -o APT::Sandbox::User=root "$@"
 
 exec apt-get \

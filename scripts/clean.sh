@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Removes everything that builds leave in the checkout, and in MO= or O= if our modules were built
-# there; needs no kernel.
+# Removes all build output from the checkout, and from MO= or O= if modules of this project were built
+# there. Needs no kernel.
 #
-# Usage: clean.sh [DIR]   DIR: clean this output directory only
+# Usage: clean.sh [DIR]   with DIR: clean this output directory only
 
 set -eu
 
-# Removes what Kbuild makes in the directory `$1`.
+# Removes the files of Kbuild from the directory `$1`.
 clean() {
 	find "$1" -path "$1/.git" -prune -o -type f \( \
 		-name '*.[aos]' -o -name '*.bc' -o -name '*.ko' -o -name '*.ll' -o -name '*.mod' -o \
@@ -19,7 +19,7 @@ clean() {
 	find "$1" -path "$1/.git" -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 }
 
-# Removes a build from the output directory `$1`, which must be one, and what else it may hold not.
+# Removes a build from `$1` if that is an output directory. Keeps other files in it.
 clean_output() {
 	[ -f "$1/.kdir" ] || return 0
 	clean "$1"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 
-"""What the scripts share: the cache, the tools, locks and progress."""
+"""Shared by the scripts: the cache, the tools, locks and progress."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from typing import NoReturn
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
-# Set by a calling make, or by the user for another kernel; a build of ours starts without them.
+# Variables of a calling make, or of the user for another kernel. Builds start without them.
 MAKE_VARIABLES = """
     ARCH C CC CLIPPY CROSS_COMPILE KBUILD_EXTMOD KBUILD_EXTMOD_OUTPUT KBUILD_OUTPUT KCFLAGS
     KCONFIG_ALLCONFIG KCONFIG_CONFIG KRUSTFLAGS LLVM M MAKEFLAGS MAKELEVEL MAKEOVERRIDES MFLAGS MO
@@ -25,7 +25,7 @@ MAKE_VARIABLES = """
 
 
 def die(message: str, status: int = 1) -> NoReturn:
-    """Ends the program with one line on standard error."""
+    """Prints one line to standard error and exits."""
     print(f"{Path(sys.argv[0]).stem}: {message}", file=sys.stderr)
     sys.exit(status)
 
@@ -36,7 +36,7 @@ def note(message: str) -> None:
 
 
 def cache_dir() -> Path:
-    """Returns the directory that holds everything built outside the checkout."""
+    """Returns the cache: the directory of all files outside the checkout."""
     if "KSCALE_CACHE" in os.environ:
         return Path(os.environ["KSCALE_CACHE"])
     if "XDG_CACHE_HOME" in os.environ:
@@ -45,7 +45,7 @@ def cache_dir() -> Path:
 
 
 def load_tools() -> dict[str, str]:
-    """Reads what setup.sh found."""
+    """Returns the tools that setup.sh found."""
     path = cache_dir() / "tools.mk"
     try:
         lines = path.read_text().splitlines()
@@ -55,14 +55,14 @@ def load_tools() -> dict[str, str]:
 
 
 def make_argv(tools: dict[str, str], *arguments: str) -> list[str]:
-    """Returns the command that runs the kernel's make with our tools."""
+    """Returns the command that runs the kernel's make with the tools of this project."""
     names = ("LLVM", "RUSTC", "HOSTRUSTC", "RUSTFMT", "RUSTDOC", "CLIPPY_DRIVER", "BINDGEN")
     variables = [f"{name}={tools[name]}" for name in names]
     return ["make", *variables, f"PYTHON3={tools['PYTHON']}", *arguments]
 
 
 def make_env(tools: dict[str, str]) -> dict[str, str]:
-    """Returns the environment for make_argv(): none of the caller's make."""
+    """Returns the environment for make_argv(), without the variables of a calling make."""
     env = {k: v for k, v in os.environ.items() if k not in MAKE_VARIABLES}
     env["LC_ALL"] = "C"
     env["PATH"] = f"{env.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
@@ -72,12 +72,12 @@ def make_env(tools: dict[str, str]) -> dict[str, str]:
 
 
 def cpus() -> int:
-    """Returns how many CPUs this process may use."""
+    """Returns the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def output_of(*argv: str) -> str:
-    """Returns what a program prints, or dies."""
+    """Returns the output of a program. Exits if the program fails."""
     try:
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
@@ -85,16 +85,16 @@ def output_of(*argv: str) -> str:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Returns the first dotted number in `text` as integers; empty if there is none."""
+    """Returns the first dotted number in `text` as integers; an empty tuple if there is none."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 @contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Holds the lock file `path`; says so if it has to wait for it.
+    """Holds the lock file `path`. Prints a line if it must wait; `what` is the work of the holder.
 
-    The kernel drops the lock when the process ends, whichever way.
+    The kernel releases the lock when the process exits.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
@@ -107,7 +107,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
 
 
 class Progress:
-    """A line that counts on a terminal; elsewhere one line at the start and one at the end."""
+    """A line with a counter on a terminal; otherwise one line at the start and one at the end."""
 
     def __init__(self, what: str, total: int = 0) -> None:
         self.what = what
@@ -120,7 +120,7 @@ class Progress:
             note(what)
 
     def step(self, detail: str, count: int = 1) -> None:
-        """Counts `count` steps; `detail` says which."""
+        """Counts `count` steps. Prints `detail`."""
         self.done += count
         now_s = time.monotonic()
         if self.live and now_s - self.drawn_s > 0.1:
@@ -131,7 +131,7 @@ class Progress:
             print(f"\r{text[:width]:<{width}}", end="", file=sys.stderr, flush=True)
 
     def end(self, text: str) -> None:
-        """Replaces the line by a final one."""
+        """Replaces the line by the final line `text`."""
         if self.live:
             print("\r\033[K", end="", file=sys.stderr)
         elapsed_s = int(time.monotonic() - self.begin_s)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Documentation and editor support for our crates.
+"""Documentation and editor support for the crates of this project.
 
-Kbuild has neither for external modules, but it records how it called rustc for each crate; that
-is what rustdoc and rust-analyzer get to see.
+Kbuild supports neither for external modules, but records the rustc command of each crate. This script
+passes its options to rustdoc and rust-analyzer.
 
 Usage: crates.py rustdoc        writes out/rustdoc/
        crates.py rust-analyzer  writes rust-project.json
@@ -30,8 +30,8 @@ from common import (
 from kbuild import Kbuild, chosen_kdir, chosen_output
 from kdir import config_of
 
-# Options of rustc that rustdoc does not know or that would write files, and whether the value is
-# a word of its own.
+# Options of rustc that rustdoc does not accept, or that write files; and whether the value is a
+# separate word.
 NOT_FOR_RUSTDOC = {"--emit": False, "--remap-path-scope": False, "--out-dir": True}
 
 
@@ -45,13 +45,13 @@ class Crate:
     arguments: list[str]
 
     def externs(self) -> list[str]:
-        """Returns the crates that this one may name."""
+        """Returns the crates that this crate may name."""
         pairs = zip(self.arguments, self.arguments[1:])
         return [value for option, value in pairs if option == "--extern"]
 
 
 def parse_command(text: str) -> Crate | None:
-    """Returns the crate that a `.cmd` file of Kbuild is about; None if it is not rustc's."""
+    """Returns the crate of a `.cmd` file of Kbuild; None if the command is not rustc."""
     line = text.partition("\n")[0].partition(":=")[2].replace("$$", "$")
     words = []
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";|&")
@@ -81,7 +81,7 @@ def crates_in(out: Path) -> list[Crate]:
 
 
 def rustdoc_arguments(arguments: Sequence[str]) -> Iterator[str]:
-    """Yields what rustdoc takes of rustc's arguments."""
+    """Yields the arguments of rustc that rustdoc accepts."""
     words = iter(arguments)
     for word in words:
         option = word.partition("=")[0]
@@ -109,7 +109,7 @@ def rustdoc(kbuild: Kbuild, tools: dict[str, str]) -> None:
 
 
 def link_kernel_sources(output: Path, kdir: Path) -> None:
-    """Makes `srctree/` links lead to the kernel's source, as the kernel's own rustdoc does."""
+    """Changes `srctree/` links to paths of the kernel source, as the kernel's rustdoc does."""
     source = os.path.realpath(kdir / "source")
     for page in output.rglob("*.html"):
         text = page.read_text()
@@ -118,7 +118,7 @@ def link_kernel_sources(output: Path, kdir: Path) -> None:
 
 
 def rust_analyzer(kbuild: Kbuild) -> None:
-    """Writes the kernel's crates and ours into rust-project.json."""
+    """Writes the crates of the kernel and of this project to rust-project.json."""
     kbuild.make("rust-analyzer")
     project = json.loads((kbuild.out / "rust-project.json").read_text())
     crates = project["crates"]
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     tools = load_tools()
     kdir = chosen_kdir(tools)
     if config_of(kdir).get("CONFIG_UML") == "y":
-        die("give KERNEL=release or KERNEL=debug")
+        die("no support for User-Mode Linux: set KERNEL=release or KERNEL=debug")
     kbuild = Kbuild(kdir, chosen_output(), tools)
     kbuild.build()
     if what == "rustdoc":

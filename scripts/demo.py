@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Shows rcrypt and dm-crypt read what the other wrote, and how fast each is.
+"""Shows that rcrypt and dm-crypt read the data of each other, and the speed of each.
 
-Packs this project and a part of the kernel source with their checksums, and has a guest put them
-through both targets. The exit status is not 0 if a single file differs. CPUS=, MEM=, ACCEL=,
-KERNEL=, KDIR=, TIMEOUT= and OUT= are as for `make guest`.
+Packs this project and a part of the kernel source with their checksums. A guest copies the files
+through both targets and verifies them. The exit status is not 0 if a file differs. CPUS=, MEM=,
+ACCEL=, KERNEL=, KDIR=, TIMEOUT= and OUT= are as for `make guest`.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from common import (
 from kbuild import chosen_kdir
 
 KERNEL_PARTS = ("block", "crypto", "drivers/md", "fs/btrfs", "fs/ext4", "lib", "mm", "rust/kernel")
-"""What is taken of the kernel source: some 40 MiB."""
+"""Directories of the kernel source to pack: about 40 MiB."""
 
 NOT_OURS = {".git", "out", "__pycache__"}
-"""Directories of the checkout that are not source."""
+"""Directories of the checkout without source files."""
 
 
 def files_below(top: Path) -> Iterator[Path]:
@@ -47,7 +47,7 @@ def kernel_source(kdir: Path) -> Path:
 
 
 def pack(source: Path, share: Path) -> None:
-    """Writes tree.tar and SHA256SUMS of what is in it."""
+    """Writes tree.tar, and SHA256SUMS of its files."""
     trees = [(CHECKOUT, CHECKOUT, "kscale")]
     trees += [(source / part, source, "linux") for part in KERNEL_PARTS]
     with tarfile.open(share / "tree.tar", "w") as tar, (share / "SHA256SUMS").open("w") as sums:

@@ -4,10 +4,10 @@
 # Runs a command in a fresh clone of this checkout, in a fresh minimal Debian root file system.
 #
 # Usage: fresh-debian.sh [-k] 12|13 COMMAND
-#   -k  keep the root file system that an earlier run left, and use it
+#   -k  use the root file system of an earlier run
 #
-# The clone is of HEAD. As on a real fresh machine, COMMAND has to bring make itself. Needs root,
-# mmdebstrap and git. The root file system is $KSCALE_CACHE/fresh/debian-<version>.
+# The clone is of HEAD. The file system has no make: COMMAND must install it. Needs root, mmdebstrap
+# and git. The root file system is $KSCALE_CACHE/fresh/debian-<version>.
 
 set -eu
 
@@ -34,16 +34,16 @@ root=$cache/fresh/debian-$1
 command=$2
 
 [ "$(id -u)" = 0 ] || {
-	echo "$0: needs root, for chroot and mounts" >&2
+	echo "$0: run as root: chroot and mount need it" >&2
 	exit 1
 }
 
-# Prints the sources that an installer would have set up, from the mirrors this system uses.
+# Prints the sources that a Debian installer sets up, with the mirrors of this system.
 installed_sources() {
 	apt="sh $here/scripts/apt-private.sh $cache/apt/fresh"
 	$apt "only:$codename" sources
 	$apt "only:$codename-updates" sources
-	# The running release's, with the other codename.
+	# Those of the running release, with the other codename.
 	$apt none sources | awk -v RS= '/-security/' | sed "s/^Suites: .*/Suites: $codename-security/"
 }
 
@@ -51,7 +51,7 @@ if [ -z "$keep" ] || [ ! -d "$root" ]; then
 	rm -rf --one-file-system "$root"
 	mkdir -p "$root"
 	installed_sources | mmdebstrap --quiet --variant=minbase "$codename" "$root" -
-	# Certificates of this site, if it has any.
+	# Copies local certificates, if there are any.
 	mkdir -p "$root/usr/local/share"
 	[ ! -d /usr/local/share/ca-certificates ] ||
 		cp -r /usr/local/share/ca-certificates "$root/usr/local/share/"
@@ -60,7 +60,7 @@ cp /etc/resolv.conf /etc/hosts "$root/etc/"
 rm -rf "$root/root/kscale"
 git clone -q --no-hardlinks "$here" "$root/root/kscale"
 
-# The mounts are in a namespace of their own, so they end with the command.
+# The mounts are in a private namespace, so they disappear when the command exits.
 export root command
 exec unshare --mount --propagation private sh -c '
 	set -e

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Boots a guest with the modules as they are in this checkout, and runs one thing in it.
+"""Builds the modules, boots a guest with them, and runs a command, a script or a shell in it.
 
-Environment, as make's command line leaves it: RUN= is a command, SCRIPT= a file of the host; with
-`--shell` there is a prompt instead. KERNEL=, KDIR=, CPUS=, MEM=, ACCEL=, TIMEOUT=, SHARE=, OUT= are
-handed on to qemu/run.py, whose exit status becomes ours.
+Environment variables, as make sets them: RUN= is a command, SCRIPT= is a file of the host. `--shell`
+opens a shell instead. KERNEL= and KDIR= select the kernel. CPUS=, MEM=, ACCEL=, TIMEOUT=, SHARE= and
+OUT= become options of qemu/run.py. The exit status is that of qemu/run.py.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from common import (
 )
 from kbuild import Kbuild, chosen_kdir, chosen_output
 
-# Variables of make and the options of qemu/run.py they stand for.
+# Variables of make, and the options of qemu/run.py that they become.
 OPTIONS = {
     "CPUS": "--cpus",
     "MEM": "--mem",
@@ -33,23 +33,23 @@ OPTIONS = {
 
 
 def what_to_run(args: argparse.Namespace) -> list[str]:
-    """Returns the options that say what the guest is for."""
+    """Returns the options of qemu/run.py for the command, script or shell."""
     if args.shell:
         return ["--shell"]
     script = args.script or os.environ.get("SCRIPT")
     if script:
         if not Path(script).is_file():
-            die(f"SCRIPT={script} is no file")
+            die(f"SCRIPT={script} is not a file")
         return ["--script", script]
     if os.environ.get("RUN"):
         return ["--run", os.environ["RUN"]]
-    die("say what to run: make guest RUN='command', or make guest SCRIPT=path", 2)
+    die("nothing to run: make guest RUN='command', or make guest SCRIPT=path", 2)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shell", action="store_true", help="give a prompt")
-    parser.add_argument("--script", help="run this file, whatever SCRIPT= says")
+    parser.add_argument("--shell", action="store_true", help="open a shell")
+    parser.add_argument("--script", help="run this file; overrides SCRIPT=")
     args = parser.parse_args(argv)
     what = what_to_run(args)
     tools = load_tools()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Builds our modules by the kernel's own Kbuild.
+"""Builds the modules of this project with the kernel's Kbuild.
 
-Environment, as make's command line leaves it: KDIR= is a built kernel (else the cached one that
-KERNEL= names, release by default, is used); MO= or O= is where to build; KUNIT, BENCH, MUTANT, W, V,
-C, CLIPPY, KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* go to Kbuild. Prints the output directory at the end.
+Environment variables, as make sets them: KDIR= is a built kernel; without it, KERNEL= selects a cached
+kernel (default release). MO= or O= is the output directory. KUNIT, BENCH, MUTANT, W, V, C, CLIPPY,
+KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* are passed to Kbuild. Prints the output directory at the end.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from common import (
 )
 from kdir import config_of, problems
 
-# Handed on to Kbuild as they are.
+# Variables that are passed to Kbuild unchanged.
 PASSED = """
     BENCH C CLIPPY INSTALL_MOD_DIR INSTALL_MOD_PATH INSTALL_MOD_STRIP KCFLAGS KRUSTFLAGS KUNIT MUTANT
     V W
@@ -37,12 +37,12 @@ UML_RUSTFLAGS = "-Zdirect-access-external-data=yes"
 
 
 def chosen_kdir(tools: dict[str, str]) -> Path:
-    """Returns the kernel to build against: KDIR= if it will do, else a cached one."""
+    """Returns the kernel to build against: KDIR=, or else a cached one. Exits if KDIR= is unfit."""
     given = os.environ.get("KDIR")
     if not given:
         flavour = os.environ.get("KERNEL") or "release"
         if flavour not in kernel.FLAVOURS:
-            die(f"KERNEL={flavour}: there are {', '.join(kernel.FLAVOURS)}")
+            die(f"KERNEL={flavour} is unknown: use {', '.join(kernel.FLAVOURS)}")
         return kernel.ensure(flavour)
     kdir = Path(given).absolute()
     found = list(problems(kdir, tools))
@@ -52,7 +52,7 @@ def chosen_kdir(tools: dict[str, str]) -> Path:
 
 
 def chosen_output() -> Path:
-    """Returns where to build: MO=, O=, or a directory for each kind of build in out/."""
+    """Returns the output directory: MO=, O=, or a directory in out/ for each kind of build."""
     given = os.environ.get("MO") or os.environ.get("O")
     if given:
         return Path(given).absolute()
@@ -66,7 +66,7 @@ def chosen_output() -> Path:
 
 
 def make_flags() -> str:
-    """Returns the calling make's MAKEFLAGS without its variables, which are not for Kbuild."""
+    """Returns MAKEFLAGS of the calling make without its variables."""
     words = os.environ.get("MAKEFLAGS", "").split(" -- ")[0].split()
     flags = [w for w in words if w.startswith("-j") or w.startswith("--jobserver")]
     if words and not words[0].startswith("-") and "=" not in words[0]:
@@ -75,7 +75,7 @@ def make_flags() -> str:
 
 
 class Kbuild:
-    """The kernel's make, for our modules in one output directory."""
+    """The kernel's make for the modules in one output directory."""
 
     def __init__(
         self, kdir: Path, out: Path, tools: dict[str, str], source: Path = CHECKOUT
@@ -98,11 +98,11 @@ class Kbuild:
             self.base.append(f"-j{cpus()}")
 
     def make(self, *targets: str) -> None:
-        """Runs make; ends the program with its status if it fails."""
-        # What make prints is progress; standard output is for the result.
+        """Runs make. Exits with its status if it fails."""
+        # The output of make is progress. Standard output is for the result.
         run = subprocess.run(
             [*self.base, *targets], env=self.env, stdout=sys.stderr,
-            close_fds=False,  # the calling make's jobserver
+            close_fds=False,  # keeps the jobserver of the calling make
         )
         if run.returncode:
             sys.exit(run.returncode)
@@ -110,9 +110,9 @@ class Kbuild:
     def build(self) -> None:
         """Builds all modules."""
         if (self.source / "modules.order").exists():
-            die(f"{self.source} holds an in-tree build, which would be mixed up with one in "
+            die(f"{self.source} has an in-tree build, which conflicts with the build in "
                 f"{self.out}: run make clean")
-        # What was built against another kernel does not mix with this one's either.
+        # A build against another kernel conflicts, too.
         stamp = self.out / ".kdir"
         if stamp.is_file() and stamp.read_text() != str(self.kdir):
             subprocess.run([CHECKOUT / "scripts/clean.sh", self.out], check=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 
-"""Checks that modules of ours can be built against a built kernel."""
+"""Checks that the modules of this project can be built against a built kernel."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from common import output_of, parse_version
 
 OLDEST = (7, 3)
 
-# What rustc reads when it compiles a module; distributions' headers packages tend to lack it.
+# Files that rustc reads to compile a module. Header packages of distributions often lack them.
 METADATA = (
     "rust/libcore.rmeta",
     "rust/libkernel.rmeta",
@@ -21,7 +21,7 @@ METADATA = (
 
 
 def config_of(kdir: Path) -> dict[str, str]:
-    """Returns the options of a built kernel; empty if it has no .config."""
+    """Returns the options of a built kernel; an empty dict if it has no .config."""
     try:
         text = (kdir / ".config").read_text(errors="replace")
     except OSError:
@@ -30,7 +30,7 @@ def config_of(kdir: Path) -> dict[str, str]:
 
 
 def release_of(kdir: Path) -> str:
-    """Returns the release that `uname -r` prints in the kernel; empty if it was never built."""
+    """Returns the release as `uname -r` prints it; an empty text if the kernel was never built."""
     try:
         return (kdir / "include/config/kernel.release").read_text().strip()
     except OSError:
@@ -38,7 +38,7 @@ def release_of(kdir: Path) -> str:
 
 
 def clang_text(llvm: str) -> str:
-    """Returns what Kconfig records of the clang that `LLVM=` stands for."""
+    """Returns the version text that Kconfig records for the clang of `LLVM=`."""
     if llvm.endswith("/"):
         clang = f"{llvm}clang"
     else:
@@ -47,31 +47,31 @@ def clang_text(llvm: str) -> str:
 
 
 def problems(kdir: Path, tools: dict[str, str]) -> Iterator[str]:
-    """Yields one line for each reason why `kdir` will not do: the value found, and what to do."""
+    """Yields one line for each reason why `kdir` is unfit: the value found, and the remedy."""
     config = config_of(kdir)
     release = release_of(kdir)
     if not config or not release:
         what = ".config" if not config else "include/config/kernel.release"
-        yield (f"KDIR={kdir} is no built kernel, {what} is missing: give the O= directory of a "
-               "finished build, or leave KDIR= out to have a kernel built")
+        yield (f"KDIR={kdir} is not a built kernel, {what} is missing: give the O= directory of a "
+               "complete build, or build a kernel by leaving out KDIR=")
         return
     if parse_version(release)[:2] < OLDEST:
         yield (f"KDIR={kdir} is Linux {release}, older than 7.3: build a newer kernel, or leave "
-               "KDIR= out")
+               "out KDIR=")
     if config.get("CONFIG_RUST") != "y":
         yield (f"KDIR={kdir} has no CONFIG_RUST=y: run `make LLVM={tools['LLVM']} "
-               f"RUSTC={tools['RUSTC']} rustavailable` there, turn the option on, and build again")
+               f"RUSTC={tools['RUSTC']} rustavailable` there, enable the option, and build again")
         return
     missing = [name for name in METADATA if not (kdir / name).is_file()]
     if missing:
-        yield (f"KDIR={kdir} lacks {missing[0]}: headers packages leave the Rust metadata out, so "
-               "give the build directory of the kernel itself")
-    found = config.get("CONFIG_RUSTC_VERSION_TEXT", "nothing known")
+        yield (f"KDIR={kdir} lacks {missing[0]}: header packages lack the Rust metadata, so "
+               "give the build directory of the kernel")
+    found = config.get("CONFIG_RUSTC_VERSION_TEXT", "an unknown compiler")
     ours = output_of(tools["RUSTC"], "--version")
     if found != ours:
         yield (f"KDIR={kdir} was built by `{found}`, but {tools['RUSTC']} is `{ours}`: give "
-               "RUSTC=<that compiler>, or build the kernel with this one")
-    found = config.get("CONFIG_CC_VERSION_TEXT", "nothing known")
+               "RUSTC=<that compiler>, or build the kernel with this compiler")
+    found = config.get("CONFIG_CC_VERSION_TEXT", "an unknown compiler")
     ours = clang_text(tools["LLVM"])
     if found != ours:
         yield (f"KDIR={kdir} was built by `{found}`, but LLVM={tools['LLVM']} is `{ours}`: give "

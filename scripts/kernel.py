@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Builds a guest kernel into the cache, unless it is there already.
+"""Builds a guest kernel in the cache, unless the cache has it.
 
-Prints the kernel's build directory, a complete KDIR, on standard output. Environment:
-KSRC= builds from that source tree instead of the mirror's; KSCALE_CACHE= is where things are kept.
+Prints the build directory of the kernel, a complete KDIR, to standard output. Environment variables:
+KSRC= is a source tree to use instead of that of the mirror. KSCALE_CACHE= is the cache.
 """
 
 import argparse
@@ -36,24 +36,24 @@ from source import (
     find_source,
 )
 
-# Configuration fragments, architecture, targets and lines that make prints, of each kernel.
+# For each kernel: configuration fragments, architecture, targets, and number of lines that make prints.
 FLAVOURS = {
     "release": (("base", "release"), "x86_64", ("bzImage", "modules"), 2000),
     "debug": (("base", "debug"), "x86_64", ("bzImage", "modules"), 2050),
     "uml": (("uml",), "um", ("linux", "modules"), 1200),
 }
 
-# Options that not every toolchain can give, and what it takes.
+# Options that not every toolchain supports, and their requirement.
 OPTIONAL = {
     "CONFIG_RUST_INLINE_HELPERS": "rustc and clang of the same LLVM",
 }
 
-# Changes with the way kernels are built, so that older entries are not taken for new ones.
+# Increment this number when the build changes, so that older entries of the cache are not used.
 RECIPE = 1
 
 
 def fragment_text(flavour: str) -> str:
-    """Returns the settings of a flavour, without comments."""
+    """Returns the settings of a flavour without comments."""
     lines = []
     for name in FLAVOURS[flavour][0]:
         text = (CHECKOUT / f"qemu/config/{name}.config").read_text()
@@ -74,7 +74,7 @@ def dropped_options(fragment: str, config: str) -> list[str]:
 
 
 def toolchain(tools: dict[str, str]) -> list[str]:
-    """Returns the exact versions of what a kernel is built with."""
+    """Returns the exact versions of the tools that build a kernel."""
     suffix = tools["LLVM"] if tools["LLVM"].startswith("-") else ""
     return [
         output_of(tools["RUSTC"], "-vV"),
@@ -85,7 +85,7 @@ def toolchain(tools: dict[str, str]) -> list[str]:
 
 
 def entry_path(flavour: str, source: Source, tools: dict[str, str]) -> Path:
-    """Returns where the kernel of this flavour, source and toolchain belongs in the cache."""
+    """Returns the cache entry for this flavour, source and toolchain."""
     key = json.dumps([RECIPE, source.version, fragment_text(flavour), toolchain(tools)])
     arch = FLAVOURS[flavour][1]
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
@@ -93,7 +93,7 @@ def entry_path(flavour: str, source: Source, tools: dict[str, str]) -> Path:
 
 
 def is_complete(entry: Path, source: Source) -> bool:
-    """Tells whether `entry` was built to the end, from the source as it is now."""
+    """Returns whether `entry` is complete, and built from the current state of the source."""
     try:
         return (entry / ".complete").read_text() == source.state
     except FileNotFoundError:
@@ -101,9 +101,9 @@ def is_complete(entry: Path, source: Source) -> bool:
 
 
 class Build:
-    """One kernel being built in its final place, which the stamp `.complete` makes valid.
+    """The build of a kernel in its final directory. The stamp `.complete` makes it valid.
 
-    It is not built elsewhere and moved, because a build directory holds its own path.
+    A build directory contains its own path, so it cannot be moved after the build.
     """
 
     def __init__(self, flavour: str, source: Source, tools: dict[str, str], entry: Path) -> None:
@@ -121,7 +121,7 @@ class Build:
         return make_argv(self.tools, *where, *targets)
 
     def make(self, *targets: str) -> None:
-        """Runs a short make, or dies with the end of its output."""
+        """Runs a short make. Exits with the end of its output if it fails."""
         with open(self.log, "a") as log:
             run = subprocess.run(self.argv(*targets), env=self.env, stdout=log, stderr=log,
                                  stdin=subprocess.DEVNULL)
@@ -129,12 +129,12 @@ class Build:
             self.fail(targets[-1])
 
     def fail(self, what: str) -> None:
-        """Dies with the end of the log."""
+        """Exits with the end of the log."""
         tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
-        die(f"{tail}\nmake {what} failed; the whole log is {self.log}")
+        die(f"{tail}\nmake {what} failed; the log is {self.log}")
 
     def configure(self) -> None:
-        """Makes .config of the fragments, and checks that each setting was taken."""
+        """Writes .config from the fragments. Checks that Kconfig kept each setting."""
         fragment = fragment_text(self.flavour)
         path = self.entry / "kscale.fragment"
         path.write_text(fragment)
@@ -145,12 +145,12 @@ class Build:
         for line in dropped_options(fragment, (self.entry / ".config").read_text()):
             name = line.split("=")[0]
             if name in OPTIONAL:
-                note(f"the {self.flavour} kernel goes without {name}: it takes {OPTIONAL[name]}")
+                note(f"the {self.flavour} kernel has no {name}: it needs {OPTIONAL[name]}")
             else:
                 note(f"Kconfig dropped `{line}`")
                 fatal = True
         if fatal:
-            die(f"the {self.flavour} kernel would not be what qemu/config asks for")
+            die(f"the {self.flavour} kernel would lack settings of qemu/config")
 
     def compile(self) -> None:
         """Builds the kernel and its modules."""
@@ -164,7 +164,7 @@ class Build:
             assert run.stdout
             for line in run.stdout:
                 log.write(line)
-                # What quiet make says of each command.
+                # Quiet make prints one such line for each command.
                 if line.startswith("  "):
                     progress.step(" ".join(line.split()))
         if run.returncode:
@@ -172,10 +172,10 @@ class Build:
         progress.end(f"built the {self.flavour} kernel")
 
     def run(self) -> None:
-        """Builds everything, the stamp last."""
+        """Builds the kernel, and writes the stamp last."""
         stamp = self.entry / ".complete"
         if stamp.exists():
-            # The user's tree has changed; make knows what to do again.
+            # The tree of the user has changed. make rebuilds the changed parts.
             stamp.unlink()
         else:
             shutil.rmtree(self.entry, ignore_errors=True)
@@ -184,13 +184,13 @@ class Build:
         self.make("rustavailable")
         self.configure()
         self.compile()
-        # The kernel must be on disk before the stamp is.
+        # The kernel must be on disk before the stamp.
         os.sync()
         stamp.write_text(self.source.state)
 
 
 def ensure(flavour: str) -> Path:
-    """Returns the build directory of a kernel, built if need be."""
+    """Returns the build directory of a kernel. Builds the kernel if the cache lacks it."""
     tools = load_tools()
     source = find_source()
     entry = entry_path(flavour, source, tools)
@@ -202,7 +202,7 @@ def ensure(flavour: str) -> Path:
 
 
 def rustavailable(source: Source, tools: dict[str, str]) -> str:
-    """Returns the answer of the kernel's own check of the Rust toolchain, or dies of it."""
+    """Returns the output of the kernel's check of the Rust toolchain. Exits if it fails."""
     argv = make_argv(tools, "-s", "-C", str(source.path), "rustavailable")
     run = subprocess.run(argv, env=make_env(tools), stdin=subprocess.DEVNULL,
                          capture_output=True, text=True)
@@ -212,7 +212,7 @@ def rustavailable(source: Source, tools: dict[str, str]) -> str:
 
 
 def doctor() -> None:
-    """Prints what the cache holds; fetches and builds nothing."""
+    """Prints the state of the cache. Fetches and builds nothing."""
     tools = load_tools()
     if not os.environ.get("KSRC") and not cached_sources():
         print("Kernel source: fetched when first needed.")
@@ -228,7 +228,7 @@ def doctor() -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=[*FLAVOURS, "source", "doctor"],
-                        help="kernel to build; or what: fetch the source only; say what is cached")
+                        help="kernel to build; source: fetch the source only; doctor: print the state")
     what = parser.parse_args(argv).what
     if what == "source":
         print(find_source().path)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs rustfmt on all Rust code; `--check` prints what it would change, and fails if it would.
-# RUSTFMT names the program.
+# Runs rustfmt on all Rust code. `--check` prints the changes instead, and fails if there are any.
+# The variable RUSTFMT is the program.
 
 set -eu
 

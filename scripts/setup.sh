@@ -1,26 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Finds every tool that kscale needs, installs what is missing, and writes down what it found.
+# Finds the tools that kscale needs, installs missing tools, and records their paths.
 #
-# Usage: setup.sh            install what is missing; silent when nothing is
-#        setup.sh --plots    the same, with what only plots need
-#        setup.sh --doctor   print a table of what is present and missing; install nothing
+# Usage: setup.sh            install missing tools; print nothing if none is missing
+#        setup.sh --plots    also install the tools for plots
+#        setup.sh --doctor   print a table of the tools; install nothing
 #
-# Needs only what a minimal Debian has. Respects RUSTC, LLVM, BINDGEN, QEMU and PYTHON of
-# the environment. Writes $KSCALE_CACHE/tools.mk, which both make and sh can read.
+# Runs on a minimal Debian. Uses RUSTC, LLVM, BINDGEN, QEMU and PYTHON of the environment. Writes
+# $KSCALE_CACHE/tools.mk in a format for make and for sh.
 
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${KSCALE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kscale}
 
-# What the backports package must come with: QEMU refuses firmware of another release.
+# Packages to install together from backports: QEMU refuses firmware of another release.
 qemu_backports="qemu-system-x86 qemu-system-common qemu-system-data seabios"
 
 . "$here/tools.sh"
 
-# Writes tools.mk, unless it says the same already.
+# Writes tools.mk if its content changes.
 write_tools() {
 	bin=${rustc%/*}
 	text="LLVM=$llvm
@@ -52,8 +52,8 @@ die() {
 	exit 1
 }
 
-# Runs a long command: with its output on a terminal, else with one line and the output only if it
-# fails. `$1` says what is being done.
+# Runs a long command. Shows its output on a terminal; otherwise prints the line `$1`, and the output
+# only if the command fails.
 run() {
 	what=$1
 	shift
@@ -80,11 +80,11 @@ install() {
 	done
 	root=
 	if [ "$(id -u)" != 0 ] && [ -n "$plain$backports" ]; then
-		path_of sudo >/dev/null || die "not root, and no sudo. As root: $0"
+		path_of sudo >/dev/null || die "needs root or sudo: run $0 as root"
 		root=sudo
 		say "installs with sudo:$plain${backports:+ $qemu_backports (backports)}"
 	fi
-	# Nothing of the user's is removed: a package that conflicts is for the user to judge.
+	# Removes no package: the user decides about a package that conflicts.
 	options="-y -q --no-install-recommends --no-remove -o Dpkg::Use-Pty=0"
 	if [ -n "$plain" ]; then
 		run "updates the package lists" $root apt-get -q update
@@ -110,7 +110,7 @@ install() {
 	fi
 }
 
-# Builds crate `$1` of version `$2` into the cache.
+# Builds version `$2` of crate `$1` in the cache.
 install_crate() {
 	rm -rf "$cache/bindgen.new"
 	run "builds $1 $2" env RUSTC="$rustc" CARGO_TARGET_DIR="$cache/bindgen.new/target" \
@@ -123,7 +123,7 @@ install_crate() {
 # Reporting
 #
 
-# Prints the remedy for the tool that examine() is at.
+# Prints the remedy for the current tool of examine().
 remedy() {
 	case $package in
 	cargo:*) echo "make setup (cargo install --locked ${package#cargo:})" ;;
@@ -143,7 +143,7 @@ row() {
 }
 
 doctor() {
-	printf '%-15s %-8s %-10s %-8s %s\n' TOOL NEEDED FOUND STATE 'REMEDY, OR WHO NEEDS IT'
+	printf '%-15s %-8s %-10s %-8s %s\n' TOOL NEEDED FOUND STATE 'REMEDY OR USER'
 	examine row
 	if [ -n "$missing" ]; then
 		echo
@@ -155,7 +155,7 @@ doctor() {
 	if [ -f "$cache/tools.mk" ]; then
 		"$python" "$here/kernel.py" doctor
 	fi
-	echo "Nothing is missing."
+	echo "No tool is missing."
 }
 
 #
@@ -163,10 +163,10 @@ doctor() {
 #
 
 case $cache in
-*[[:space:]]*) die "the kernel's make cannot handle the space in '$cache': set KSCALE_CACHE" ;;
+*[[:space:]]*) die "the kernel's make does not support the space in '$cache': set KSCALE_CACHE" ;;
 esac
 
-# The column of the table that fits this system; none where packages have other names.
+# The column of the table for this system; empty if its packages have other names.
 column=
 if path_of apt-get >/dev/null; then
 	column=$(
@@ -203,7 +203,7 @@ if [ -n "$missing" ]; then
 		examine list
 		exit 1
 	fi
-	# Two at once would be in each other's way.
+	# Two installations must not run at the same time.
 	if path_of flock >/dev/null && [ -z "${KSCALE_SETUP_LOCKED:-}" ]; then
 		KSCALE_SETUP_LOCKED=y exec flock "$cache/setup.lock" sh "$0" "$@"
 	fi

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 
-"""Finds a kernel source tree: the user's, a cached one, or one from the system's mirror."""
+"""Finds a kernel source tree: that of the user, a cached one, or one from the Debian mirror."""
 
 import hashlib
 import os
@@ -25,23 +25,23 @@ from common import (
 SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
 
-# Where a source package of the series may be; the most stable place first.
+# Suites that may have the source package, the most stable one first.
 SUITES = ("trixie-backports", "forky", "forky-backports", "sid")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A tree to build kernels from."""
+    """A source tree of the kernel."""
 
     path: Path
-    # Part of the name of what is built from it.
+    # Part of the names of cache entries.
     version: str
-    # Changes whenever a file of the tree does.
+    # Changes with each file of the tree.
     state: str
 
 
 def kernel_version(tree: Path) -> str:
-    """Returns the version that the top Makefile of `tree` declares, or an empty string."""
+    """Returns the version in the top Makefile of `tree`; an empty text if there is none."""
     try:
         text = (tree / "Makefile").read_text(errors="replace")[:1000]
     except OSError:
@@ -51,7 +51,7 @@ def kernel_version(tree: Path) -> str:
 
 
 def tree_state(tree: Path) -> str:
-    """Returns a hash of the commit and of all changes since, or of all dates if not in git."""
+    """Returns a hash of the commit and the changes since; without git, of names, sizes and dates."""
     if not (tree / ".git").exists():
         return dates_state(tree)
     digest = hashlib.sha256()
@@ -83,12 +83,12 @@ def user_source(tree: Path) -> Source:
     tree = tree.resolve()
     version = kernel_version(tree)
     if not version:
-        die(f"KSRC={tree} is no kernel source tree: give one of Linux {SERIES} or newer")
+        die(f"KSRC={tree} is not a kernel source tree: give one of Linux {SERIES} or newer")
     if tuple(map(int, version.split("."))) < tuple(map(int, SERIES.split("."))):
         die(f"KSRC={tree} is Linux {version}: give a tree of {SERIES} or newer")
     for left in (".config", "include/config", "arch/x86/include/generated"):
         if (tree / left).exists():
-            die(f"KSRC={tree} has been built in ({left} exists): run make mrproper in it, or give "
+            die(f"KSRC={tree} has an in-tree build ({left} exists): run make mrproper in it, or give "
                 "a clean checkout")
     where = hashlib.sha256(str(tree).encode()).hexdigest()[:8]
     return Source(tree, f"{version}-{where}", tree_state(tree))
@@ -102,7 +102,7 @@ def cached_sources() -> list[Path]:
 
 
 def mirror_source() -> Source:
-    """Returns the cached tree, which it fetches first if there is none."""
+    """Returns the cached tree. Fetches it if there is none."""
     with locked(cache_dir() / "source.lock", "fetches the kernel source"):
         trees = cached_sources()
         tree = trees[0] if trees else fetch()
@@ -110,7 +110,7 @@ def mirror_source() -> Source:
 
 
 def apt(suite: str, *argv: str, **options) -> subprocess.CompletedProcess:
-    """Runs apt-get on `suite` of the system's mirror."""
+    """Runs apt-get on `suite` of the mirror of the system."""
     script = CHECKOUT / "scripts/apt-private.sh"
     state = cache_dir() / "apt" / suite
     return subprocess.run(
@@ -120,7 +120,7 @@ def apt(suite: str, *argv: str, **options) -> subprocess.CompletedProcess:
 
 
 def offers() -> Iterator[tuple[str, str, int]]:
-    """Yields suite, file name and size in bytes wherever the mirror has the package."""
+    """Yields suite, file name and size in bytes for each suite that has the package."""
     failed = {}
     for suite in SUITES:
         run = apt(suite, "-q", "update")
@@ -138,19 +138,19 @@ def offers() -> Iterator[tuple[str, str, int]]:
 def fetch() -> Path:
     """Downloads, verifies and unpacks the source package."""
     if not shutil.which("apt-get"):
-        die(f"cannot fetch {PACKAGE} without apt: give a source tree of Linux {SERIES} by KSRC=, "
-            "or a built one by KDIR=")
+        die(f"cannot fetch {PACKAGE} without apt: give a source tree of Linux {SERIES} as KSRC=, "
+            "or a built kernel as KDIR=")
     (cache_dir() / "source").mkdir(parents=True, exist_ok=True)
     for suite, name, size in offers():
         with tempfile.TemporaryDirectory(dir=cache_dir() / "source", prefix="new-") as temp:
             if download(suite, size, Path(temp)):
                 return unpack(name, Path(temp))
-    die(f"the mirror no longer has {PACKAGE} (looked in {', '.join(SUITES)}): the series has gone. "
-        f"Give a source tree of Linux {SERIES} by KSRC=, or a built one by KDIR=")
+    die(f"the mirror has no {PACKAGE} in {', '.join(SUITES)}: "
+        f"give a source tree of Linux {SERIES} as KSRC=, or a built kernel as KDIR=")
 
 
 def download(suite: str, size: int, temp: Path) -> bool:
-    """Downloads the package into `temp`; apt checks it against the signed lists."""
+    """Downloads the package to `temp`. apt verifies it with the signed lists."""
     progress = Progress(f"downloads {PACKAGE} of {suite}, {size >> 20} MiB", size >> 20)
     script = CHECKOUT / "scripts/apt-private.sh"
     argv = ["sh", str(script), str(cache_dir() / "apt" / suite), f"only:{suite}"]
@@ -173,7 +173,7 @@ def download(suite: str, size: int, temp: Path) -> bool:
 
 
 def unpack(name: str, temp: Path) -> Path:
-    """Unpacks the package in `temp`, and moves the tree into the cache."""
+    """Unpacks the package in `temp`, and moves the tree to the cache."""
     version = re.sub(r"[^0-9A-Za-z.]", "-", name.removeprefix(f"{PACKAGE}_").rsplit("_", 1)[0])
     progress = Progress(f"unpacks Linux {version}")
     (package,) = temp.glob("*.deb")
@@ -187,18 +187,18 @@ def unpack(name: str, temp: Path) -> Path:
             die(f"{argv[0]} failed: {run.stderr.strip()}")
     tree = temp / PACKAGE
     if not kernel_version(tree).startswith(f"{SERIES}."):
-        die(f"{name} holds Linux {kernel_version(tree) or 'nothing'}, not {SERIES}.x")
+        die(f"{name} has Linux {kernel_version(tree) or '(no version)'}, not {SERIES}.x")
     final = cache_dir() / "source" / f"linux-{version}"
     shutil.rmtree(final, ignore_errors=True)
-    # The tree must be on disk before the stamp is.
+    # The tree must be on disk before the stamp.
     os.sync()
     (tree / ".complete").touch()
     tree.rename(final)
-    progress.end(f"unpacked into {final}")
+    progress.end(f"unpacked to {final}")
     return final
 
 
 def find_source() -> Source:
-    """Returns the tree that kernels are built from: KSRC= or the mirror's."""
+    """Returns the source tree for kernels: KSRC=, or that of the mirror."""
     ksrc = os.environ.get("KSRC")
     return user_source(Path(ksrc)) if ksrc else mirror_source()

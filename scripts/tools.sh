@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 #
-# The tools that kscale needs, and how each is found; setup.sh reads this file.
+# The tools that kscale needs, and the functions that find them. setup.sh sources this file.
 #
-# In: `cache`, the cache directory; `column`, the column of the table that fits this system;
-# `want_plots`, not empty for what only plots need.
+# Input variables: `cache` is the cache directory, `column` is the column of the table for this system,
+# `want_plots` is not empty if plots are wanted.
 
 # One line per tool:
-#   name | minimum version | package of Debian 12 | package of Debian 13 | who needs it
-# `cargo:` builds the newest crate that is known to work, `backports:` takes the package and what
-# it must match from the backports suite.
+#   name | minimum version | package of Debian 12 | package of Debian 13 | user of the tool
+# `cargo:` builds a crate of a version that works. `backports:` installs the package, and those that
+# must match it, from the backports suite.
 tools() {
 	cat <<-'END'
 		make|4.0|make|make|front door, kernel build
@@ -37,7 +37,7 @@ tools() {
 		qemu|8.1|backports:qemu-system-x86|qemu-system-x86|guest
 		busybox|-|busybox-static|busybox-static|initramfs
 		mmdebstrap|-|mmdebstrap|mmdebstrap|Debian image
-		newuidmap|-|uidmap|uidmap|Debian image, for who is not root
+		newuidmap|-|uidmap|uidmap|Debian image, without root
 		mkfs.ext4|-|e2fsprogs|e2fsprogs|Debian image
 	END
 	[ -z "${want_plots:-}" ] ||
@@ -76,14 +76,14 @@ version() {
 	done
 }
 
-# Prints the path of program `$1`; system administration programs count, whoever asks.
+# Prints the path of program `$1`; also searches /usr/sbin and /sbin.
 path_of() {
 	PATH=$PATH:/usr/sbin:/sbin command -v "$1"
 }
 
 # Succeeds if rustc `$1` has the source of the core library and is new enough.
 #
-# One of rustup's may shadow the distribution's and often lacks the source.
+# A rustc of rustup may hide that of the distribution, and often lacks the source.
 rustc_fits() {
 	[ -x "$1" ] || return 1
 	sysroot=$("$1" --print sysroot 2>/dev/null) || return 1
@@ -91,10 +91,11 @@ rustc_fits() {
 	at_least "$("$1" --version | version)" 1.85.0
 }
 
-# Sets `rustc` to the compiler to use: a fitting one, or else any where nothing can be installed.
+# Sets `rustc` to a compiler that fits. Without one, sets it to any compiler if setup.sh cannot install
+# packages.
 #
-# Where Debian's can be, it comes with its source, cargo, rustfmt and clippy: then one that does not
-# fit is only named, as `unfit_rustc`.
+# On Debian, setup.sh installs a compiler with source, cargo, rustfmt and clippy. An unfit compiler is
+# then only recorded in `unfit_rustc`.
 choose_rustc() {
 	unfit_rustc=
 	rustc=${RUSTC:-}
@@ -118,9 +119,9 @@ choose_rustc() {
 	fi
 }
 
-# Sets `llvm`, `llvm_suffix` and `llvm_lib`: the LLVM of rustc's own major version if it is there, so
-# that bitcode of both can be linked, or else the newest. LLVM=-<major> or LLVM=1 of the environment
-# decides, as in the kernel's make.
+# Sets `llvm`, `llvm_suffix` and `llvm_lib` to the LLVM with the major version of rustc, so that bitcode
+# of both can be linked; otherwise to the newest LLVM. LLVM=-<major> or LLVM=1 of the environment
+# overrides this, as in the kernel's make.
 choose_llvm() {
 	majors="25 24 23 22 21 20 19 18 17"
 	case ${LLVM:-} in
@@ -145,8 +146,8 @@ choose_llvm() {
 	done
 }
 
-# Sets `found` to the version of tool `$1`, to `yes` where versions do not matter, or to nothing;
-# sets `problem` if it is there and unfit for a reason other than its version.
+# Sets `found` to the version of tool `$1`, to `yes` if any version works, or to nothing. Sets `problem`
+# if the tool is unfit for a reason other than its version.
 find_tool() {
 	found= problem=
 	case $1 in
@@ -169,7 +170,7 @@ find_tool() {
 		[ -z "$rustc" ] || [ ! -x "${rustc%/*}/cargo" ] || found=yes
 		;;
 	certificates)
-		# Of no use once everything is there.
+		# Certificates are not needed after the downloads.
 		if [ -f /etc/ssl/certs/ca-certificates.crt ] || { [ -n "$bindgen" ] && [ -d "$cache/loom" ]; }; then
 			found=yes
 		fi
@@ -209,12 +210,12 @@ choose() {
 		break
 	done
 	qemu=$(path_of "${QEMU:-qemu-system-x86_64}" || :)
-	# A version manager's shim in front of Debian's Python is slow, and may be anything.
+	# A shim of a version manager before Debian's Python is slow, and may have any version.
 	python=$(path_of "${PYTHON:-/usr/bin/python3}" || path_of python3 || :)
 }
 
-# Sets `missing` to the names of the tools that are missing or too old, and `packages` to their
-# packages; calls `$1` for each tool, if given.
+# Sets `missing` to the names of missing or too old tools, and `packages` to their packages. Calls
+# `$1`, if given, for each tool.
 examine() {
 	missing= packages=
 	while IFS='|' read -r name minimum package12 package13 why; do

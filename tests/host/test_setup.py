@@ -209,7 +209,7 @@ class Mirror(TempDir):
     def test_system_without_a_debian_mirror_is_told(self) -> None:
         run = self.sources("extra", "debian.sources", "")
         self.assertEqual(run.returncode, 1)
-        self.assertIn("apt knows no mirror", run.stderr)
+        self.assertIn("apt has no mirror", run.stderr)
 
 
 class GoneSeries(TempDir):
@@ -226,6 +226,6 @@ class GoneSeries(TempDir):
             capture_output=True, text=True,
         )
         self.assertEqual(run.returncode, 1)
-        self.assertIn("the series has gone", run.stderr)
+        self.assertIn("the mirror has no linux-source", run.stderr)
         self.assertIn("KSRC=", run.stderr)
         self.assertIn("KDIR=", run.stderr)
