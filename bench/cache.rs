@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A page that is had of a cache and left to it, by one and by many: the benchmark `cache`.
+//! Get and put of a page, by one task and by several: the benchmark `kvfree-rcu-pages`.
 //!
-//! Each file in `bench_cache/` of debugfs is a measurement, and reading it makes that:
+//! A read of a file in `bench_cache/` of debugfs runs a measurement and returns lines
+//! `<nanoseconds> <number of pages>`:
 //!
-//! - `cost-local`, `cost-remote`: nanoseconds for so many pages that were had and left, a line for
-//!   each round; of this CPU's cache, or of a CPU's by its number.
-//! - `tasks-<number>_local`, `tasks-<number>_remote`: nanoseconds in which so many pages were had and
-//!   left by that many tasks; each of the CPU that it runs on, or all of CPU 0.
+//! - `cost-local`, `cost-remote`: get and put of pages, a line for each round. `local` uses the
+//!   cache of the local CPU, `remote` that of a CPU by number.
+//! - `tasks-<number>_local`, `tasks-<number>_remote`: get and put of pages by several tasks. Each
+//!   task uses the cache of its own CPU, or all tasks use that of CPU 0.
 
 #![forbid(unsafe_code)]
 
@@ -44,28 +45,28 @@ module! {
     type: CacheModule,
     name: "bench_cache",
     authors: ["The kscale authors"],
-    description: "What a page of a cache costs",
+    description: "Cost of get and put of a page",
     license: "GPL",
 }
 
-/// Pages that are had and left in one round.
+/// Number of get and put calls in one round.
 const CALLS: usize = 256;
 
-/// The smallest of so many is what no timer interrupt has disturbed.
+/// Number of rounds. The minimum is a round without a timer interrupt.
 const ROUNDS: usize = 5;
 
-/// Pages that each task has and leaves.
+/// Number of get and put calls of each task.
 const TASK_CALLS: usize = 20_000;
 
 /// As in `bench/twins/cache.c`.
 const PAGES_PER_CPU: usize = 8;
 
-/// Whose pages are had.
+/// The cache that a task uses.
 #[derive(Clone, Copy)]
 enum Whose {
-    /// Those of the CPU that the task runs on.
+    /// That of the CPU that the task runs on.
     Local,
-    /// Those of the CPU with this number.
+    /// That of the CPU with this number.
     Remote(CpuId),
 }
 
@@ -84,7 +85,7 @@ impl Bench {
     }
 }
 
-/// Has a page and leaves it; one that there is no room for is freed.
+/// Gets a page and puts it back. Frees the page if the cache is full.
 #[inline]
 fn get_and_put(cache: &PageCache, whose: Whose) {
     let page: Option<Page> = match whose {
@@ -134,7 +135,7 @@ fn tasks(cache: &Arc<PageCache>, count: usize, whose: Whose, f: &mut fmt::Format
         })?;
         Ok(())
     };
-    // Those that were spawned get to their end, whatever the others.
+    // After a failed spawn, the spawned tasks still run to their end.
     let spawned = (0..count).try_for_each(|_| spawn());
     let begin = Instant::<Monotonic>::now();
     start.complete_all();
@@ -143,12 +144,12 @@ fn tasks(cache: &Arc<PageCache>, count: usize, whose: Whose, f: &mut fmt::Format
         .for_each(|finished| finished.wait_for_completion());
 
     let elapsed_ns = begin.elapsed().as_nanos();
-    // OVERFLOW: Both are small.
+    // OVERFLOW: Both numbers are small.
     writeln!(f, "{elapsed_ns} {}", count.wrapping_mul(TASK_CALLS))?;
     Ok(())
 }
 
-/// Returns whose pages those of CPU 0 are.
+/// Returns the cache of CPU 0.
 fn of_cpu_0() -> Whose {
     CpuId::from_u32(0).map_or(Whose::Local, Whose::Remote)
 }

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Measures what a page of a cache costs: of slots without a lock, and of a list with one in C.
+# Measures get and put of a page: slots without a lock, and a list with a lock in C.
 #
-# LANE=icount: nanoseconds are instructions; others: tasks on several CPUs.
+# LANE=icount: nanoseconds are instructions. Other lanes: tasks on several CPUs.
 
 cd /sys/kernel/debug || exit
 modprobe -a bench_cache bench_cache_c || exit
@@ -20,7 +20,7 @@ for where in local remote; do
 		continue
 	fi
 	for tasks in 1 2 4; do
-		# The sides take turns, so that what else goes on here hits both.
+		# The sides take turns, so that other load affects all of them alike.
 		for _ in $rounds; do
 			awk -v cell="pairs_per_s ${tasks}_$where slots" \
 				'{ printf "result %s %.0f\n", cell, $2 * 1e9 / $1 }' bench_cache/tasks-${tasks}_$where

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Puts the depot policies side by side, with the sample iova_storm: on virtual CPUs, where the same
-# run gives the same numbers, and with tasks on the CPUs that there are.
+# Measures the depot policies with the sample iova_storm: on virtual CPUs, where each run gives the same
+# numbers, and with tasks on the CPUs of the guest.
 
 periods=160
 ms=1000
@@ -32,7 +32,7 @@ for cpus in 16 32 64 128 256; do
 	done
 done
 
-# slices <table>: prints how long the depots were.
+# slices <table>: prints the lengths of the depots.
 slices() {
 	awk -v table="$1" \
 		'{ for (part = 0; part < 16; part++) print "result", table, part, $1, $(NF - 15 + part) }' result

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What it costs to keep to a limit, and how well it is kept: the benchmark `limiter`.
+//! Cost and error of a limit: the benchmark `dm-crypt-page-limit`.
 //!
-//! There is a directory in `bench_limiter/` of debugfs for each of `rcrypt`'s modes: comparison with
-//! the sum, with the approximate count, credits. Each file is a measurement, and reading it makes
-//! that:
+//! `bench_limiter/` of debugfs has a directory for each limit mode of `rcrypt`: comparison of the
+//! exact sum, comparison of the approximate count, credits. A read of a file runs a measurement:
 //!
-//! - `cost-<case>`: nanoseconds for so many requests, a line for each round. A request is what it
-//!   takes to ask for credits, and to give them back if there were some.
-//! - `locks-<case>`: locks that were taken for so many requests.
-//! - `tasks-<case>`: nanoseconds in which so many requests were made by four tasks.
-//! - `admitted`: how many requests for one credit succeeded in four tasks, and the limit.
+//! - `cost-<case>`: lines `<nanoseconds> <number of requests>`, one for each round. A request takes
+//!   credits, and returns them if it succeeded.
+//! - `locks-<case>`: `<number of locks taken> <number of requests>`.
+//! - `tasks-<case>`: `<nanoseconds> <number of requests>` of four tasks.
+//! - `admitted`: the number of requests for one credit that succeeded in four tasks, and the limit.
 //!
-//! The file `read` tells how far the approximate count was from the sum, at rest, and how far it may
-//! be.
+//! The file `read` has the difference between the approximate count and the sum at rest, and its
+//! bound.
 
 #![forbid(unsafe_code)]
 
@@ -53,34 +52,34 @@ module! {
     type: LimiterModule,
     name: "bench_limiter",
     authors: ["The kscale authors"],
-    description: "What it costs to keep to a limit",
+    description: "Cost and error of a limit",
     license: "GPL",
 }
 
-/// Requests in one round.
+/// Number of requests in one round.
 const REQUESTS: usize = 256;
 
-/// The smallest of so many is what no timer interrupt has disturbed.
+/// Number of rounds. The minimum is a round without a timer interrupt.
 const ROUNDS: usize = 5;
 
 const TASKS: usize = 4;
 
-/// Requests of each task.
+/// Number of requests of each task.
 const TASK_REQUESTS: usize = 5000;
 
-/// What the tasks share among them, one by one: no multiple of a batch.
+/// Number of credits that the tasks request one by one; not a multiple of a batch.
 const SHARED: u64 = 200_017;
 
-/// How near the limit is.
+/// The number of credits in use relative to the limit.
 struct Case {
-    /// The names of the measurements.
+    /// Suffix of the names of the files.
     cost: &'static CStr,
     locks: &'static CStr,
     tasks: &'static CStr,
     limit: u64,
-    /// Credits that are in use all the time.
+    /// Credits in use during the measurement.
     used: u64,
-    /// What is asked for at once.
+    /// Credits of one request.
     size: u64,
 }
 
@@ -93,7 +92,7 @@ static CASES: [Case; 4] = [
         used: 0,
         size: 1,
     },
-    // As near as can be if each task is to get what it asks for.
+    // The nearest state in which the requests of all tasks succeed.
     Case {
         cost: c"cost-near",
         locks: c"locks-near",
@@ -102,7 +101,7 @@ static CASES: [Case; 4] = [
         used: (1 << 20) - TASKS as u64,
         size: 1,
     },
-    // The same with the pages of a bio of 128 KiB.
+    // The same, with the pages of a bio of 128 KiB.
     Case {
         cost: c"cost-near_32",
         locks: c"locks-near_32",
@@ -111,7 +110,7 @@ static CASES: [Case; 4] = [
         used: (1 << 20) - 32 * TASKS as u64,
         size: 32,
     },
-    // All requests are refused.
+    // All requests fail.
     Case {
         cost: c"cost-full",
         locks: c"locks-full",
@@ -122,19 +121,19 @@ static CASES: [Case; 4] = [
     },
 ];
 
-/// A way to keep to a limit.
+/// A limit mode.
 trait Mode: Send + Sync + Sized + 'static {
     fn new(limit: u64) -> Result<Self>;
 
-    /// Takes `count` credits if it seems that there are as many.
+    /// Takes `count` credits if the check of this mode succeeds.
     fn take(&self, count: u64) -> bool;
 
-    /// Takes `count` credits whatever the limit.
+    /// Takes `count` credits without a check.
     fn take_anyway(&self, count: u64);
 
     fn give_back(&self, count: u64);
 
-    /// Returns how many locks `take()` and `give_back()` take now, if nobody else is there.
+    /// Returns the number of locks that `take()` and `give_back()` take now, without other tasks.
     fn locks(&self, count: u64) -> u64;
 }
 
@@ -164,7 +163,7 @@ impl Counter {
         self.counter.sub(count as i64);
     }
 
-    /// Makes updates, and returns how many took the lock: those that changed the shared count.
+    /// Makes updates. Returns the number that took the lock, that is, changed the shared count.
     fn locked_updates(&self, count: u64) -> u64 {
         let before = self.counter.read();
         self.add(count);
@@ -201,8 +200,8 @@ impl Mode for Exact {
     }
 
     fn locks(&self, count: u64) -> u64 {
-        // When `__percpu_counter_compare()` in `lib/percpu_counter.c` needs the sum. All possible
-        // CPUs of this guest are online.
+        // `__percpu_counter_compare()` in `lib/percpu_counter.c` needs the sum within this band.
+        // All possible CPUs of this guest are online.
         let rough = u64::from(PerCpuCounter::default_batch().get()) * u64::from(cpu::nr_cpu_ids());
         let needs_sum = self.0.counter.read().abs_diff(self.0.limit) <= rough;
         let admitted = self.0.counter.sum() < self.0.limit;
@@ -273,12 +272,12 @@ impl Mode for Credit {
     }
 
     fn locks(&self, _count: u64) -> u64 {
-        // It has none.
+        // This mode has no lock.
         0
     }
 }
 
-/// Asks, and gives back.
+/// Takes credits and returns them.
 #[inline]
 fn request<M: Mode>(mode: &M, size: u64) {
     if black_box(mode.take(size)) {
@@ -290,14 +289,14 @@ fn prepared<M: Mode>(case: &Case) -> Result<M> {
     let mode = M::new(case.limit)?;
 
     mode.take_anyway(case.used);
-    // As after a while.
+    // Warms up the mode.
     for _ in 0..REQUESTS {
         request(&mode, case.size);
     }
     Ok(mode)
 }
 
-/// Runs `work` in [`TASKS`] tasks at a time, and returns how many nanoseconds they took.
+/// Runs `work` in [`TASKS`] concurrent tasks. Returns their duration in nanoseconds.
 fn in_tasks<M: Mode>(mode: &Arc<M>, work: impl Fn(&M) + Copy + Send + 'static) -> Result<i64> {
     let mut done = KVec::with_capacity(TASKS, GFP_KERNEL)?;
     let start = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
@@ -378,7 +377,7 @@ fn read(f: &mut fmt::Formatter<'_>) -> Result {
     let mode = Arc::new(Approx::new(0)?, GFP_KERNEL)?;
     in_tasks(&mode, |mode| {
         for count in 0..TASK_REQUESTS {
-            // CAST: Small.
+            // CAST: The value is small.
             mode.0.add(count as u64 % 7);
         }
     })?;
@@ -399,7 +398,7 @@ fn add_files<M: Mode>(dir: &ScopedDir<'_, '_>) {
     dir.read_callback_file(c"admitted", &(), &|(), f| or_error(admitted::<M>(f)));
 }
 
-/// What a reader of the file gets to know.
+/// Converts an error to that of `fmt`.
 fn or_error(result: Result) -> fmt::Result {
     result.map_err(|_| fmt::Error)
 }

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Measures what it costs to keep to a limit, and how well it is kept, in each of rcrypt's modes, and
-# in C where that has them.
+# Measures the cost and the error of a limit, in each limit mode of rcrypt, and in C for the modes that C
+# has.
 #
-# LANE=icount: one CPU, on which nanoseconds are instructions; others: four tasks on several.
+# LANE=icount: one CPU, nanoseconds are instructions. Other lanes: four tasks on several CPUs.
 
 cd /sys/kernel/debug || exit
 modprobe -a bench_limiter bench_limiter_c || exit
@@ -14,7 +14,7 @@ rounds='1 2 3 4 5'
 sides='bench_limiter/exact bench_limiter_c/exact bench_limiter/approx bench_limiter_c/approx
 	bench_limiter/credit'
 
-# column <directory>: prints its name in the tables.
+# column <directory>: prints the name of its column.
 column() {
 	case $1 in
 	bench_limiter_c/*) echo "${1#*/}_c" ;;
@@ -22,7 +22,7 @@ column() {
 	esac
 }
 
-# The sides take turns, so that what else goes on here hits all of them.
+# The sides take turns, so that other load affects all of them alike.
 for case in far near near_32 full; do
 	if [ "$LANE" = icount ]; then
 		for side in $sides; do

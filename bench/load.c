@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Makes device-mapper devices and puts a load on them, in a guest that has neither dmsetup nor fio.
+ * Creates device-mapper devices and loads them, in guests without dmsetup and fio.
  *
- * load create NAME SECTORS TARGET PARAMETERS   make a device and print its path
- * load suspend NAME                            suspend it, which waits for its requests
- * load remove NAME                             remove it
+ * load create NAME SECTORS TARGET PARAMETERS   create a device and print its path
+ * load suspend NAME                            suspend the device, which waits for its requests
+ * load remove NAME                             remove the device
  * load io DEVICE read|write BYTES JOBS COUNT ROUNDS [FILE]
- *	In each round, JOBS threads make COUNT direct requests each, of BYTES, one after the other.
- *	For each round print the nanoseconds that it took and the number of all requests. The round
- *	before the first is not counted. With FILE, 1 is written there before the first round and 0
- *	after the last; there may be only one job then.
+ *	In each round, each of JOBS threads makes COUNT direct requests of BYTES, one after the other.
+ *	Prints for each round its duration in nanoseconds and the number of all requests. One round
+ *	before the first is a warm-up and not printed. With FILE, writes 1 to it before the first
+ *	round and 0 after the last one; JOBS must be 1 then.
  * load hold DEVICE SECTOR COUNT SINGLE
- *	Make COUNT direct writes of 128 KiB and SINGLE of 4 KiB at once, at SECTOR, and wait for them.
+ *	Submits COUNT direct writes of 128 KiB and SINGLE of 4 KiB at once, at SECTOR, and waits.
  */
 
 #define _GNU_SOURCE
@@ -72,7 +72,7 @@ static void create(char **args)
 		errx(1, "%s: too long a line", args[0]);
 	ask(control, DM_TABLE_LOAD, &request, args[0]);
 
-	/* Not to suspend is to resume. */
+	/* Without the suspend flag the ioctl resumes the device. */
 	request = (struct request){};
 	ask(control, DM_DEV_SUSPEND, &request, args[0]);
 	printf("/dev/dm-%llu\n", (dev & 0xff) | (dev >> 12 & 0xfff00));
@@ -144,7 +144,7 @@ static long long now_ns(void)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Writes a character to the file that was given, if one was. */
+/* Writes a character to FILE, if there is one. */
 static void switch_to(const char *file, const char *what)
 {
 	int fd = file ? open(file, O_WRONLY) : -1;
@@ -224,7 +224,7 @@ static void io(char **args, const char *file)
 		if (pthread_create(&threads[job], NULL, job_fn, (void *)job))
 			errx(1, "no thread");
 	for (unsigned long i = 0; i <= load.rounds; i++) {
-		/* After the barrier, they may have done some before this thread runs again. */
+		/* Read before the barrier: the other threads may make requests before this thread continues. */
 		long long begin = now_ns();
 
 		pthread_barrier_wait(&load.barrier);

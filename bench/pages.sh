@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Measures what the pages of a write cost, in each of the ways to have them, in Rust and in C.
+# Measures the pages of a write from each source, in Rust and in C.
 #
 # LANE=icount: nanoseconds are instructions.
 
@@ -13,7 +13,7 @@ rounds='1 2 3 4'
 [ -z "$QUICK" ] || rounds=1
 [ "$LANE" != icount ] || table=instructions rounds=1
 
-# The sides take turns, so that what else goes on here hits all of them.
+# The sides take turns, so that other load affects all of them alike.
 for case in 32_warm 32_fragmented 256_warm 256_cold 256_fragmented; do
 	for _ in $rounds; do
 		for way in single compound bulk recycled mixed; do

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Measures a request to rcrypt, beside dm-crypt and dm-inlinecrypt, in the grid of bench/grid.py.
+# Measures requests to rcrypt, dm-crypt and dm-inlinecrypt: the grid of bench/grid.py.
 #
-# LANE=icount: nanoseconds are instructions; others: also four jobs at once.
+# LANE=icount: nanoseconds are instructions. Other lanes: also four jobs at once.
 
 modprobe dm_crypt || exit
 modprobe rcrypt || exit
@@ -14,14 +14,14 @@ fi
 modprobe brd rd_nr=1 rd_size=32768 || exit
 
 sectors=65536
-# Two halves that differ, or XTS is weak and refused.
+# XTS refuses a key with two equal halves.
 half=0123456789abcdef0123456789abcdef
 key=${half}${half}fedcba9876543210${half}fedcba9876543210
 
 jobs='1 4'
 table=ns
 rounds='1 2 3'
-# How often each makes as many requests as that has bytes.
+# A measurement has `times` rounds of `bytes` of data.
 times=1 bytes=1048576
 disks='brd null_blk'
 sizes='4 16 64 128 256 512 1024'
@@ -66,7 +66,7 @@ measure() {
 			for kib in $sizes; do
 				count=$((bytes / kib / 1024))
 				[ $count -gt 0 ] || count=1
-				# The targets take turns, so that what else goes on here hits all of them.
+				# The targets take turns, so that other load affects all of them alike.
 				for _ in $rounds; do
 					for target in $targets; do
 						eval "path=\$path_$target"
@@ -93,16 +93,16 @@ done
 
 [ "$LANE" = icount ] || exit 0
 
-# Where pages come from, and how they are limited, on the disk that costs least.
+# Sources and limits of pages, on the disk with the least cost.
 modprobe -a bench_pages_c bench_targets_c || exit
 fragmented=/sys/kernel/debug/bench_pages_c/fragmented
 
-# reload <parameter>...: loads rcrypt anew.
+# reload <parameter>...: reloads rcrypt.
 reload() {
 	rmmod rcrypt && modprobe rcrypt max_write_size=1048576 "$@" || exit
 }
 
-# request <path> <KiB> [file]: prints what one takes.
+# request <path> <KiB> [file]: prints the cost of a request.
 request() {
 	./load io "$1" write $(($2 * 1024)) 1 $((64 / $2 + 1)) 3 $3 |
 		awk '{ cost = $1 / $2; if (NR == 1 || cost < least) least = cost } END { printf "%.0f", least }'
@@ -126,7 +126,7 @@ for name in single bulk compound recycled mixed; do
 	mode=$((mode + 1))
 done
 
-# A target may have 2 % of memory, its reserve of 256 pages with it.
+# A target uses at most 2 % of memory, including its reserve of 256 pages.
 large=262144
 free=$(awk '/^MemTotal:/ { print int($2 / 4 * 2 / 100) - 256 }' /proc/meminfo)
 
@@ -144,7 +144,7 @@ limit() {
 limits() {
 	for kib in 4 128; do
 		limit $1 $2 far $kib 0
-		# What still fits, and 8 pages: near enough for an exact comparison to look at all CPUs.
+		# Leaves space for the request and 8 pages: an exact comparison visits all CPUs there.
 		limit $1 $2 near $kib $((free - 8 - kib / 4))
 		limit $1 $2 full $kib $((free + 64))
 	done

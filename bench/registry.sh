@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Loads three registries in turns, those of the sample srcu_registry and the same in C: one writer that
-# registers and unregisters, alone, alone and without a pause, with 1 to 4 readers, and with one
-# reclaimer that sleeps for 10 ms.
+# Measures the three registries of the sample srcu_registry and those in C, in turns. One writer registers
+# and unregisters: alone, alone and without a pause, with 1 to 4 readers, and with one reclaimer that
+# sleeps for 10 ms.
 
-# Guests are booted with short grace periods, which is not how kernels come.
+# The guests boot with expedited grace periods. Restores the default of the kernel.
 [ ! -w /sys/kernel/rcu_expedited ] || echo 0 >/sys/kernel/rcu_expedited
 
 cd /sys/kernel/debug || exit
@@ -15,7 +15,7 @@ rounds='1 2 3'
 ms=300
 [ -z "$QUICK" ] || rounds=1 ms=50
 
-# column <directory>: prints its name in the tables.
+# column <directory>: prints the name of its column.
 column() {
 	case $1 in
 	bench_registry_c/*) echo "${1#*/}_c" ;;
@@ -23,7 +23,7 @@ column() {
 	esac
 }
 
-# number <directory> <name>: prints a number that the last load found.
+# number <directory> <name>: prints a number of the last load.
 number() {
 	sed -n "s/^run .*\b$2 \([0-9]*\).*/\1/p" "$1/stats"
 }
@@ -41,7 +41,7 @@ load() {
 	echo "result unregistered_per_s $3 $(column "$1") $(per_s "$1" unregistered)"
 }
 
-# The sides take turns, so that what else goes on here hits all of them.
+# The sides take turns, so that other load affects all of them alike.
 ways='srcu_registry/rwsem bench_registry_c/rwsem srcu_registry/srcu bench_registry_c/srcu
 	srcu_registry/refcount bench_registry_c/refcount'
 for _ in $rounds; do
@@ -58,5 +58,5 @@ for _ in $rounds; do
 	done
 done
 
-# Whatever the numbers are, they are of registries that keep their promises.
+# The numbers are valid only if the registries kept their guarantees.
 ! grep broken srcu_registry/*/stats bench_registry_c/*/stats | grep -v 'late 0 lost 0'

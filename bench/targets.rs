@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What calls of a device-mapper target cost: a part of the benchmark `wrappers`.
+//! Cost of the calls of a device-mapper target: a part of the benchmark `wrappers`.
 //!
-//! Table line: `<start> <len> bench <dev path> <what>`, where `what` is one of the names below. It
-//! sends each bio on in a way of its own; `bench/twins/targets.c` has the same in C, as target
+//! Table line: `<start> <len> bench <dev path> <work>`. `work` is one of the names below, and
+//! selects how the target handles a bio. `bench/twins/targets.c` is the twin in C, the target
 //! `bench_c`.
 
 #![forbid(unsafe_code)]
@@ -40,7 +40,7 @@ module! {
     type: TargetsModule,
     name: "bench_targets",
     authors: ["The kscale authors"],
-    description: "What calls of a device-mapper target cost",
+    description: "Cost of the calls of a device-mapper target",
     license: "GPL",
 }
 
@@ -56,23 +56,23 @@ impl kernel::Module for TargetsModule {
     }
 }
 
-/// Pages of the largest bio, and in reserve.
+/// Number of pages of the largest bio, and of the reserve.
 const MAX_PAGES: usize = 256;
 
-/// What to do with a bio.
+/// How the target handles a bio.
 #[derive(Clone, Copy)]
 enum What {
-    /// Send it on.
+    /// Remap the bio.
     Remap,
-    /// Look at each piece of its memory, and send it on.
+    /// Visit each segment, and remap the bio.
     Segments,
-    /// Send it on by a worker.
+    /// Remap the bio in a worker.
     Queue,
-    /// Send a clone that shares its memory.
+    /// Submit a clone that shares the pages of the bio.
     Share,
-    /// Send a clone with memory of its own.
+    /// Submit a clone with bounce pages.
     Bounce,
-    /// End it.
+    /// Complete the bio.
     End,
 }
 
@@ -154,7 +154,7 @@ impl dm::Target for Bench {
     }
 }
 
-/// Looks at each piece.
+/// Visits each segment.
 #[inline]
 fn look_at(mut segments: Segments<'_>) {
     while let Some(segment) = segments.next_segment(NonZeroU32::MAX) {
@@ -166,14 +166,14 @@ fn queue(target: Pin<&Bench>) -> &Workqueue {
     &target.get_ref().queue
 }
 
-/// Sends a bio on.
+/// Remaps and submits a bio.
 fn submit(mut bio: dm::Bio<Bench>) {
     let sector = bio.data().sector;
     let device = bio.target().device;
     bio.submit(device, sector);
 }
 
-/// Sends a clone that shares the memory of a bio.
+/// Submits a clone that shares the pages of a bio.
 fn share(mut bio: dm::Bio<Bench>) {
     let sector = bio.data().sector;
     let device = bio.target().device;
@@ -183,7 +183,7 @@ fn share(mut bio: dm::Bio<Bench>) {
     }
 }
 
-/// Sends a clone with memory of its own, a write with a copy of the data.
+/// Submits a clone with bounce pages, for a write with a copy of the data.
 fn bounce(mut bio: dm::Bio<Bench>) {
     let is_write = bio.op() == Op::Write;
     let sector = bio.data().sector;
@@ -196,7 +196,7 @@ fn bounce(mut bio: dm::Bio<Bench>) {
         Ok(mut clone) => {
             if let (_, data, Some(mut own)) = clone.segments() {
                 if is_write {
-                    // If it fails, the clone does not go out.
+                    // After a failed copy the clone is not submitted.
                     let _ = own.copy_from(data);
                 }
             }

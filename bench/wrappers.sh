@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Measures every wrapper and its C twin in turns, in both orders.
+# Measures each wrapper and its C twin in turns, in both orders.
 
 load=$PWD/load
 cd /sys/kernel/debug || exit
 modprobe bench_wrappers || exit
 modprobe bench_wrappers_c || exit
 
-# measure <file> <table> <row> <column>: prints what one call takes, in each round.
+# measure <file> <table> <row> <column>: prints the cost of a call in each round.
 measure() {
 	awk -v cell="$2 $3 $4" '{ printf "result %s %.3f\n", cell, $1 / $2 }' "$1"
 }
@@ -29,12 +29,12 @@ measure_all() {
 measure_all c rust
 [ -n "$QUICK" ] || measure_all rust c
 
-# What targets do to a request: a direct write to a disk that does nothing, above the disk alone.
+# Cost of targets: a direct write to a disk that does nothing, minus that of the disk alone.
 
 modprobe -a dm_offset bench_targets bench_targets_c || exit
 modprobe null_blk nr_devices=1 gb=1 queue_mode=0 irqmode=0 || exit
 
-# request <device> <KiB>: prints what one takes, the least of some rounds.
+# request <device> <KiB>: prints the minimum cost of a request.
 request() {
 	"$load" io "$1" write $(($2 * 1024)) 1 16 16 |
 		awk '{ cost = $1 / $2; if (NR == 1 || cost < least) least = cost } END { print least }'

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the pages of a write cost, had in several ways: the benchmark `pages`.
+//! Cost of the pages of a write from several sources: the benchmark `dm-crypt-bulk-alloc`.
 //!
-//! There is a directory in `bench_pages/` of debugfs for each way, see `ways.rs`. Each file is a
-//! measurement, and reading it makes that: a line for each round has the nanoseconds in which so many
-//! pages were allocated and freed. `256_cold` is 256 pages, in this state:
+//! `bench_pages/` of debugfs has a directory for each source, see `ways.rs`. A read of a file runs
+//! a measurement. It returns a line for each round: the nanoseconds to allocate and free the pages.
+//! `256_cold` is 256 pages in the state `cold`. The states of memory:
 //!
-//! - `warm`: as after a while of the same.
-//! - `cold`: the lists that the page allocator keeps for each CPU have few pages, so that most come
-//!   from what all CPUs share.
-//! - `fragmented`: every second page is in use, so there are no blocks of two.
+//! - `warm`: after several rounds of the same measurement.
+//! - `cold`: the per-CPU lists of the page allocator have few pages, so most pages come from the
+//!   zone.
+//! - `fragmented`: every second page is in use, so there are no free blocks of two pages.
 
 #![forbid(unsafe_code)]
 
@@ -58,29 +58,29 @@ module! {
     type: PagesModule,
     name: "bench_pages",
     authors: ["The kscale authors"],
-    description: "What the pages of a write cost",
+    description: "Cost of the pages of a write",
     license: "GPL",
 }
 
-/// Pages of the largest bio, and in reserve.
+/// Number of pages of the largest bio, and of the reserve.
 const MAX_PAGES: usize = 256;
 
-/// The smallest of so many is what no timer interrupt has disturbed.
+/// Number of rounds. The minimum is a round without a timer interrupt.
 const ROUNDS: usize = 5;
 
-/// What the page allocator has at once, as dm-crypt asks it.
+/// Flags for pages that need no wait, as in dm-crypt.
 const FIRST_PASS: Gfp = Gfp::NOWAIT
     .union(Gfp::NORETRY)
     .union(Gfp::NOMEMALLOC)
     .union(Gfp::NOWARN);
 
-/// More than the page allocator keeps for a CPU.
+/// More pages than a per-CPU list of the page allocator has.
 const DRAINED: usize = 8192;
 
-/// Never reached.
+/// A limit that is never reached.
 const LIMIT: i64 = 1 << 40;
 
-/// What pages come from, and how many there are.
+/// The sources of pages and the number of allocated pages.
 #[pin_data]
 pub(crate) struct Bench {
     #[pin]
@@ -104,14 +104,14 @@ impl Bench {
         })
     }
 
-    /// Whether there may be more pages, as far as one knows.
+    /// Returns whether the approximate count is below the limit.
     #[inline]
     fn has_room(&self) -> bool {
         self.counter.compare_approx(LIMIT).is_lt()
     }
 }
 
-/// What the page allocator has been left as.
+/// The state of the page allocator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Warm,
@@ -119,13 +119,13 @@ enum State {
     Fragmented,
 }
 
-/// What is kept to leave memory in pieces.
+/// Pages that are held to fragment memory.
 struct Fragments {
     _pages: KVVec<Page>,
     _pairs: KVVec<Page<1>>,
 }
 
-/// Takes every page there is, and gives every second one back.
+/// Allocates all free pages, and frees every second one.
 fn fragment() -> Result<Fragments> {
     let mut kept = KVVec::with_capacity(page::totalram_pages(), GFP_KERNEL)?;
     let mut given_back = KVVec::with_capacity(page::totalram_pages(), GFP_KERNEL)?;
@@ -139,7 +139,7 @@ fn fragment() -> Result<Fragments> {
         given_back.push(give_back, GFP_KERNEL)?;
     }
     drop(given_back);
-    // The last that the page allocator would not give before.
+    // Pages that the first pass could not get.
     while let Ok(pair) = Page::<1>::alloc(FIRST_PASS) {
         pairs.push(pair, GFP_KERNEL)?;
     }
@@ -149,20 +149,20 @@ fn fragment() -> Result<Fragments> {
     })
 }
 
-/// All but empties the lists of this CPU, and returns what was in them.
+/// Almost empties the lists of this CPU. Returns their pages.
 fn drain() -> Result<KVec<Page>> {
     let mut drained = KVec::with_capacity(DRAINED, GFP_KERNEL)?;
 
     for _ in 0..DRAINED {
         drained.push(Page::alloc(FIRST_PASS)?, GFP_KERNEL)?;
-        // What is given back now and then keeps the page allocator from filling them up with
-        // more and more at a time.
+        // Freeing a page now and then prevents the page allocator from increasing the size of its
+        // refills.
         drop(Page::<0>::alloc(FIRST_PASS)?);
     }
     Ok(drained)
 }
 
-/// Makes rounds of `count` pages, and writes a line for each.
+/// Runs rounds of `count` pages. Writes a line for each round.
 fn rounds<W: Way>(mut way: W, count: usize, state: State, f: &mut fmt::Formatter<'_>) -> Result {
     let _kept = match state {
         State::Fragmented => Some(fragment()?),
@@ -182,7 +182,7 @@ fn rounds<W: Way>(mut way: W, count: usize, state: State, f: &mut fmt::Formatter
     Ok(())
 }
 
-/// Adds the files of a way to its directory.
+/// Adds the files of a source to its directory.
 macro_rules! files {
     ($bench:ident, $dir:expr, $way:ident, $($name:literal => ($count:literal, $state:ident),)*) => {
         let dir = $dir;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ways to have the pages of a write.
+//! The sources of the pages of a write.
 //!
-//! Each counts its pages, as dm-crypt does, and asks before whether there may be more.
+//! Each source checks the limit and counts its pages, as dm-crypt does.
 
 use kernel::prelude::*;
 
@@ -24,13 +24,13 @@ use super::{
     MAX_PAGES, //
 };
 
-/// How pages are had.
+/// A source of pages.
 pub(crate) trait Way {
-    /// Has `count` pages, and gives them back.
+    /// Allocates `count` pages and frees them.
     fn fill_and_empty(&mut self, count: usize) -> Result;
 }
 
-/// One by one from a pool: dm-crypt until pages came in blocks.
+/// Single pages of a mempool: dm-crypt before it used compound pages.
 pub(crate) struct Single<'a> {
     bench: &'a Bench,
     pages: KVec<Element<&'a Mempool<Pages>>>,
@@ -64,7 +64,7 @@ impl Way for Single<'_> {
     }
 }
 
-/// Pages of a size, from the page allocator or from the pool.
+/// A compound page of the page allocator, or a page of the pool.
 #[expect(dead_code, reason = "what is in them is only freed")]
 enum Block<'a> {
     One(Element<&'a Mempool<Pages>>),
@@ -79,7 +79,7 @@ enum Block<'a> {
 }
 
 impl Block<'_> {
-    /// Allocates one of more than a page.
+    /// Allocates a compound page.
     #[inline]
     fn alloc(order: u32) -> Result<Self> {
         match order {
@@ -95,7 +95,7 @@ impl Block<'_> {
         }
     }
 
-    /// Returns the number of its pages, as a power of two.
+    /// Returns the order: the binary logarithm of the number of pages.
     #[inline]
     fn order(&self) -> u32 {
         match self {
@@ -112,7 +112,7 @@ impl Block<'_> {
     }
 }
 
-/// The largest blocks there are, then smaller ones: dm-crypt of 7.3.
+/// Compound pages of the largest possible order, then of smaller orders: dm-crypt of 7.3.
 pub(crate) struct Compound<'a> {
     bench: &'a Bench,
     blocks: KVec<Block<'a>>,
@@ -126,7 +126,7 @@ impl<'a> Compound<'a> {
         })
     }
 
-    /// Has a block of at most this order.
+    /// Allocates a compound page of at most this order.
     #[inline]
     fn block(&self, largest: u32) -> Result<Block<'a>> {
         for order in (1..=largest).rev() {
@@ -152,7 +152,7 @@ impl Way for Compound<'_> {
 
             order = block.order();
             self.bench.counter.add(1 << order);
-            // OVERFLOW: A block is no larger than what is left.
+            // OVERFLOW: A compound page is at most as large as the rest.
             left = left.wrapping_sub(1 << order);
             self.blocks
                 .push_within_capacity(block)
@@ -165,7 +165,7 @@ impl Way for Compound<'_> {
     }
 }
 
-/// All at once: `rcrypt` with `page_mode=1`.
+/// All pages in bulk: `rcrypt` with `page_mode=1`.
 pub(crate) struct Bulk<'a> {
     bench: &'a Bench,
     pages: KVec<Page>,
@@ -190,7 +190,7 @@ impl Way for Bulk<'_> {
         let slots = slots.get_mut(..count).ok_or(EINVAL)?;
         let pages = self.bench.pool.alloc_bulk(slots)?;
 
-        // CAST: Small.
+        // CAST: The value is small.
         self.bench.counter.add(count as i64);
         drop(pages);
         // CAST: As above.
@@ -199,7 +199,7 @@ impl Way for Bulk<'_> {
     }
 }
 
-/// From the stock of this CPU, and the rest at once: `rcrypt` with `page_mode=3`.
+/// Pages of the per-CPU stash, and the rest in bulk: `rcrypt` with `page_mode=3`.
 pub(crate) struct Recycled<'a> {
     bench: &'a Bench,
     pages: KVec<Option<Page>>,
@@ -223,7 +223,7 @@ impl Way for Recycled<'_> {
         let slots = self.pages.get_mut(..count).ok_or(EINVAL)?;
         let cached = self.bench.cache.get_bulk(slots);
         let rest = slots.get_mut(cached..).unwrap_or_default();
-        // CAST: Small.
+        // CAST: The value is small.
         let added = rest.len() as i64;
 
         if added != 0 {
@@ -241,7 +241,7 @@ impl Way for Recycled<'_> {
     }
 }
 
-/// Blocks of as many pages as the page allocator keeps for a CPU, and the rest at once: `rcrypt`.
+/// Compound pages of the largest order on the per-CPU lists, and the rest in bulk: `rcrypt`.
 pub(crate) struct Mixed<'a> {
     bench: &'a Bench,
     blocks: KVec<Page<3>>,
@@ -268,7 +268,7 @@ impl Way for Mixed<'_> {
                 break;
             };
             self.bench.counter.add(8);
-            // OVERFLOW: There are at least as many.
+            // OVERFLOW: There are at least as many pages.
             left = left.wrapping_sub(8);
             self.blocks
                 .push_within_capacity(block)
@@ -282,7 +282,7 @@ impl Way for Mixed<'_> {
             let slots = slots.get_mut(..left).ok_or(EINVAL)?;
             let pages = self.bench.pool.alloc_bulk(slots)?;
 
-            // CAST: Small.
+            // CAST: The value is small.
             self.bench.counter.add(left as i64);
             drop(pages);
             // CAST: As above.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of the benchmark `cache`: the page cache of kvfree_rcu() in mm/slab_common.c, a list and a
- * count of each CPU with a lock, under the same names in bench_cache_c/ of debugfs.
+ * The C half of the benchmark `kvfree-rcu-pages`: the page cache of kvfree_rcu() in
+ * mm/slab_common.c, a per-CPU list and count with a lock. The files in bench_cache_c/ of debugfs
+ * have the same names.
  */
 
 #include <linux/completion.h>
@@ -30,7 +31,7 @@ struct cache {
 
 static struct cache __percpu *caches;
 
-/* That of this CPU, or of the one with this number. */
+/* Returns the cache of this CPU, or of the CPU with this number. */
 #define LOCAL		(-1)
 
 static __always_inline struct cache *lock_cache(int cpu, unsigned long *flags)
@@ -222,5 +223,5 @@ static int __init cache_init(void)
 module_init(cache_init);
 
 MODULE_AUTHOR("The kscale authors");
-MODULE_DESCRIPTION("What a page of a cache costs, in C");
+MODULE_DESCRIPTION("Cost of get and put of a page, in C");
 MODULE_LICENSE("GPL");

@@ -19,7 +19,7 @@ static struct bench {
 	struct page *page;
 } bench;
 
-/* What is wiped is what the cipher may have left. */
+/* Wipes the request and the IV, where the cipher may leave secrets. */
 static __always_inline void make_request(struct crypto_sync_skcipher *cipher)
 {
 	SYNC_SKCIPHER_REQUEST_ON_STACK(request, cipher);
@@ -81,7 +81,7 @@ static int skcipher_encrypt_xts_show(struct seq_file *m, void *v)
 }
 DEFINE_SHOW_ATTRIBUTE(skcipher_encrypt_xts);
 
-/* What a request points to is copied, as drivers may use it by DMA. */
+/* Copies the operands of a request, because drivers may access them by DMA. */
 struct sealed {
 	u8 iv[12];
 	u8 associated[8];
@@ -143,7 +143,7 @@ static void add_cases(struct dentry *dir)
 
 static int init(void)
 {
-	/* Two halves that differ, or XTS refuses it. */
+	/* XTS refuses a key with two equal halves. */
 	static const u8 key[64] = { [0 ... 62] = 1, [63] = 2 };
 
 	bench.page = alloc_page(GFP_KERNEL);
@@ -159,7 +159,7 @@ static int init(void)
 
 static void exit(void)
 {
-	/* They take errors and NULL. */
+	/* These functions accept errors and NULL. */
 	crypto_free_aead(bench.gcm);
 	crypto_free_sync_skcipher(bench.xts);
 	crypto_free_sync_skcipher(bench.null);

@@ -17,7 +17,7 @@ static struct bench {
 	struct percpu_counter array[4];
 } bench;
 
-/* In C a comparison is an int, which would be an instruction more to make. */
+/* A comparison in C is an int. The cast to bool saves the instruction that extends it. */
 #define is_ge(lhs, rhs)	black_box((bool)((lhs) >= (rhs)))
 
 #define CASES(CASE)							\

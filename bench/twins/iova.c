@@ -2,8 +2,8 @@
 /*
  * The twins of bench/wrappers/iova.rs.
  *
- * The flush queue is that of drivers/iommu/dma-iommu.c, which exports none, without page tables to
- * free and a choice of rings.
+ * The flush queue is that of drivers/iommu/dma-iommu.c, which does not export it, without the page
+ * tables to free and without the choice of rings.
  */
 
 #include <linux/atomic.h>
@@ -166,12 +166,12 @@ static int init(void)
 
 static void exit(void)
 {
-	/* The first thing that init() does when it has got the caches. */
+	/* init() sets the granule first, after it has the caches. */
 	if (!bench.domain.granule)
 		return;
 	timer_delete_sync(&bench.timer);
 	free_percpu(bench.fqs);
-	/* What is queued goes with it. */
+	/* Frees the queued ranges, too. */
 	put_iova_domain(&bench.domain);
 	iova_cache_put();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of the benchmark `limiter`: what bench/limiter.rs does in the modes `exact` and `approx`,
- * under the same names in bench_limiter_c/ of debugfs. Credits are nothing of C's.
+ * The C half of the benchmark `dm-crypt-page-limit`: the modes `exact` and `approx` of
+ * bench/limiter.rs. The files in bench_limiter_c/ of debugfs have the same names. C has no credits.
  */
 
 #include <linux/completion.h>
@@ -88,7 +88,7 @@ static const struct mode {
 	{ "approx", measure_approx, make_requests_approx },
 };
 
-/* A file: what is measured, in which mode. */
+/* A file: the mode and the case that it measures. */
 struct measurement {
 	const struct mode *mode;
 	const struct limit_case *limit_case;
@@ -104,7 +104,7 @@ static int prepare(struct limiter *l, const struct measurement *file)
 		return err;
 	l->limit = file->limit_case->limit;
 	percpu_counter_add(&l->counter, file->limit_case->used);
-	/* As after a while. */
+	/* Warms up the mode. */
 	file->mode->measure(l, file->limit_case->size);
 	return 0;
 }
@@ -198,5 +198,5 @@ static void limiter_exit(void)
 module_exit(limiter_exit);
 
 MODULE_AUTHOR("The kscale authors");
-MODULE_DESCRIPTION("What it costs to keep to a limit, in C");
+MODULE_DESCRIPTION("Cost of a limit, in C");
 MODULE_LICENSE("GPL");

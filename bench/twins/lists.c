@@ -18,7 +18,7 @@ struct srcu_item {
 	u64 value;
 };
 
-/* As a shrinker: whoever waits for the last reference completes the removal. */
+/* As struct shrinker: the removal waits for `done`, which the last reference completes. */
 struct rcu_item {
 	struct list_head links;
 	refcount_t count;

@@ -52,7 +52,7 @@ static __always_inline void alloc_and_free_bulk(void)
 	unsigned long populated = 0, now;
 
 	barrier_data(pages);
-	/* One page at a time where memory is low. */
+	/* Allocates one page at a time if memory is low. */
 	while ((now = alloc_pages_bulk(GFP_NOIO, BULK, pages)) > populated && now < BULK)
 		populated = now;
 	free_bulk(pages, BULK);
@@ -82,7 +82,7 @@ static __always_inline void pool_alloc_preallocated_and_free(mempool_t *pool)
 		mempool_free(element, pool);
 }
 
-/* Of a bulk, what the allocator gives at once; the rest is for the pool. */
+/* Allocates a part of a bulk. The pool provides the rest. */
 #define GFP_FIRST_PASS	(GFP_NOWAIT | __GFP_NORETRY | __GFP_NOMEMALLOC)
 
 static __always_inline void pool_bulk_kmalloc(mempool_t *pool)

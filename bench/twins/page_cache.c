@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The twins of bench/wrappers/page_cache.rs: the page cache of kvfree_rcu() in mm/slab_common.c, a
- * list and a count of each CPU, with a lock.
+ * per-CPU list and count with a lock.
  */
 
 #include <linux/gfp.h>

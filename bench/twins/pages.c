@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of the benchmark `pages`: what bench/pages does one by one, in blocks and in bulk, under
- * the same names in bench_pages_c/ of debugfs. While 1 is in `fragmented` there, memory is in pieces.
+ * The C half of the benchmark `dm-crypt-bulk-alloc`: the single, compound and bulk sources of
+ * bench/pages. The files in bench_pages_c/ of debugfs have the same names. Writing 1 to
+ * `fragmented` there fragments memory until 0 is written.
  */
 
 #include <linux/debugfs.h>
@@ -112,14 +113,14 @@ static noinline int bulk(struct bench *b, unsigned int count)
 	return 0;
 }
 
-/* Blocks of pages that are held to leave the page allocator in some state. */
+/* Pages that are held to set a state of the page allocator. */
 struct held {
 	struct page **pages;
 	unsigned long count;
 	unsigned int order;
 };
 
-/* Whether to take one page and give it back for each that is held, see drain() in pages.rs. */
+/* Whether to allocate and free a page for each page that is held, see drain() in pages.rs. */
 static int hold(struct held *held, unsigned int order, unsigned long most, bool draining)
 {
 	held->count = 0;
@@ -148,7 +149,7 @@ static void release(struct held *held)
 	vfree(held->pages);
 }
 
-/* Every second page of all, and then what the page allocator would not give before. */
+/* Holds every second free page, then the pages that the first pass could not get. */
 static int fragment(struct held *pages, struct held *pairs)
 {
 	int err = hold(pages, 0, totalram_pages(), false);
@@ -229,7 +230,7 @@ static const struct {
 	{ "256_fragmented", 256, FRAGMENTED },
 };
 
-/* What keeps memory in pieces while requests are measured. */
+/* The pages that keep memory fragmented during a measurement. */
 static struct held kept_pages, kept_pairs;
 
 static int fragmented_set(void *data, u64 wanted)
@@ -288,5 +289,5 @@ static int __init pages_init(void)
 module_init(pages_init);
 
 MODULE_AUTHOR("The kscale authors");
-MODULE_DESCRIPTION("What the pages of a write cost, in C");
+MODULE_DESCRIPTION("Cost of the pages of a write, in C");
 MODULE_LICENSE("GPL");

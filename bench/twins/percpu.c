@@ -41,7 +41,7 @@ static __always_inline u64 get_cpu_ptr_read(atomic64_t __percpu *atomics)
 	return value;
 }
 
-/* The number may be anyone's, so it is checked here, too. */
+/* The number may be invalid, so the twin checks it, too. */
 static __always_inline u64 per_cpu_ptr_read(atomic64_t __percpu *atomics, unsigned int cpu)
 {
 	return cpu_possible(cpu) ? atomic64_read(per_cpu_ptr(atomics, cpu)) : 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of the benchmark `registry`: the three registries of samples/srcu_registry under the same
- * load, with files of the same names and formats in bench_registry_c/ of debugfs.
+ * The C half of the benchmark `shrinker-srcu`: the three registries of samples/srcu_registry under
+ * the same load. The files in bench_registry_c/ of debugfs have the same names and formats.
  *
- * `rwsem` is shrink_slab() before the mail, `srcu` what the mail made of it, and `refcount` what
- * mm/shrinker.c has now.
+ * `rwsem` is shrink_slab() before the series "make slab shrink lockless", `srcu` is that of the
+ * series, and `refcount` is that of mm/shrinker.c in 7.3.
  */
 
 #include <linux/completion.h>
@@ -28,7 +28,7 @@ struct item {
 	unsigned int sleep_ms;
 	atomic_t is_asleep;
 	bool is_gone;
-	/* Of `refcount`: one of the list, one of each walk that is at the item. */
+	/* For `refcount`: one reference of the list, and one of each walk at the item. */
 	refcount_t refcount;
 	struct completion done;
 	struct rcu_head rcu;
@@ -185,7 +185,7 @@ const struct way ways[WAYS] = {
 	{ "refcount", refcount_register, refcount_unregister, refcount_walk },
 };
 
-/* A task that walks until it is told to stop. */
+/* A task that walks until it must stop. */
 struct reader {
 	struct work_struct work;
 	const struct way *way;
@@ -193,7 +193,7 @@ struct reader {
 	u64 walks[WALKS];
 };
 
-/* Lets another task run if one should, see give_way() in samples/srcu_registry/tasks.rs. */
+/* Schedules another task if needed, see give_way() in samples/srcu_registry/tasks.rs. */
 static void give_way(void)
 {
 	cond_resched();
@@ -211,7 +211,7 @@ static void reader_fn(struct work_struct *work)
 	}
 }
 
-/* Frees an item that is in no list any more. */
+/* Frees an item that is on no list. */
 static void free_item(struct item *item)
 {
 	smp_store_release(&item->is_gone, true);
@@ -279,7 +279,7 @@ int run_load(const struct way *way, struct load *load)
 	int err = items ? 0 : -ENOMEM;
 
 	for (made = 0; !err && made < count; made++) {
-		/* The first one, which walks come to last. */
+		/* The first item of the load, which walks reach last. */
 		items[made] = new_item(made ? 0 : load->sleep_ms);
 		if (!items[made]) {
 			err = -ENOMEM;
@@ -308,7 +308,7 @@ int init_ways(void)
 
 void exit_ways(void)
 {
-	/* Items are freed by then. */
+	/* All items are freed here. */
 	rcu_barrier();
 	cleanup_srcu_struct(&srcu);
 }

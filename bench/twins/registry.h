@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the C half of the benchmark `registry` shares. */
+/* Shared by the files of the C half of the benchmark `shrinker-srcu`. */
 
 #ifndef BENCH_REGISTRY_H
 #define BENCH_REGISTRY_H
@@ -20,11 +20,11 @@ struct way {
 #define WAYS	3
 extern const struct way ways[WAYS];
 
-/* As samples/srcu_registry/latencies.rs: a latency is known to a sixteenth. */
+/* As in samples/srcu_registry/latencies.rs: the resolution of a latency is a sixteenth of it. */
 #define FINE_BITS	4
 #define BUCKETS		(64 << FINE_BITS)
 
-/* What is asked for, and what was found. */
+/* The parameters and the results of a load. */
 struct load {
 	unsigned int readers, ms, items, sleep_ms, pause_us;
 	u64 walks[WALKS];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The files of the C half of the benchmark `registry`, as those of samples/srcu_registry. */
+/* The debugfs files of the C half of the benchmark `shrinker-srcu`, as in samples/srcu_registry. */
 
 #include <linux/debugfs.h>
 #include <linux/log2.h>
@@ -12,7 +12,7 @@
 
 #include "registry.h"
 
-/* The last load of each way. */
+/* The last load of each registry. */
 static struct load *loads[WAYS];
 static DEFINE_MUTEX(lock);
 

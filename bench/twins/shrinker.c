@@ -17,7 +17,7 @@
 /* As there. */
 #define SCANNED	32
 
-/* Counted, as what is on lists and found by others, too, has to be. */
+/* Reference counted, as items on lists that other code finds must be. */
 struct object {
 	struct list_head links;
 	refcount_t refs;
@@ -110,7 +110,7 @@ static void fill(struct cache *cache, unsigned long count)
 		INIT_LIST_HEAD(&object->links);
 		refcount_set(&object->refs, 1);
 		memset(object->words, 0, sizeof(object->words));
-		/* The list has a reference. */
+		/* The list holds a reference. */
 		refcount_inc(&object->refs);
 		if (!list_lru_add_obj(&cache->lru, &object->links))
 			put_object(cache, object);
@@ -118,7 +118,7 @@ static void fill(struct cache *cache, unsigned long count)
 	}
 }
 
-/* As Registration::call_back(), which is do_shrink_slab() in mm/shrinker.c without its sums. */
+/* As Registration::call_back(): do_shrink_slab() in mm/shrinker.c without its calculations. */
 static __always_inline unsigned long call_back(struct shrinker *shrinker)
 {
 	struct shrink_control sc = { .gfp_mask = GFP_KERNEL, .nid = numa_node_id() };
@@ -202,7 +202,7 @@ static noinline s64 measure_call_back(struct shrinker *shrinker)
 	return ktime_sub(ktime_get(), begin);
 }
 
-/* Calls that free what was put there before. */
+/* Calls that free the objects of the setup. */
 static int shrinker_free_32_show(struct seq_file *m, void *v)
 {
 	for (int i = 0; i < ROUNDS; i++) {

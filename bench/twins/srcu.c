@@ -7,7 +7,7 @@
 
 #include "twins.h"
 
-/* A domain that others may hold references to. */
+/* A reference-counted domain. */
 struct domain {
 	struct kref ref;
 	struct srcu_struct srcu;
@@ -80,7 +80,7 @@ static void free_domain(struct domain *domain)
 	kfree(domain);
 }
 
-/* Initialises a domain by the function, or macro, `init`; it is NULL if that fails. */
+/* Allocates a domain and initialises it by the function or macro `init`; NULL on failure. */
 #define new_domain(init) ({						\
 	struct domain *__domain = kzalloc(sizeof(*__domain), GFP_KERNEL);\
 									\

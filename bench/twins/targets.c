@@ -2,7 +2,7 @@
 /*
  * The twin of bench/targets.rs: the target `bench_c`, with the same table line.
  *
- * With `hold`, which is there only, what goes to the second half of the device is kept until that is
+ * `hold` exists here only. It holds the bios to the second half of the device until the device is
  * suspended.
  */
 
@@ -19,7 +19,7 @@
 /* As there. */
 #define MAX_PAGES	256
 
-/* Of a bulk, what the page allocator gives at once; the rest is for the pool. */
+/* Allocates a part of a bulk. The pool provides the rest. */
 #define GFP_FIRST_PASS	(GFP_NOWAIT | __GFP_NORETRY | __GFP_NOMEMALLOC)
 
 enum what { REMAP, SEGMENTS, QUEUE, SHARE, BOUNCE, END, HOLD };
@@ -178,7 +178,7 @@ static void bounce(struct bench *b, struct per_bio *per_bio)
 	dm_submit_bio_remap(per_bio->bio, clone);
 }
 
-/* Keeps a bio, or sends it on. */
+/* Holds a bio, or remaps it. */
 static int hold(struct dm_target *ti, struct bench *b, struct per_bio *per_bio)
 {
 	struct bio *bio = per_bio->bio;
@@ -264,5 +264,5 @@ static struct target_type bench_target = {
 module_dm(bench);
 
 MODULE_AUTHOR("The kscale authors");
-MODULE_DESCRIPTION("What calls of a device-mapper target cost, in C");
+MODULE_DESCRIPTION("Cost of the calls of a device-mapper target, in C");
 MODULE_LICENSE("GPL");

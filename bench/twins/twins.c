@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a call of C costs: the C half of the benchmark `wrappers`.
+ * Cost of calls in C: the C half of the benchmark `wrappers`.
  *
- * Does what the Rust files in bench/wrappers do, case by case and under the same names, by the C
- * that a user of the same functions would write.
+ * Each case of bench/wrappers has a case here with the same name, in the C that a user of the same
+ * functions writes.
  */
 
 #include <linux/array_size.h>
@@ -24,7 +24,7 @@ static const struct twins *all_twins[] = {
 	&workqueue_twins,
 };
 
-/* 1000 instructions for each call, to tell whether the clock counts them. */
+/* 1000 instructions for each call, to check that the clock counts instructions. */
 static noinline s64 measure_clock(void)
 {
 	unsigned long n = 500 * CALLS;
@@ -72,5 +72,5 @@ static int __init twins_init(void)
 module_init(twins_init);
 
 MODULE_AUTHOR("The kscale authors");
-MODULE_DESCRIPTION("What a call of C costs");
+MODULE_DESCRIPTION("Cost of calls in C");
 MODULE_LICENSE("GPL");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the C halves of the benchmark `wrappers` share; see bench/wrappers. */
+/* Shared by the files of the C half of the benchmark `wrappers`. */
 
 #ifndef BENCH_TWINS_H
 #define BENCH_TWINS_H
@@ -13,7 +13,7 @@
 #define CALLS	256UL
 #define ROUNDS	5
 
-/* Rust's core::hint::black_box(): the value is in memory, and who knows what reads it. */
+/* As core::hint::black_box() of Rust: the compiler must assume that the value is read. */
 #define black_box(x) ({							\
 	typeof(x) __x = (x);						\
 									\
@@ -22,8 +22,8 @@
 })
 
 /*
- * Makes the file `name`, which measures the statement that follows. It is about `b`, a pointer to
- * the struct bench of its source file. The loop is that of measure() in wrappers.rs.
+ * Defines the file `name`, which measures the statement that follows. The statement uses `b`, a
+ * pointer to the struct bench of its source file. The loop is that of measure() in wrappers.rs.
  */
 #define DEFINE_CASE(name, ...)						\
 static noinline s64 measure_##name(struct bench *bench)			\
@@ -55,7 +55,7 @@ DEFINE_SHOW_ATTRIBUTE(name);
 /* The calls of one source file. */
 struct twins {
 	int (*init)(void);
-	/* Also after an init that failed. */
+	/* Called also after a failed init. */
 	void (*exit)(void);
 	void (*add_cases)(struct dentry *dir);
 };

@@ -40,7 +40,7 @@ static void run(struct work_struct *work)
 	kref_put(&item->ref, free_item);
 }
 
-/* How long it takes until all items are done. */
+/* Measures the time until all items have run. */
 static s64 measure_round(struct item **items, struct round *round)
 {
 	ktime_t begin = ktime_get();

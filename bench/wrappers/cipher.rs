@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bench. `cipher_null` copies nothing in place, so that what is left is the call.
+//! Symmetric ciphers. `cipher_null` in place copies nothing, so it shows the cost of the call.
 
 use kernel::{
     debugfs::ScopedDir,
@@ -25,10 +25,10 @@ use crate::{
     ROUNDS, //
 };
 
-/// Bytes of a sector.
+/// Size of a sector in bytes.
 const LEN: u32 = 512;
 
-/// A key that XTS takes: two halves that differ.
+/// A key for XTS: its halves differ.
 const KEY: [u8; 64] = {
     let mut key = [1; 64];
     key[63] = 2;
@@ -63,7 +63,7 @@ impl Bench {
         })
     }
 
-    /// Writes lines of rounds in which one request encrypts sectors.
+    /// Writes a line for each round, in which one request encrypts sectors.
     fn encrypt(&self, cipher: &Skcipher, iv: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for _ in 0..ROUNDS {
             let mut request = cipher.request();
@@ -92,7 +92,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures calls that need a page.
+    /// Measures the calls that need a page.
     #[inline]
     fn in_loop(&self, mut call: impl FnMut(&mut Page)) -> i64 {
         let mut page = self.page.lock();
@@ -106,7 +106,7 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
         c"skcipher_request" => |b| {
             let mut request = b.xts.request();
 
-            // Where it is: it is big.
+            // Initialised in place, because it is large.
             black_box(&mut request);
         },
     }

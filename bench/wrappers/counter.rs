@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `percpu_counter`.
+//! Calls of `percpu_counter`.
 
 use kernel::{
     debugfs::ScopedDir,
@@ -16,16 +16,17 @@ use kscale::percpu_counter::{
     PerCpuCounterArray, //
 };
 
-/// Not the default one.
+/// A batch other than the default.
 const BATCH: NonZeroU16 = match NonZeroU16::new(64) {
     Some(batch) => batch,
     None => NonZeroU16::MIN,
 };
 
-/// Far from what a counter counts up to.
+/// A value far from the count.
 const FAR: i64 = 1 << 40;
 
-/// The order is that of the twin: where a field is decides what its address costs.
+/// The order of the fields is that of the twin, because the cost of an address depends on its
+/// offset.
 #[pin_data]
 #[repr(C)]
 pub(crate) struct Bench {
@@ -33,7 +34,7 @@ pub(crate) struct Bench {
     counter: PerCpuCounter,
     #[pin]
     local: LocalPerCpuCounter,
-    /// Never changes.
+    /// A counter that never changes.
     #[pin]
     still: PerCpuCounter,
     #[pin]

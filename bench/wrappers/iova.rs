@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ranges of I/O virtual addresses, freed at once and after a flush.
+//! Ranges of I/O virtual addresses: freed directly, and through a flush queue.
 
 use kernel::{
     debugfs::ScopedDir,
@@ -36,10 +36,10 @@ use kscale::iova::{
 /// The size of a range.
 const SIZE_PFNS: usize = 4;
 
-/// What ranges are below.
+/// Limit of the addresses.
 const LIMIT_PFN: usize = 0xf_ffff;
 
-/// How long a queue waits: longer than a measurement, which fills its ring.
+/// Timeout of the flush queue: longer than a measurement, which fills the ring.
 const TIMEOUT_MS: u32 = 60_000;
 
 struct Flushes(Atomic<u64>);
@@ -56,7 +56,7 @@ impl Iotlb for Flushes {
 pub(crate) struct Bench {
     domain: Arc<CachedDomain>,
     queue: FlushQueue<CachedDomain, Flushes>,
-    /// Whose twin are the kernel's own caches.
+    /// Its twin is the rcache of the kernel.
     magazines: Cache,
 }
 

@@ -24,7 +24,7 @@ use kscale::{
     },
 };
 
-/// Values on each list.
+/// Number of items on each list.
 const LEN: u64 = 8;
 
 #[pin_data]
@@ -57,7 +57,7 @@ impl Bench {
     fn fill(&self) -> Result {
         for value in 0..LEN {
             let item = Item::new(value, GFP_KERNEL)?;
-            // They stay until the lists go.
+            // The items stay until the lists are dropped.
             drop(self.srcu.lock().push_front(item));
             drop(self.rcu.push_front(value, GFP_KERNEL)?);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages, slab caches and memory pools, and nothing at all.
+//! Pages, slab caches and memory pools, and the empty call.
 
 use kernel::{
     debugfs::ScopedDir,
@@ -32,10 +32,10 @@ use kscale::{
     slab::Cache,
 };
 
-/// Elements of one bulk, and in reserve.
+/// Number of elements of a bulk, and of the reserve.
 const BULK: usize = 32;
 
-/// What is in caches and pools.
+/// The type of the elements of caches and pools.
 type Value = [u64; 16];
 
 #[pin_data]

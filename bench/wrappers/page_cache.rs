@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages that are had of a cache, and left to it.
+//! Get and put of pages.
 
 use kernel::{
     debugfs::ScopedDir,
@@ -24,7 +24,7 @@ use kscale::{
 /// As in `bench/twins/page_cache.c`.
 const PAGES_PER_CPU: usize = 8;
 
-/// Pages that are had at once.
+/// Number of pages of a bulk.
 const FEW: usize = 4;
 
 pub(crate) struct Bench {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `percpu`.
+//! Calls of `percpu`.
 
 use kernel::{
     cpu::CpuId,

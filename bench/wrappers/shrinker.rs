@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Both callbacks of a shrinker, called as by memory reclaim: one count, and one scan.
+//! The callbacks of a shrinker, called as by memory reclaim: one count, and one scan.
 
 use kernel::{
     debugfs::ScopedDir,
@@ -42,13 +42,13 @@ use crate::{
     ROUNDS, //
 };
 
-/// Objects that are scanned by one call.
+/// Number of objects that one call scans.
 const SCANNED: usize = 32;
 
-/// What is on lists.
+/// An object on a list.
 type Words = [u64; 16];
 
-/// A number that is scanned, and stays.
+/// A cache whose scan frees no object.
 struct Number(Atomic<usize>);
 
 #[vtable]
@@ -62,7 +62,7 @@ impl Callbacks for Number {
     }
 }
 
-/// A list of what is used all the time.
+/// A list of objects in use: a scan rotates them.
 struct Used(ListLru<Words>);
 
 #[vtable]
@@ -77,7 +77,7 @@ impl Callbacks for Used {
     }
 }
 
-/// A list of what is used no more.
+/// A list of unused objects: a scan frees them.
 struct Unused(ListLru<Words>);
 
 #[vtable]
@@ -94,7 +94,7 @@ impl Callbacks for Unused {
     }
 }
 
-/// Pages that nobody needs now, in a vector that has room for all of them.
+/// Unused pages, in a vector with capacity for all of them.
 #[pin_data]
 struct Free {
     #[pin]
@@ -150,7 +150,7 @@ fn shrinker() -> Result<Shrinker> {
     Shrinker::new(c"bench", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)
 }
 
-/// Returns a shrinker, and the cache that `new` makes of its lists.
+/// Returns a shrinker, and the cache that `new` creates from its lists.
 fn register<T: Callbacks>(new: fn(ListLru<Words>) -> T) -> Result<(Registration<T>, Arc<T>)> {
     let shrinker = shrinker()?;
     let lru = ListLru::new(c"bench", &shrinker)?;
@@ -188,7 +188,7 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
     dir.read_callback_file(c"shrinker_free_pages_32", bench, &free_pages);
 }
 
-/// Measures calls that free what was put there before.
+/// Measures calls that free the objects of the setup.
 fn free(bench: &Bench, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for _ in 0..ROUNDS {
         let (registration, cache) = &bench.unused;

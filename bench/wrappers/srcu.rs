@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srcu`: the readers' side.
+//! Calls of `srcu` for readers.
 
 use kernel::{
     debugfs::ScopedDir,

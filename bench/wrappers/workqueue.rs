@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Items that are queued and done.
+//! Work items that are queued and run.
 
 use kernel::{
     debugfs::ScopedDir,
@@ -35,10 +35,10 @@ use kscale::workqueue::{
 
 use crate::ROUNDS;
 
-/// Items that are queued before the first is waited for.
+/// Number of items that are queued before the wait.
 const ITEMS: usize = 32;
 
-/// Counts how often it was done, and says when that is enough.
+/// A work item that counts its runs, and completes the round after the last run.
 #[pin_data]
 struct Item {
     #[pin]
@@ -61,7 +61,7 @@ impl WorkItem for Item {
     }
 }
 
-/// What all items of one round share.
+/// The state that all items of a round share.
 #[pin_data]
 struct Round {
     left: Atomic<i64>,
@@ -80,11 +80,11 @@ impl Bench {
         })
     }
 
-    /// Returns items that were not queued yet.
+    /// Returns items that were not queued before.
     fn items() -> Result<KVec<Arc<Item>>> {
         let round = Arc::pin_init(
             pin_init!(Round {
-                // CAST: Small.
+                // CAST: The value is small.
                 left: Atomic::new(ITEMS as i64),
                 done <- Completion::new(),
             }),
@@ -105,7 +105,7 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
     dir.read_callback_file(c"queue_work_32", bench, &queue_work);
 }
 
-/// Measures how long it takes until all items are done.
+/// Measures the time until all items have run.
 fn queue_work(bench: &Bench, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for _ in 0..ROUNDS {
         let items = Bench::items().map_err(|_| fmt::Error)?;

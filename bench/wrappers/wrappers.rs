@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a call of the library costs: the Rust half of the benchmark `wrappers`.
+//! Cost of calls of the library: the Rust half of the benchmark `wrappers`.
 //!
-//! Each file in `bench_wrappers/` of debugfs is one call, and reading it measures that. A line is
-//! how many nanoseconds a loop of so many calls took: with the instruction clock, a nanosecond is
-//! an instruction. For each file here there is one in `bench/twins` with the same calls in C, under
-//! the same names in `bench_wrappers_c/`.
+//! A read of a file in `bench_wrappers/` of debugfs measures one call. A line has the duration of a
+//! loop in nanoseconds, and the number of calls. With the instruction clock, a nanosecond is an
+//! instruction. Each file has a twin in C in `bench/twins`, with the same name in
+//! `bench_wrappers_c/`.
 //!
 //! ```text
 //! # cat /sys/kernel/debug/bench_wrappers/percpu_counter_add
@@ -33,19 +33,20 @@ module! {
     type: WrappersModule,
     name: "bench_wrappers",
     authors: ["The kscale authors"],
-    description: "What a call of the library costs",
+    description: "Cost of calls of the library",
     license: "GPL",
 }
 
-/// Calls in one round: a multiple of the batch, so that all rounds fold a counter as often.
+/// Number of calls in a round: a multiple of the batch, so that each round updates the shared count
+/// of a counter equally often.
 const CALLS: usize = 256;
 
-/// The smallest of so many is what no timer interrupt has disturbed.
+/// Number of rounds. The minimum is a round without a timer interrupt.
 const ROUNDS: usize = 5;
 
-/// Makes [`CALLS`] calls, and returns how long they took.
+/// Makes [`CALLS`] calls. Returns their duration.
 ///
-/// Each has to look up in `bench` what it needs, as calls that are further apart.
+/// Each call loads its operands from `bench` again, as calls of real code do.
 #[inline(never)]
 fn measure<B, T>(bench: &B, mut call: impl FnMut(&B) -> T) -> i64 {
     let calls = black_box(CALLS);
@@ -103,7 +104,7 @@ impl kernel::InPlaceModule for WrappersModule {
     }
 }
 
-/// What the calls are made on.
+/// The objects that the calls use.
 #[pin_data]
 struct Benches {
     cipher: cipher::Bench,
