@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Numbers that nobody measured, in every cell of every benchmark, for tests of what shows them."""
+"""Fake results: a number in every cell of every benchmark, for tests of reports."""
 
 import json
 import sys
@@ -16,9 +16,9 @@ from tables import Benchmark, Table
 
 
 def number(table: Table, row: str, column: str) -> float:
-    """Returns a number that is the same each time, and another in most cells."""
-    seed = sum(map(ord, f"{table.name}{row}{column}"))
-    return 100 + seed % 97
+    """Returns a fixed number for a cell; most cells differ."""
+    digest = sum(map(ord, f"{table.name}{row}{column}"))
+    return 100 + digest % 97
 
 
 def samples(table: Table) -> dict[str, dict[str, list[float]]]:
@@ -35,7 +35,7 @@ def samples(table: Table) -> dict[str, dict[str, list[float]]]:
 
 
 def part(benchmark: Benchmark, lane: str) -> dict[str, object]:
-    """Returns what bench.py writes for one benchmark on one lane."""
+    """Returns the raw file of bench.py for one benchmark on one lane."""
     tables = benchmark.on(lane)
     identity = {"kernel": "7.3.9", "config": "0", "clang": "22.1", "rustc": "1.96", "qemu": "10.0"}
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The benchmarks' numbers: what is missing is noticed, and what is shown is what was measured."""
+"""Tests of bench: missing cells are reported, and tables show the measured numbers."""
 
 import contextlib
 import io
@@ -31,7 +31,7 @@ TABLE = Table(
     baseline="empty",
     ratio=("rust", "c"),
 )
-OUTPUT = """what else a guest prints
+OUTPUT = """other output of a guest
 result cost empty c 2.000
 result cost empty rust 3
 result cost add c 12.000
@@ -53,7 +53,7 @@ class Results(unittest.TestCase):
     def test_complete_output_has_no_problem(self) -> None:
         self.assertEqual(list(results.problems([TABLE], results.parse(OUTPUT))), [])
 
-    def test_a_cell_that_was_not_measured_is_a_problem(self) -> None:
+    def test_missing_cell_is_a_problem(self) -> None:
         for line in OUTPUT.splitlines()[1:]:
             cell = " ".join(line.split()[1:4])
             kept = "\n".join(other for other in OUTPUT.splitlines() if cell not in other)
@@ -61,24 +61,24 @@ class Results(unittest.TestCase):
                 found = list(results.problems([TABLE], results.parse(kept)))
                 self.assertEqual(found, [f"not measured: {cell}"])
 
-    def test_a_cell_that_no_table_has_is_a_problem(self) -> None:
+    def test_unknown_cell_is_a_problem(self) -> None:
         found = list(results.problems([TABLE], results.parse(OUTPUT + "result cost add zig 1\n")))
         self.assertEqual(found, ["measured, but in no table: cost add zig"])
 
-    def test_what_is_no_number_is_not_measured(self) -> None:
+    def test_invalid_number_is_ignored(self) -> None:
         for bad in ("nan", "", "1,5", "12.000 13.000"):
             with self.subTest(bad):
                 self.assertEqual(results.parse(f"result cost add c {bad}\n"), {})
 
-    def test_the_cost_of_measuring_is_taken_off(self) -> None:
+    def test_baseline_is_subtracted(self) -> None:
         lines = self.shown("icount")
         self.assertIn(["add", "9.5", "19", "2.00"], lines)
         self.assertIn(["sum", "100", "100", "1.00"], lines)
 
-    def test_samples_that_scatter_are_shown_with_their_spread(self) -> None:
+    def test_spread_of_samples_is_shown(self) -> None:
         self.assertIn(["add", "9.8", "(11.5..12)", "19", "1.95"], self.shown("tcg"))
 
-    def test_numbers_have_the_digits_that_say_something(self) -> None:
+    def test_numbers_are_rounded(self) -> None:
         for value, text in (
             (0.0, "0"), (0.15, "0.1"), (0.999, "1"), (3.001, "3"), (26.883, "26.9"),
             (999.5, "999.5"), (1234.5, "1,234"), (-0.5, "-0.5"), (5e7, "50,000,000"),
@@ -86,7 +86,7 @@ class Results(unittest.TestCase):
             with self.subTest(value):
                 self.assertEqual(results.number(value), text)
 
-    def test_runs_that_differ_are_told_apart(self) -> None:
+    def test_cells_that_differ_between_runs_are_listed(self) -> None:
         first, second = results.parse(OUTPUT), results.parse(OUTPUT.replace("102", "104"))
         lane = LANES["icount"]
         self.assertEqual(list(results.differences([TABLE], [first, first, first], lane)), [])
@@ -95,9 +95,9 @@ class Results(unittest.TestCase):
 
 
 class Benchmarks(unittest.TestCase):
-    """bench/benchmarks.py and what it speaks of."""
+    """bench/benchmarks.py, and the files of the benchmarks."""
 
-    def test_every_benchmark_has_a_guest_script_and_a_lane(self) -> None:
+    def test_each_benchmark_has_a_guest_script_and_a_lane(self) -> None:
         for benchmark in BENCHMARKS.values():
             with self.subTest(benchmark.name):
                 self.assertTrue(os.access(CHECKOUT / f"bench/{benchmark.script}.sh", os.X_OK))
@@ -107,15 +107,15 @@ class Benchmarks(unittest.TestCase):
                 for table in benchmark.tables:
                     self.assertTrue(table.rows and table.columns)
 
-    def test_no_two_tables_of_a_benchmark_on_a_lane_have_the_same_name(self) -> None:
+    def test_table_names_are_unique(self) -> None:
         for benchmark in BENCHMARKS.values():
             for lane in LANES:
                 names = [table.name for table in benchmark.on(lane)]
                 self.assertEqual(len(names), len(set(names)), f"{benchmark.name} {lane}")
 
-    def test_each_wrapper_has_its_twin_in_c(self) -> None:
+    def test_each_wrapper_has_a_twin_in_c(self) -> None:
         table = BENCHMARKS["wrappers"].tables[0]
-        # A case, or a file of its own where what is measured is less than what is done.
+        # A case, or a separate file if only a part of the work is measured.
         patterns = (
             ("wrappers/*.rs", r'^        c"(\w+)" =>|^    dir\.read_callback_file\(c"(\w+)"'),
             ("twins/*.c", r"^\tCASE\((\w+),|^\tCREATE_FILE\((\w+)\)"),
@@ -126,8 +126,8 @@ class Benchmarks(unittest.TestCase):
             cases = [case or file for case, file in found]
             self.assertEqual(sorted(cases), sorted((table.baseline, *table.rows)), files)
 
-    def test_the_whole_takes_no_more_than_forty_minutes(self) -> None:
-        """On lanes that work everywhere, as far as anyone knows beforehand."""
+    def test_expected_duration_is_below_forty_minutes(self) -> None:
+        """Counts the lanes that work on any machine, with the estimated durations."""
         every = steps.wanted([], ["model", "icount", "uml", "tcg"]).steps
         self.assertLess(sum(step.expected_s(False, {}) for step in every), 40 * 60)
         self.assertLess(sum(step.expected_s(True, {}) for step in every), 5 * 60)
@@ -137,13 +137,13 @@ class Steps(unittest.TestCase):
     """bench/steps.py"""
 
     def names(self, bench: str, lane: str = "") -> list[str]:
-        """Returns the steps for what was asked for."""
+        """Returns the names of the selected steps."""
         return [step.name for step in steps.wanted(bench.split(), lane.split()).steps]
 
     def test_name_and_lane_select_one_step(self) -> None:
         self.assertEqual(self.names("iova-depot", "tcg"), ["iova-depot-tcg"])
 
-    def test_words_choose_what_to_run(self) -> None:
+    def test_words_select_steps(self) -> None:
         self.assertEqual(
             self.names("wrappers dm-crypt-page-limit", "icount"),
             ["dm-crypt-page-limit-icount", "wrappers-icount"],
@@ -153,7 +153,7 @@ class Steps(unittest.TestCase):
         self.assertTrue(steps.wanted(["quick"], []).quick)
         self.assertFalse(steps.wanted(["dm-crypt-page-limit"], []).quick)
 
-    def test_what_means_nothing_is_refused(self) -> None:
+    def test_unknown_words_are_refused(self) -> None:
         for bench, lane in (
             ("000", ""), ("limiter", ""), ("dm-crypt-page-limit", "time"), ("iova-depot", "icount"),
         ):  # fmt: skip
@@ -163,7 +163,7 @@ class Steps(unittest.TestCase):
                 self.assertEqual(raised.exception.code, 2)
                 self.assertIn(lane or bench, text.getvalue())
 
-    def test_a_step_takes_as_long_as_last_time(self) -> None:
+    def test_last_duration_is_the_expected_one(self) -> None:
         step = steps.wanted(["iova-depot"], ["tcg"]).steps[0]
         known = {"iova-depot-tcg": 17.0, "iova-depot-tcg-quick": 3.0}
         self.assertEqual(step.expected_s(False, known), 17.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The report of the benchmarks: what it shows is what was measured, and nothing else."""
+"""Tests of the report on the benchmarks."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import unittest
 import xml.etree.ElementTree
 from pathlib import Path
 
-import made_up  # Puts the directories of the rest on the path.
+import fake_results  # Adds the directories of the other modules to the path.
 
 import claims
 import gate
@@ -18,17 +18,17 @@ import publish
 import report
 
 
-class Made(unittest.TestCase):
-    """Has a directory with numbers that nobody measured."""
+class FakeResults(unittest.TestCase):
+    """Base class: a directory with fake results."""
 
     def setUp(self) -> None:
         temp = tempfile.TemporaryDirectory()
         self.addCleanup(temp.cleanup)
         self.out = Path(temp.name)
-        made_up.write(self.out)
+        fake_results.write(self.out)
 
     def change(self, name: str, table: str, row: str, column: str, numbers: list[float]) -> None:
-        """Puts other numbers into a cell; none at all take it away."""
+        """Replaces the samples of a cell. Removes the cell if `numbers` is empty."""
         path = self.out / f"{name}.json"
         part = json.loads(path.read_text())
         cells = part["runs"][0][table][row]
@@ -38,14 +38,14 @@ class Made(unittest.TestCase):
         path.write_text(json.dumps(part))
 
     def finding(self, check: claims.Callable) -> claims.Finding | None:
-        """Returns what is found of a claim."""
+        """Returns the finding of a claim."""
         return check(report.gather(self.out))
 
 
-class Reports(Made):
+class Reports(FakeResults):
     """bench/report.py"""
 
-    def test_the_json_has_what_was_measured(self) -> None:
+    def test_json_has_the_measured_cells(self) -> None:
         self.change(f"{proposals.PAGE_LIMIT}-icount", "instructions", "near", "credit", [7.5, 7.25, 9])
         self.change(f"{proposals.PAGE_LIMIT}-tcg", "requests_per_s", "near", "credit", [10, 30, 11])
         found = report.gather(self.out)
@@ -57,13 +57,13 @@ class Reports(Made):
         self.assertEqual(cell, (11, 10, 30, 3))
         self.assertIsNone(found.cell(proposals.PAGE_LIMIT, "icount", "instructions", "near", "none"))
 
-    def test_the_cost_of_measuring_is_taken_off(self) -> None:
+    def test_baseline_is_subtracted(self) -> None:
         self.change("wrappers-icount", "instructions", "empty", "c", [4])
         self.change("wrappers-icount", "instructions", "alloc_page", "c", [50])
         cell = report.gather(self.out).cell("wrappers", "icount", "instructions", "alloc_page", "c")
         self.assertEqual(cell, (46, 46, 46, 1))
 
-    def test_a_file_of_another_version_is_left_out(self) -> None:
+    def test_file_of_another_schema_is_ignored(self) -> None:
         path = self.out / f"{proposals.IOVA_DEPOT}-tcg.json"
         part = json.loads(path.read_text())
         path.write_text(json.dumps(part | {"schema": report.SCHEMA + 1}))
@@ -71,21 +71,21 @@ class Reports(Made):
         self.assertNotIn((proposals.IOVA_DEPOT, "tcg"), found.parts)
         self.assertIn((proposals.IOVA_DEPOT, "kvm"), found.parts)
 
-    def test_time_is_of_the_lane_that_knows_most_of_it(self) -> None:
+    def test_times_come_from_the_best_lane(self) -> None:
         for lane in ("kvm", "uml", "tcg"):
             self.assertEqual(report.gather(self.out).timed(proposals.PAGE_LIMIT), lane)
             (self.out / f"{proposals.PAGE_LIMIT}-{lane}.json").unlink()
         self.assertIsNone(report.gather(self.out).timed(proposals.PAGE_LIMIT))
 
-    def test_how_long_it_took_is_kept_apart_for_quick_runs(self) -> None:
+    def test_quick_runs_have_their_own_duration(self) -> None:
         self.assertEqual(report.durations(self.out)[f"{proposals.IOVA_DEPOT}-tcg"], 7)
         self.assertNotIn("iova-depot-tcg-quick", report.durations(self.out))
 
 
-class Claims(Made):
+class Claims(FakeResults):
     """bench/claims.py"""
 
-    def test_every_mail_has_claims_and_each_is_measured(self) -> None:
+    def test_each_mail_has_claims_with_findings(self) -> None:
         judged = claims.judged(report.gather(self.out))
         self.assertEqual(
             {row.claim.benchmark for row in judged},
@@ -95,7 +95,7 @@ class Claims(Made):
             with self.subTest(row.claim.says):
                 self.assertIsNotNone(row.finding)
 
-    def test_what_was_not_measured_says_so(self) -> None:
+    def test_claim_without_numbers_is_not_measured(self) -> None:
         for path in self.out.glob("*.json"):
             path.unlink()
         for row in claims.judged(report.gather(self.out)):
@@ -125,7 +125,7 @@ class Claims(Made):
                 assert first and second
                 self.assertNotEqual(first.verdict, second.verdict)
 
-    def test_samples_that_overlap_say_nothing(self) -> None:
+    def test_overlapping_samples_show_no_difference(self) -> None:
         for numbers, verdict in (
             ([90, 100, 110], "no difference beyond the spread"),
             ([101, 102, 110], "direction holds"),
@@ -138,7 +138,7 @@ class Claims(Made):
             assert found
             self.assertEqual(found.verdict, verdict)
 
-    def test_the_table_for_the_terminal_has_all_words(self) -> None:
+    def test_terminal_table_has_all_words(self) -> None:
         judged = claims.judged(report.gather(self.out))
         text = claims.render(judged)
         self.assertLessEqual(max(map(len, text.splitlines())), 130)
@@ -148,13 +148,13 @@ class Claims(Made):
                     self.assertIn(word, text)
 
 
-class Gate(Made):
+class Gate(FakeResults):
     """bench/gate.py"""
 
     THEN = {"add": 800.0, "sum": 0.0}
     NOW = {"add": {"c": 200.0, "rust": 1000.0}, "sum": {"c": 3.0, "rust": 3.0}}
 
-    def test_half_a_percent_of_c_is_the_most_that_may_change(self) -> None:
+    def test_change_above_half_a_percent_of_c_fails(self) -> None:
         for rust, good in ((1000.0, True), (1000.9, True), (999.1, True), (1002, False), (998, False)):
             now = self.NOW | {"add": {"c": 200.0, "rust": rust}}
             text, found = gate.ktap(self.THEN, now)
@@ -163,23 +163,23 @@ class Gate(Made):
                 self.assertEqual("not ok 1 add" in text, not good)
                 self.assertIn("ok 2 sum", text)
 
-    def test_what_both_sides_share_may_change(self) -> None:
+    def test_common_change_of_both_sides_passes(self) -> None:
         now = self.NOW | {"add": {"c": 211.0, "rust": 1011.0}, "sum": {"c": 4.0, "rust": 4.0}}
         _, good = gate.ktap(self.THEN, now)
         self.assertTrue(good)
 
-    def test_a_change_of_c_alone_is_one(self) -> None:
+    def test_change_of_c_alone_fails(self) -> None:
         _, good = gate.ktap(self.THEN, self.NOW | {"add": {"c": 211.0, "rust": 1000.0}})
         self.assertFalse(good)
 
-    def test_what_moved_is_named_with_both_differences(self) -> None:
+    def test_changed_call_is_printed_with_both_differences(self) -> None:
         text, _ = gate.ktap(self.THEN, self.NOW | {"sum": {"c": 3.0, "rust": 4.0}})
         self.assertIn(
             "# sum takes 4 instructions, 3 in C: the difference was +0, now +1 (+1)\nnot ok 2 sum",
             text,
         )
 
-    def test_a_call_that_is_missing_or_new_does_not_pass(self) -> None:
+    def test_missing_or_new_call_fails(self) -> None:
         _, good = gate.ktap(self.THEN, {"add": self.NOW["add"]})
         self.assertFalse(good)
         _, good = gate.ktap(self.THEN, self.NOW | {"sum": {"c": 3.0}})
@@ -187,7 +187,7 @@ class Gate(Made):
         _, good = gate.ktap(self.THEN, self.NOW | {"inc": {"c": 1.0, "rust": 1.0}})
         self.assertFalse(good)
 
-    def test_only_the_same_kernel_and_compilers_are_compared(self) -> None:
+    def test_other_kernel_or_compilers_are_not_compared(self) -> None:
         counts = self.out / "counts"
         path = gate.bless(self.out / "wrappers-icount.json", counts)
         ours = json.loads(path.read_text())["identity"]
@@ -201,7 +201,7 @@ class Gate(Made):
         self.assertEqual(then, {})
         self.assertIn("clang-99.1", remarks[0])
 
-    def test_counts_of_the_repository_can_be_read(self) -> None:
+    def test_counts_of_the_repository_are_valid(self) -> None:
         files = list(gate.COUNTS.glob("*.json"))
         self.assertTrue(files)
         for path in files:
@@ -210,22 +210,29 @@ class Gate(Made):
             self.assertEqual(set(data["differences"]), set(gate.BENCHMARKS["wrappers"].tables[0].rows))
 
 
-class Published(Made):
-    """bench/publish.py, and what it has written."""
+class Published(FakeResults):
+    """bench/publish.py, and the files that it has written."""
 
-    def test_documents_have_the_numbers_of_the_report(self) -> None:
+    def test_documents_match_the_report(self) -> None:
         found = report.load(publish.DOCS / "report.json")
         for path in publish.files():
             with self.subTest(path.name):
                 text = path.read_text()
                 self.assertEqual(publish.rewritten(text, found), text)
 
-    def test_every_mail_has_a_page_with_its_numbers(self) -> None:
+    def test_each_mail_has_a_document_with_its_numbers(self) -> None:
         for name in {claim.benchmark for claim in claims.CLAIMS}:
             text = (publish.DOCS / f"{name}.md").read_text()
             self.assertEqual([match[2] for match in publish.BLOCK.finditer(text)], [name])
 
-    def test_plots_that_are_shown_are_there_and_no_others(self) -> None:
+    def test_summary_has_a_dozen_lines_and_each_benchmark(self) -> None:
+        lines = publish.summary(report.gather(self.out)).splitlines()
+        rows = [line for line in lines if line.startswith("| ")][2:]
+        self.assertLessEqual(len(rows), 12)
+        for name in gate.BENCHMARKS:
+            self.assertTrue(any(name in row for row in rows), name)
+
+    def test_documents_show_exactly_the_existing_plots(self) -> None:
         shown = publish.shown_plots()
         self.assertEqual(shown, {path.stem for path in publish.DOCS.glob("*.svg")})
         self.assertGreater(len(shown), 5)
@@ -233,7 +240,7 @@ class Published(Made):
             tree = xml.etree.ElementTree.parse(publish.DOCS / f"{name}.svg")
             self.assertTrue(tree.getroot().tag.endswith("svg"))
 
-    def test_numbers_are_written_between_their_lines_only(self) -> None:
+    def test_only_text_between_the_markers_changes(self) -> None:
         found = report.gather(self.out)
         text = "before\n<!-- numbers: dm-crypt-page-limit -->\nstale words\n<!-- end of numbers -->\nafter\n"
         once = publish.rewritten(text, found)
@@ -244,10 +251,10 @@ class Published(Made):
         self.assertEqual(publish.rewritten(once, found), once)
 
 
-class Pages(Made):
-    """bench/page.py and what it draws with."""
+class Pages(FakeResults):
+    """bench/page.py and bench/plots.py."""
 
-    def test_the_page_needs_no_other_file(self) -> None:
+    def test_page_is_self_contained(self) -> None:
         report.write(report.gather(self.out), self.out)
         text = (self.out / "report.html").read_text()
         self.assertNotRegex(text, r"(?:src|href)=\"(?!#)")
@@ -255,24 +262,24 @@ class Pages(Made):
         self.assertNotIn("<script", text)
         for media in ("prefers-color-scheme:dark", "@media print"):
             self.assertIn(media, text)
-        # What is referred to in a plot is there, once.
+        # Each reference in a plot has one target.
         names = re.findall(r'\bid="([^"]+)"', text)
         self.assertEqual(len(names), len(set(names)))
         wanted = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text))
         self.assertLessEqual({one or other for one, other in wanted}, set(names))
 
-    def test_no_stand_in_is_left_in_a_plot(self) -> None:
+    def test_plots_have_no_placeholder_colours(self) -> None:
         import figures
         import plots
 
         made = plots.all_plots(report.gather(self.out))
         self.assertEqual({plot.benchmark for plot in made}, set(gate.BENCHMARKS))
         for plot in made:
-            for stand_in in figures.VARIABLES:
-                self.assertNotIn(stand_in, plot.svg)
+            for placeholder in figures.VARIABLES:
+                self.assertNotIn(placeholder, plot.svg)
             xml.etree.ElementTree.fromstring(figures.standalone(plot.svg).encode())
 
-    def test_a_report_of_a_part_can_be_drawn(self) -> None:
+    def test_partial_report_is_drawn(self) -> None:
         for keep in (f"{proposals.PAGE_LIMIT}-icount", f"{proposals.IOVA_DEPOT}-tcg", "rcrypt-tcg", f"{proposals.KVFREE_PAGES}-model"):
             for path in self.out.glob("*-*.json"):
                 if path.stem != keep:
@@ -282,7 +289,7 @@ class Pages(Made):
             for path in self.out.glob("*.away"):
                 path.rename(path.with_suffix(".json"))
 
-    def test_rows_that_were_not_measured_leave_a_gap(self) -> None:
+    def test_missing_rows_are_drawn_as_gaps(self) -> None:
         for path in self.out.glob("*-*.json"):
             part = json.loads(path.read_text())
             for run in part["runs"]:
