@@ -60,6 +60,18 @@ make_null_blk() {
 	echo 1 >"$null/power"
 }
 
+# make_scsi_disk [parameter=value...]: makes /dev/$disk, of scsi_debug with these parameters.
+make_scsi_disk() {
+	modprobe sd_mod
+	modprobe scsi_debug dev_size_mb=8 delay=0 "$@"
+	disks=/sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block/sd*
+	# shellcheck disable=SC2086
+	until disk=$(ls -d $disks 2>/dev/null); do
+		sleep 0.1
+	done
+	disk=${disk##*/}
+}
+
 # start_background <command...>: runs it until it ends or stop_background is called.
 start_background() {
 	"$@" &
