@@ -65,7 +65,7 @@ impl Way for Single<'_> {
 }
 
 /// A compound page of the page allocator, or a page of the pool.
-#[expect(dead_code, reason = "what is in them is only freed")]
+#[expect(dead_code, reason = "the pages are only freed")]
 enum Block<'a> {
     One(Element<&'a Mempool<Pages>>),
     Order1(Page<1>),

@@ -67,12 +67,12 @@ static int bench_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	int what, err;
 
 	if (argc != 2) {
-		ti->error = "not two arguments";
+		ti->error = "wrong number of arguments";
 		return -EINVAL;
 	}
 	what = match_string(names, ARRAY_SIZE(names), argv[1]);
 	if (what < 0) {
-		ti->error = "nothing of that name";
+		ti->error = "unknown name";
 		return what;
 	}
 	b = kzalloc(sizeof(*b), GFP_KERNEL);
