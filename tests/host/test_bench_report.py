@@ -5,6 +5,7 @@ import json
 import re
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -254,9 +255,27 @@ class Published(FakeResults):
 class Pages(FakeResults):
     """bench/page.py and bench/plots.py."""
 
+    @classmethod
+    def setUpClass(cls) -> None:
+        # Drawing takes seconds, so the tests share a page and its plots.
+        import plots
+
+        cls.made = []
+
+        def all_plots(found: report.Report) -> list:
+            cls.made = draw(found)
+            return cls.made
+
+        draw = plots.all_plots
+        with tempfile.TemporaryDirectory() as name:
+            out = Path(name)
+            fake_results.write(out)
+            with unittest.mock.patch.object(plots, "all_plots", all_plots):
+                report.write(report.gather(out), out)
+            cls.text = (out / "report.html").read_text()
+
     def test_page_is_self_contained(self) -> None:
-        report.write(report.gather(self.out), self.out)
-        text = (self.out / "report.html").read_text()
+        text = self.text
         self.assertNotRegex(text, r"(?:src|href)=\"(?!#)")
         self.assertNotIn("url(http", text)
         self.assertNotIn("<script", text)
@@ -270,9 +289,8 @@ class Pages(FakeResults):
 
     def test_plots_have_no_placeholder_colours(self) -> None:
         import figures
-        import plots
 
-        made = plots.all_plots(report.gather(self.out))
+        made = self.made
         self.assertEqual({plot.benchmark for plot in made}, set(gate.BENCHMARKS))
         for plot in made:
             for placeholder in figures.VARIABLES:
