@@ -193,11 +193,18 @@ def wait_for(program: "subprocess.Popen[str]") -> int:
     return program.returncode
 
 
-def counts_step(parser: ktap.Parser) -> Step:
+def after(built: Future[str], argv: list[str]) -> list[str]:
+    """Waits for modules, and returns a command that needs them."""
+    built.result()
+    return argv
+
+
+def counts_step(parser: ktap.Parser, bench: Future[str]) -> Step:
     """Returns a step that compares calls with their twins in C, by instructions."""
 
     def run() -> list[Outcome]:
-        program, took_s = host_program([str(CHECKOUT / "bench/gate.py")])
+        # The harness copies them, so nobody else may build there at the same time.
+        program, took_s = host_program(after(bench, [str(CHECKOUT / "bench/gate.py")]))
         if program.returncode == COUNTS_SKIPPED:
             return [Outcome("release", [], note=f"counts: NOT COMPARED: {program.stdout.strip()}")]
         return [judged_lines("release", parser, program, "counts", took_s)]
@@ -448,7 +455,8 @@ def main(argv: list[str]) -> int:
     steps: list[Step] = []
     if not args.long:
         own = [str(TESTS / "host/run.py"), "--kdir", kdir]
-        steps.append(host_step("harness", HARNESS_S, ktap_parser, lambda: own))
+        # Its tests of the build take a copy of these modules.
+        steps.append(host_step("harness", HARNESS_S, ktap_parser, lambda: after(bench, own)))
     for kernel in reversed(suites.KERNELS):
         if chosen in ("", kernel):
             table = [s for s in suites.planned() if kernel in s.kernels and s.is_long == args.long]
@@ -458,10 +466,11 @@ def main(argv: list[str]) -> int:
         steps += leak_steps(builds)
     else:
         modules = builds.modules(KERNEL="release")
+        bench = builds.modules(KERNEL="release", BENCH="y")
         ui = [str(TESTS / "ui/run.py"), "--modules"]
         steps.append(host_step("ui", UI_S, ktap_parser, lambda: [*ui, modules.result()]))
         if chosen in ("", "release"):
-            steps.append(counts_step(ktap_parser))
+            steps.append(counts_step(ktap_parser, bench))
         steps += mutant_steps(ktap_parser, builds, kdir)
         sample = [str(TESTS / "mutants/run.py"), "--sample"]
         steps.append(host_step("mutants", SAMPLE_S, ktap_parser, lambda: sample))
