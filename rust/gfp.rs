@@ -276,4 +276,26 @@ mod tests {
 
         assert_eq!(failed, Err(EAGAIN));
     }
+
+    #[test]
+    fn modifiers_are_those_of_the_kernel() {
+        // Flag, its bit.
+        const ROWS: [(Gfp, u32); 6] = [
+            (Gfp::NORETRY, bindings::___GFP_NORETRY_BIT),
+            (Gfp::NOMEMALLOC, bindings::___GFP_NOMEMALLOC_BIT),
+            (Gfp::NOWARN, bindings::___GFP_NOWARN_BIT),
+            (Gfp::ZERO, bindings::___GFP_ZERO_BIT),
+            (Gfp::ACCOUNT, bindings::___GFP_ACCOUNT_BIT),
+            (Gfp::COMP, bindings::___GFP_COMP_BIT),
+        ];
+
+        for (flag, bit) in ROWS {
+            assert_eq!(flag.as_raw(), 1 << bit);
+            let both = Gfp::NOIO | flag;
+            assert!(both == Gfp::NOIO.union(flag) && both.contains(flag));
+            assert_eq!(both.as_raw(), Gfp::NOIO.as_raw() | 1 << bit);
+            assert!(Gfp::from_raw(both.as_raw()) == both);
+        }
+        assert_eq!(Gfp::NONE.as_raw(), 0);
+    }
 }

@@ -426,10 +426,50 @@ impl PinnedDrop for Notifier {
     }
 }
 
+/// What tests of registrations share.
+#[cfg(kscale_kunit)]
+pub(crate) mod testing {
+    use super::*;
+
+    use core::mem::MaybeUninit;
+
+    use kernel::ModuleMetadata;
+
+    /// Memory of a module that has no code.
+    struct Empty(MaybeUninit<bindings::module>);
+
+    // SAFETY: Nobody writes to it.
+    unsafe impl Sync for Empty {}
+
+    static EMPTY: Empty = Empty(MaybeUninit::zeroed());
+
+    /// Returns a module that nothing is code of.
+    pub(crate) const fn empty_module() -> *mut bindings::module {
+        EMPTY.0.as_ptr().cast_mut()
+    }
+
+    /// A module that nothing is code of.
+    pub(crate) struct EmptyModule;
+
+    impl ModuleMetadata for EmptyModule {
+        const NAME: &'static CStr = c"empty";
+
+        // SAFETY: It is only asked what code it has.
+        const THIS_MODULE: ThisModule = unsafe { ThisModule::from_ptr(empty_module()) };
+    }
+}
+
 #[cfg(kscale_kunit)]
 #[kunit_tests(kscale_module)]
 mod tests {
     use super::*;
+
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
+
+    use core::ptr;
 
     /// Has nothing to undo.
     ///
@@ -468,5 +508,199 @@ mod tests {
         assert_eq!(taken, noted.len());
         assert_eq!(is_watched(), was_watched);
         Ok(())
+    }
+
+    /// What functions were called with, as digits.
+    struct Calls {
+        stopped: Atomic<u32>,
+        freed: Atomic<u32>,
+    }
+
+    static CALLS: Calls = Calls {
+        stopped: Atomic::new(0),
+        freed: Atomic::new(0),
+    };
+
+    /// # Safety
+    ///
+    /// There are no requirements.
+    unsafe fn note_stop(data: NonNull<c_void>) {
+        let digit = data.addr().get() as u32;
+        CALLS
+            .stopped
+            .store(10 * CALLS.stopped.load(Relaxed) + digit, Relaxed);
+    }
+
+    /// # Safety
+    ///
+    /// There are no requirements.
+    unsafe fn note_free(data: NonNull<c_void>) {
+        let digit = data.addr().get() as u32;
+        CALLS
+            .freed
+            .store(10 * CALLS.freed.load(Relaxed) + digit, Relaxed);
+    }
+
+    /// Returns what was called since the last time.
+    fn calls() -> (u32, u32) {
+        let calls = (CALLS.stopped.load(Relaxed), CALLS.freed.load(Relaxed));
+        CALLS.stopped.store(0, Relaxed);
+        CALLS.freed.store(0, Relaxed);
+        calls
+    }
+
+    /// An address that no module is at, nor anything else.
+    fn nowhere(number: usize) -> *mut bindings::module {
+        ptr::without_provenance_mut(number)
+    }
+
+    /// Notes a digit for a module.
+    fn note_digit(module: *mut bindings::module, digit: usize, stage: Stage) -> Result<Noted> {
+        let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
+        note(module, (note_stop, note_free), data, stage)
+    }
+
+    /// Frees the last that is stopped, and tells whether there was one.
+    fn free_next(module: *mut bindings::module) -> bool {
+        let Some(undo) = Notifier::next_to_free(module) else {
+            return false;
+        };
+        // SAFETY: The functions ask for nothing.
+        unsafe { (undo.value.free)(undo.value.data) };
+        true
+    }
+
+    #[test]
+    fn what_was_noted_last_is_undone_first() -> Result {
+        let (module, other) = (nowhere(8), nowhere(16));
+        calls();
+        for digit in 1..=4 {
+            note_digit(module, digit, Stage::Active)?;
+        }
+        let others = note_digit(other, 9, Stage::Active)?;
+        assert!(Notifier::is_noted(module));
+        assert!(!free_next(module));
+
+        while stop_last(|undo| undo.module == module) {}
+        assert_eq!(calls(), (4321, 0));
+        while free_next(module) {}
+        assert_eq!(calls(), (0, 4321));
+        assert!(!Notifier::is_noted(module));
+
+        // What is of another module stays as it was.
+        assert!(Notifier::is_noted(other));
+        assert!(take_back(others));
+        assert!(!Notifier::is_noted(other));
+        assert_eq!(calls(), (0, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_stopped_now_is_freed_later() -> Result {
+        let module = nowhere(8);
+        calls();
+        let first = note_digit(module, 1, Stage::Active)?;
+        let second = note_digit(module, 2, Stage::Active)?;
+
+        stop_now(first);
+        assert_eq!(calls(), (1, 0));
+        // Once.
+        stop_now(first);
+        assert_eq!(calls(), (0, 0));
+        // It is too late.
+        assert!(!take_back(first));
+
+        assert!(free_next(module));
+        assert!(!free_next(module));
+        assert_eq!(calls(), (0, 1));
+        assert!(take_back(second));
+        assert!(!take_back(second));
+        assert!(!Notifier::is_noted(module));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_prepared_is_not_stopped_before_it_is_active() -> Result {
+        let module = nowhere(8);
+        calls();
+        let noted = note_digit(module, 1, Stage::Stopped)?;
+        let other = note_digit(module, 2, Stage::Stopped)?;
+
+        stop_now(noted);
+        assert!(!stop_last(|undo| undo.module == module));
+        assert!(!take_back(noted));
+        // SAFETY: Nothing has code there.
+        unsafe { activate(noted) };
+        stop_now(other);
+        assert_eq!(calls(), (0, 0));
+        assert!(stop_last(|undo| undo.module == module));
+        assert_eq!(calls(), (1, 0));
+
+        assert!(free_next(module) && free_next(module));
+        assert_eq!(calls(), (0, 21));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_noted_for_a_module_that_goes_is_counted() -> Result {
+        let (module, other) = (nowhere(8), nowhere(16));
+        let watch = Watch::new(module);
+        let others = Watch::new(other);
+
+        // Also if it is taken back.
+        for noted in 1..=3 {
+            assert!(take_back(note_digit(module, 1, Stage::Active)?));
+            assert_eq!((watch.noted(), others.noted()), (noted, 0));
+        }
+        drop(watch);
+        assert!(take_back(note_digit(module, 1, Stage::Active)?));
+
+        // One that comes to the same address starts again.
+        let watch = Watch::new(module);
+        assert_eq!((watch.noted(), others.noted()), (0, 0));
+        assert!(take_back(note_digit(other, 1, Stage::Active)?));
+        assert_eq!((watch.noted(), others.noted()), (0, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn some_modules_go_at_a_time() -> Result {
+        let mut watches = KVec::with_capacity(MAX_GOING + 1, GFP_KERNEL)?;
+        for number in 1..=MAX_GOING {
+            watches.push(Watch::new(nowhere(8 * number)), GFP_KERNEL)?;
+        }
+        assert!(UNDOS.lock().going_mut(0).is_none());
+
+        drop(watches.pop());
+        watches.push(Watch::new(nowhere(8 * 99)), GFP_KERNEL)?;
+        drop(watches);
+        let mut undos = UNDOS.lock();
+        let is_free = (1..=99).all(|number| undos.going_mut(8 * number).is_none());
+        drop(undos);
+        assert!(is_free);
+        Ok(())
+    }
+
+    #[test]
+    fn all_functions_have_to_be_of_the_module() {
+        let own = this_module::<crate::LocalModule>().as_ptr();
+        let here = nothing as *const () as usize;
+        let elsewhere = bindings::synchronize_srcu as *const () as usize;
+        // Functions, whether they are all of this module.
+        let rows: [(&[usize], bool); 6] = [
+            (&[here], true),
+            (&[here, here], true),
+            (&[elsewhere], false),
+            (&[here, elsewhere], false),
+            (&[elsewhere, here], false),
+            (&[0], false),
+        ];
+
+        for (addresses, is_own) in rows {
+            // SAFETY: The library is loaded.
+            assert_eq!(unsafe { has_code(own, addresses) }, is_own);
+            // SAFETY: There is no module.
+            assert!(!unsafe { has_code(ptr::null_mut(), addresses) });
+        }
     }
 }

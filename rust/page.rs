@@ -216,6 +216,8 @@ impl Page {
     /// Context: as [`alloc()`](Self::alloc).
     #[inline]
     pub fn alloc_near(gfp: Gfp, cpu: CpuId) -> Result<Self> {
+        #[cfg(kscale_kunit)]
+        ALLOC.check()?;
         // SAFETY: The number is less than `nr_cpu_ids`, by the invariants of `CpuId`.
         if !unsafe { bindings::cpu_possible(cpu.as_u32()) } {
             return Self::alloc(gfp);
@@ -535,6 +537,70 @@ mod tests {
         // SAFETY: The reference that was added above is left, and nobody else has it.
         let pages = unsafe { Page::<2>::from_raw(NonNull::new(raw).ok_or(EINVAL)?) };
         assert_eq!(pages.references().load(Relaxed), 1);
+        Ok(())
+    }
+
+    /// Returns the order of what C takes for one page, or [`None`] if it is one.
+    fn compound_order(page: *mut bindings::page) -> Option<u32> {
+        // SAFETY: It is a page that is allocated.
+        let is_compound = unsafe { bindings::page_head(page) };
+        // SAFETY: As above.
+        is_compound.then(|| unsafe { bindings::compound_order(page) })
+    }
+
+    #[test]
+    fn blocks_are_compound_pages() -> Result {
+        let page = Page::<0>::alloc(Gfp::KERNEL)?;
+        assert_eq!(compound_order(page.as_ptr()), None);
+        let pair = Page::<1>::alloc(Gfp::KERNEL)?;
+        assert_eq!(compound_order(pair.as_ptr()), Some(1));
+        let block = Page::<3>::alloc(Gfp::KERNEL)?;
+        assert_eq!(compound_order(block.as_ptr()), Some(3));
+        Ok(())
+    }
+
+    /// Does not try hard.
+    const EASILY: Gfp = Gfp::KERNEL.union(Gfp::NORETRY).union(Gfp::NOWARN);
+
+    #[test]
+    fn blocks_are_given_back_whole() -> Result {
+        // More than there are pages.
+        for _ in 0..=totalram_pages() >> 8 {
+            drop(Page::<8>::alloc(EASILY)?);
+        }
+        let order = core::num::NonZeroU32::new(8).ok_or(EINVAL)?;
+        for _ in 0..=totalram_pages() >> 8 {
+            drop(Block::alloc(EASILY, order)?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_page_may_be_asked_for_near_any_cpu() -> Result {
+        for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {
+            let mut page = Page::alloc_near(Gfp::KERNEL | Gfp::ZERO, cpu)?;
+            assert_eq!(page.references().load(Relaxed), 1);
+            assert_eq!(compound_order(page.as_ptr()), None);
+            // SAFETY: It was allocated with `Gfp::ZERO`.
+            let is_zeroed = unsafe { page.assume_filled() }.as_slice();
+            assert!(is_zeroed.iter().all(|byte| *byte == 0));
+            page.fill(1);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn allocations_fail_where_a_test_says_so() -> Result {
+        let cpu = CpuId::current();
+        let order = core::num::NonZeroU32::MIN;
+
+        ALLOC.fail(|| {
+            assert_eq!(Page::<0>::alloc(Gfp::KERNEL).err(), Some(ENOMEM));
+            assert_eq!(Page::alloc_near(Gfp::KERNEL, cpu).err(), Some(ENOMEM));
+            assert_eq!(Block::alloc(Gfp::KERNEL, order).err(), Some(ENOMEM));
+            assert_eq!(alloc_bulk(Gfp::KERNEL, &mut [None]), 0);
+        });
+        assert!(Page::<0>::alloc(Gfp::KERNEL).is_ok());
         Ok(())
     }
 }

@@ -214,7 +214,15 @@ impl Drop for Workqueue {
 #[kunit_tests(kscale_workqueue)]
 mod tests {
     use super::*;
+
+    use crate::{
+        leak::at_once,
+        percpu::preempt_disable,
+        shrinker::as_in_reclaim, //
+    };
+
     use kernel::{
+        cpu::CpuId,
         impl_has_work,
         new_work,
         sync::{
@@ -223,6 +231,10 @@ mod tests {
                 Relaxed, //
             },
             Arc, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
         },
         workqueue::{
             Work,
@@ -322,5 +334,175 @@ mod tests {
     fn long_name_is_cut() {
         let name = c"a_name_that_is_longer_than_the_31_bytes_the_kernel_keeps";
         assert!(Workqueue::new(name, Flags::UNBOUND, 0).is_ok());
+    }
+
+    /// Tells whether the kernel has warned since it booted.
+    fn has_warned() -> bool {
+        // SAFETY: It reads a word of the kernel's own. CAST: It is 9.
+        unsafe { bindings::test_taint(bindings::TAINT_WARN) != 0 }
+    }
+
+    /// Naps, and notes how it runs.
+    #[pin_data]
+    struct Probe {
+        /// How many run, shared by those that are to run at once.
+        running: Arc<Atomic<u32>>,
+        /// Waits for so many.
+        wanted: u32,
+        most: Atomic<u32>,
+        cpu: Atomic<u32>,
+        nice: Atomic<i32>,
+        #[pin]
+        work: Work<Probe>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Probe { self.work }
+    }
+
+    impl WorkItem for Probe {
+        type Pointer = Arc<Probe>;
+
+        fn run(this: Arc<Probe>) {
+            // SAFETY: The task is there while it runs, and does not change its priority.
+            let prio = unsafe { (*bindings::get_current()).static_prio };
+            this.nice.store(prio - 120, Relaxed);
+            this.cpu.store(CpuId::current().as_u32(), Relaxed);
+
+            let mut most = this.running.fetch_add(1, Relaxed) + 1;
+            for round in 0..10_000 {
+                fsleep(Delta::from_millis(1));
+                most = most.max(this.running.load(Relaxed));
+                // So that more have the time to begin.
+                if most >= this.wanted && round >= 5 {
+                    break;
+                }
+            }
+            this.most.store(most, Relaxed);
+            if this.wanted > 1 {
+                // The others shall see it, too.
+                fsleep(Delta::from_millis(20));
+            }
+            this.running.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn probe(running: &Arc<Atomic<u32>>, wanted: u32) -> Result<Arc<Probe>> {
+        Arc::pin_init(
+            pin_init!(Probe {
+                running: running.clone(),
+                wanted,
+                most: Atomic::new(0),
+                cpu: Atomic::new(u32::MAX),
+                nice: Atomic::new(0),
+                work <- new_work!("kscale_workqueue::Probe"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    #[test]
+    fn as_many_items_run_at_once_as_may() -> Result {
+        for flags in [Flags::PERCPU, Flags::UNBOUND] {
+            for max_active in [1, 2] {
+                let queue = Workqueue::new(c"kscale_kunit", flags, max_active)?;
+                let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+                let probes = [
+                    probe(&running, max_active)?,
+                    probe(&running, max_active)?,
+                    probe(&running, 1)?,
+                    probe(&running, 1)?,
+                ];
+
+                // On one CPU, which the bound is for.
+                let preemption = preempt_disable();
+                let queued = probes
+                    .iter()
+                    .filter(|it| queue.enqueue((*it).clone()).is_ok());
+                let queued = queued.count();
+                drop(preemption);
+                drop(queue);
+
+                assert_eq!(queued, probes.len());
+                let most = probes.iter().map(|probe| probe.most.load(Relaxed)).max();
+                assert_eq!(most, Some(max_active));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails with [`EINVAL`] if items do not run as the flags of their queue say.
+    fn check_flags(_: usize) -> Result {
+        // Flags, nice level, whether it is where it was queued.
+        let rows = [
+            (Flags::PERCPU, 0, true),
+            (Flags::PERCPU | Flags::CPU_INTENSIVE, 0, true),
+            (Flags::PERCPU | Flags::HIGHPRI, -20, true),
+            (Flags::UNBOUND, 0, false),
+            (Flags::UNBOUND | Flags::HIGHPRI, -20, false),
+        ];
+        let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+
+        for (flags, nice, is_here) in rows {
+            let queue = Workqueue::new(c"kscale_kunit", flags, 0)?;
+            let probe = probe(&running, 1)?;
+            let preemption = preempt_disable();
+            let cpu = CpuId::current().as_u32();
+            let is_queued = queue.enqueue(probe.clone()).is_ok();
+            drop(preemption);
+            drop(queue);
+
+            let is_right = is_queued
+                && probe.nice.load(Relaxed) == nice
+                && (!is_here || probe.cpu.load(Relaxed) == cpu);
+            if !is_right {
+                return Err(EINVAL);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn flags_say_how_items_run() -> Result {
+        // On all CPUs, most likely.
+        at_once(8, check_flags)
+    }
+
+    /// The kernel warns of who waits for another queue than such a one then.
+    #[test]
+    fn reclaim_may_wait_for_a_queue() -> Result {
+        let had_warned = has_warned();
+
+        for new in [Workqueue::new, Workqueue::for_library] {
+            let queue = new(c"kscale_kunit", Flags::UNBOUND, 1)?;
+            let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+            assert!(queue.enqueue(probe(&running, 1)?).is_ok());
+            // SAFETY: The queue is there.
+            as_in_reclaim(|| unsafe { bindings::__flush_workqueue(queue.as_raw()) });
+        }
+
+        assert_eq!(has_warned(), had_warned);
+        Ok(())
+    }
+
+    #[test]
+    fn an_item_is_queued_once() -> Result {
+        let queue = Workqueue::new(c"kscale_kunit", Flags::UNBOUND, 1)?;
+        let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        // It waits until there is another one.
+        let (first, second) = (probe(&running, 2)?, probe(&running, 1)?);
+
+        assert!(queue.enqueue(first.clone()).is_ok());
+        while running.load(Relaxed) == 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        // Behind that.
+        assert!(queue.enqueue(second.clone()).is_ok());
+        assert!(queue.enqueue(second.clone()).is_err());
+        running.add(1, Relaxed);
+        drop(queue);
+        assert!(Arc::into_unique_or_drop(first).is_some());
+        assert!(Arc::into_unique_or_drop(second).is_some());
+        Ok(())
     }
 }

@@ -228,9 +228,12 @@ mod tests {
         Mutex, //
     };
 
-    use crate::percpu::{
-        possible_cpus,
-        PerCpu, //
+    use crate::{
+        module::testing::EmptyModule,
+        percpu::{
+            possible_cpus,
+            PerCpu, //
+        }, //
     };
 
     /// Keeps books of the calls.
@@ -410,6 +413,31 @@ mod tests {
     #[test]
     fn a_registration_may_be_leaked() -> Result {
         core::mem::forget(Registration::new(Log::new(i32::MAX)?)?);
+        Ok(())
+    }
+
+    /// Has its code in another module than it says.
+    struct Foreign(Atomic<i32>);
+
+    #[vtable]
+    impl Callbacks for Foreign {
+        type OwnerModule = EmptyModule;
+
+        fn online(&self, _: CpuId) -> Result {
+            self.0.add(1, Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn code_of_another_module_is_refused() -> Result {
+        let foreign = Arc::new(Foreign(Atomic::new(0)), GFP_KERNEL)?;
+
+        let result = Registration::new(foreign.clone());
+
+        assert_eq!(result.err(), Some(EINVAL));
+        assert_eq!(foreign.0.load(Relaxed), 0);
+        assert!(Arc::into_unique_or_drop(foreign).is_some());
         Ok(())
     }
 }

@@ -172,4 +172,29 @@ mod tests {
         }
         Ok(())
     }
+
+    #[test]
+    fn the_largest_block_can_be_had() -> Result {
+        const MOST: NonZeroU32 = NonZeroU32::new(Block::MAX_ORDER).unwrap();
+        let gfp = Gfp::KERNEL | Gfp::NOWARN | Gfp::NORETRY;
+
+        // Memory may be in pieces.
+        if let Some(block) = Block::alloc(gfp, MOST)
+            .map(Some)
+            .or_else(|error| (error == ENOMEM).then_some(None).ok_or(error))?
+        {
+            assert_eq!(block.order(), Block::MAX_ORDER);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_block_survives_a_trip_to_c() -> Result {
+        let raw = Block::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
+
+        // SAFETY: It is from there, and nobody else has it.
+        let block = unsafe { Block::from_raw(raw) };
+        assert_eq!((block.order(), block.pages()), (1, 2));
+        Ok(())
+    }
 }

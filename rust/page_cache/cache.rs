@@ -192,13 +192,17 @@ mod tests {
     use super::*;
 
     use crate::{
+        bindings,
         gfp::Gfp,
         percpu::{
             local_interrupt_disable,
             possible_cpus,
             testing::on_all_cpus, //
         },
-        shrinker::as_in_reclaim, //
+        shrinker::{
+            as_in_reclaim,
+            Count, //
+        }, //
     };
 
     use kernel::{
@@ -546,5 +550,99 @@ mod tests {
         let cache = cache(2, 0)?;
         cache.fill()?;
         crate::leak::forget(cache)
+    }
+
+    #[test]
+    fn pages_are_of_one_cpu() -> Result {
+        let cache = cache(4, 0)?;
+        // Nobody fills slots meanwhile.
+        cache.shared.back_off();
+        for cpu in possible_cpus() {
+            for _ in 0..1 + cpu.as_u32() % 3 {
+                assert!(cache.put_on(cpu, page(cpu.as_u32() as u8)?).is_ok());
+            }
+        }
+
+        for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {
+            let is_possible = possible_cpus().any(|possible| possible == cpu);
+            let count = if is_possible { 1 + cpu.as_u32() % 3 } else { 0 };
+            assert_eq!(cache.cached_on(cpu), count as usize);
+            for _ in 0..count {
+                assert!(is_filled(cache.get_on(cpu), cpu.as_u32() as u8));
+            }
+            assert!(cache.get_on(cpu).is_none());
+            assert_eq!(cache.cached_on(cpu), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_there_is_not_filled_again() -> Result {
+        let cache = cache(4, 0)?;
+        assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+
+        cache.fill()?;
+
+        assert_eq!(cache.cached_on(cpu()?), 4);
+        let stats = cache.stats();
+        assert_eq!(stats.filled, cache.cached() as u64 - 1);
+        assert_eq!(stats.freed, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_fill_that_fails_keeps_what_it_has() -> Result {
+        let cache = cache(4, 0)?;
+        assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+
+        let result = crate::page::ALLOC.fail(|| cache.fill());
+
+        assert_eq!(result, Err(ENOMEM));
+        assert_eq!((cache.cached(), cache.stats().filled), (1, 0));
+        cache.fill()?;
+        assert_eq!(cache.cached_on(cpu()?), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn options_are_those_it_was_made_with() -> Result {
+        let options = Options {
+            pages_per_cpu: 7,
+            floor_per_cpu: 3,
+            backoff_ms: 11,
+        };
+
+        assert_eq!(*PageCache::new(NAME, options)?.options(), options);
+        Ok(())
+    }
+
+    #[test]
+    fn reclaim_frees_pages_and_keeps_them_from_coming_back() -> Result {
+        let cache = cache(4, 1)?;
+        for _ in 0..4 {
+            assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+        }
+
+        assert_eq!(cache._shrinker.call_back(2), 2);
+        assert_eq!((cache.cached(), cache.stats().freed), (2, 2));
+        let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
+        while cache.get_on(cpu()?).is_some() {}
+        assert!(!pages.is_wanted.load(Relaxed));
+        // There is nothing above the floor.
+        assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+        assert_eq!(cache._shrinker.call_back(2), Count::EMPTY.into_raw());
+        Ok(())
+    }
+
+    #[test]
+    fn reclaim_asks_for_many_at_a_time_and_takes_them_first() -> Result {
+        let cache = cache(4, 1)?;
+        let raw = cache._shrinker.raw();
+
+        // SAFETY: It is registered, and C does not change these.
+        let (seeks, batch, flags) = unsafe { ((*raw).seeks, (*raw).batch, (*raw).flags) };
+        assert_eq!((seeks, batch), (0, 32));
+        assert_eq!(flags & bindings::SHRINKER_NUMA_AWARE, 0);
+        Ok(())
     }
 }

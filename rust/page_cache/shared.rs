@@ -309,3 +309,151 @@ impl Callbacks for Shared {
         Scan::freed(self.drain(self.options.floor_per_cpu, control.nr_to_scan()))
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_page_cache_shared)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        page::ALLOC,
+        percpu::possible_cpus, //
+    };
+
+    fn shared(backoff_ms: Msecs) -> Result<Arc<Shared>> {
+        Shared::new(Options {
+            pages_per_cpu: 3,
+            floor_per_cpu: 1,
+            backoff_ms,
+        })
+    }
+
+    /// The pages of CPU 0, which there is everywhere.
+    fn first(shared: &Shared) -> Result<&CpuPages> {
+        let cpu = CpuId::from_u32(0).ok_or(ENODEV)?;
+        shared.of_cpu(cpu).ok_or(ENODEV)
+    }
+
+    #[test]
+    fn what_is_wanted_is_filled() -> Result {
+        let shared = shared(1000)?;
+        let first = first(&shared)?;
+
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 0);
+        // Once, whoever wants it.
+        assert!(first.want());
+        assert!(!first.want());
+        Shared::run(shared.clone());
+        assert_eq!((first.count(), shared.count(0)), (3, 3));
+        assert!(!first.is_wanted.load(Relaxed));
+
+        // Others can be, too.
+        for (_, pages) in shared.cpus.iter() {
+            pages.want();
+        }
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 3 * possible_cpus().count());
+        assert_eq!(shared.stats().filled, shared.count(0) as u64);
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_filled_that_nobody_asks_for() -> Result {
+        let shared = shared(1000)?;
+        let first = first(&shared)?;
+        shared.fill_online()?;
+        assert!(shared.count(0) >= 3);
+
+        assert!(first.want());
+        shared.close();
+        assert_eq!(shared.count(0), 0);
+        assert_eq!(shared.stats().freed, shared.stats().filled);
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 0);
+        assert!(!first.is_wanted.load(Relaxed));
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_filled_while_memory_is_short() -> Result {
+        let (shared, other) = (shared(3_600_000)?, shared(3_600_000)?);
+        let pages = first(&shared)?;
+
+        assert!(!shared.is_backing_off());
+        assert!(pages.want());
+        shared.back_off();
+        assert!(shared.is_backing_off());
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 0);
+        // Nor is it asked for.
+        assert!(Shared::get(&shared, pages).is_none());
+        assert!(!pages.is_wanted.load(Relaxed));
+
+        let pages = first(&other)?;
+        assert!(pages.want());
+        ALLOC.fail(|| Shared::run(other.clone()));
+        assert!(other.is_backing_off());
+        Ok(())
+    }
+
+    #[test]
+    fn it_is_short_for_as_long_as_it_says() -> Result {
+        // Milliseconds, and nanoseconds.
+        const ROWS: [(Msecs, i64); 4] = [
+            (0, 0),
+            (1, 1_000_000),
+            (5000, 5_000_000_000),
+            (Msecs::MAX, Msecs::MAX as i64 * 1_000_000),
+        ];
+
+        for (backoff_ms, backoff_ns) in ROWS {
+            let shared = shared(backoff_ms)?;
+            let before = shared.made.elapsed().as_nanos();
+            shared.back_off();
+            let after = shared.made.elapsed().as_nanos();
+
+            let begin = shared.backoff_end_ns.load(Relaxed) - backoff_ns;
+            assert!((before..=after).contains(&begin));
+        }
+        // Which ends.
+        let shared = shared(0)?;
+        shared.back_off();
+        assert!(!shared.is_backing_off());
+        Ok(())
+    }
+
+    #[test]
+    fn a_missing_page_is_asked_for() -> Result {
+        let shared = shared(1000)?;
+        let pages = first(&shared)?;
+        let wait = || {
+            for _ in 0..10_000 {
+                if shared.count(0) == 3 {
+                    break;
+                }
+                kernel::time::delay::fsleep(kernel::time::Delta::from_millis(1));
+            }
+            shared.count(0)
+        };
+
+        assert!(Shared::get(&shared, pages).is_none());
+        assert_eq!(wait(), 3);
+        // Those that there are come first, from the first entry on.
+        let mut taken = [const { None }; 5];
+        taken[1] = Some(Page::alloc(Gfp::KERNEL)?);
+        assert_eq!(Shared::get_bulk(&shared, pages, &mut taken), 4);
+        assert!(taken[..4].iter().all(Option::is_some) && taken[4].is_none());
+        assert_eq!(wait(), 3);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_of_the_default_are_those_of_c() {
+        let options = Options::default();
+
+        assert_eq!((options.pages_per_cpu, options.floor_per_cpu), (5, 0));
+        assert_eq!(options.backoff_ms, 5000);
+        assert!(FILL.contains(Gfp::KERNEL | Gfp::NORETRY | Gfp::NOMEMALLOC | Gfp::NOWARN));
+    }
+}

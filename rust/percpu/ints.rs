@@ -413,4 +413,44 @@ mod tests {
         assert_eq!(ints.at::<1>().sum(), 3 * tasks * ROUNDS);
         Ok(())
     }
+
+    #[test]
+    fn amounts_use_all_bits() -> Result {
+        let wide = PerCpuInts::<u64, 2>::new()?;
+        let narrow = PerCpuInts::<u32, 2>::new()?;
+        // On one CPU, which reads what it has.
+        let proof = local_interrupt_disable();
+        for amount in [1 << 32, 1 << 63, 5] {
+            wide.at::<1>().add(amount);
+        }
+        wide.at::<1>().sub(6);
+        narrow.at::<1>().add(1 << 31);
+        narrow.at::<1>().dec();
+        let (of_wide, of_narrow) = (wide.at::<1>().this_cpu(), narrow.at::<1>().this_cpu());
+        let cpu = CpuId::current();
+        drop(proof);
+
+        assert_eq!(of_wide, (1 << 63) + (1 << 32) - 1);
+        assert_eq!(of_narrow, (1 << 31) - 1);
+        for other in possible_cpus() {
+            let is_own = other == cpu;
+            let expected = if is_own { of_wide } else { 0 };
+            assert_eq!(wide.at::<1>().per_cpu(other), Some(expected));
+            let expected = if is_own { of_narrow } else { 0 };
+            assert_eq!(narrow.at::<1>().per_cpu(other), Some(expected));
+        }
+        assert_eq!((wide.at::<0>().sum(), narrow.at::<0>().sum()), (0, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_no_integer_for_a_cpu_that_is_not_possible() -> Result {
+        let ints = PerCpuInts::<u64, 1>::new()?;
+
+        for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {
+            assert_eq!(ints.at::<0>().per_cpu(cpu).is_some(), is_possible(cpu));
+        }
+        assert_eq!(ints.at::<0>().iter().count(), possible_cpus().count());
+        Ok(())
+    }
 }

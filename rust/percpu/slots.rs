@@ -452,4 +452,45 @@ mod tests {
             .all(|(cpu, number)| u64::from(cpu.as_u32()) == *number));
         Ok(())
     }
+
+    #[test]
+    fn every_cpu_finds_its_own_value() -> Result {
+        let numbers = PerCpu::new(|cpu| Ok((cpu.as_u32(), Atomic::new(0_u32))))?;
+        let numbers = Arc::new(numbers, GFP_KERNEL)?;
+
+        on_all_cpus(&numbers, |numbers| {
+            for _ in 0..1000 {
+                let guard = numbers.get_cpu();
+                let mut is_own = guard.0 == guard.cpu().as_u32();
+                drop(guard);
+                let proof = local_interrupt_disable();
+                is_own &= numbers.this_cpu(&proof).0 == CpuId::current().as_u32();
+                is_own &= numbers.raw_cpu().0 == CpuId::current().as_u32();
+                drop(proof);
+                numbers.raw_cpu().1.add(u32::from(!is_own), Relaxed);
+            }
+        })?;
+
+        assert!(numbers
+            .iter()
+            .all(|(_, number)| number.1.load(Relaxed) == 0));
+        Ok(())
+    }
+
+    #[test]
+    fn values_come_in_the_order_of_the_cpus() -> Result {
+        let mut next = possible_cpus();
+        let mut numbers = PerCpu::new(|cpu| {
+            let is_next = next.next() == Some(cpu);
+            is_next.then_some(cpu.as_u32()).ok_or(EINVAL)
+        })?;
+
+        let found = numbers.iter().map(|(cpu, _)| cpu);
+        assert!(found.eq(possible_cpus()));
+        assert!(numbers
+            .iter_mut()
+            .all(|(cpu, number)| *number == cpu.as_u32()));
+        assert_eq!(numbers.iter_mut().count(), possible_cpus().count());
+        Ok(())
+    }
 }

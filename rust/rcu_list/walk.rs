@@ -235,4 +235,58 @@ mod tests {
         assert_eq!(digits(&list), 7);
         Ok(())
     }
+
+    #[test]
+    fn a_walk_meets_what_is_left_of_the_list() -> Result {
+        let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+        let mut entries = KVec::new();
+        for digit in (1..=5_u32).rev() {
+            entries.push(list.push_front(digit, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        let mut walk = list.walk();
+        assert_eq!(walk.next(), Some(&1));
+        assert_eq!(walk.next(), Some(&2));
+
+        // Those in front are not met any more, nor is what is gone.
+        let four = entries.remove(1).map_err(|_| EINVAL)?;
+        assert_eq!(list.remove(four).ok(), Some(4));
+        let _zero = list.push_front(9, GFP_KERNEL)?;
+        assert_eq!(walk.next(), Some(&3));
+        assert_eq!(walk.next(), Some(&5));
+        assert_eq!(walk.next(), None);
+        assert_eq!(digits(&list), 91_235);
+        Ok(())
+    }
+
+    #[test]
+    fn a_walk_that_is_dropped_lets_its_value_go() -> Result {
+        let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+        let entry = list.push_front(1, GFP_KERNEL)?;
+
+        for _ in 0..3 {
+            let mut walk = list.walk();
+            assert_eq!(walk.next(), Some(&1));
+        }
+        list.for_each(|value| assert_eq!(*value, 1));
+        // Or this waits for ever.
+        assert_eq!(list.remove(entry).ok(), Some(1));
+        assert_eq!(digits(&list), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn many_walk_at_once() -> Result {
+        let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+        let entry = list.push_front(1, GFP_KERNEL)?;
+        let mut walks = [list.walk(), list.walk(), list.walk()];
+
+        for walk in &mut walks {
+            assert_eq!(walk.next(), Some(&1));
+        }
+        for walk in &mut walks {
+            assert_eq!(walk.next(), None);
+        }
+        assert_eq!(list.remove(entry).ok(), Some(1));
+        Ok(())
+    }
 }

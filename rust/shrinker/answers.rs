@@ -50,7 +50,7 @@ impl Count {
 
     /// Returns the answer as C takes it.
     #[inline]
-    pub(super) const fn into_raw(self) -> c_ulong {
+    pub(crate) const fn into_raw(self) -> c_ulong {
         self.0
     }
 }

@@ -157,6 +157,13 @@ impl<T: Callbacks> Registration<T> {
         })
     }
 
+    /// Returns what C has.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn raw(&self) -> *mut bindings::shrinker {
+        // SAFETY: It is there by the type invariants.
+        unsafe { self.instance.as_ref() }.shrinker.as_ptr()
+    }
+
     /// Tells whether all code that depends on `T` is code of `module`.
     fn is_in(module: *mut bindings::module) -> bool {
         let own = [
@@ -247,7 +254,10 @@ mod tests {
 
     use core::num::NonZeroU32;
 
-    use crate::gfp::Gfp;
+    use crate::{
+        gfp::Gfp,
+        module::testing::EmptyModule, //
+    };
 
     /// A cache of nothing but a number.
     #[pin_data]
@@ -321,23 +331,17 @@ mod tests {
         Shrinker::new(c"kunit", Flags::NONE)
     }
 
-    /// Returns what C has of a registration.
-    fn raw<T: Callbacks>(registration: &Registration<T>) -> *mut bindings::shrinker {
-        // SAFETY: It is there by the type invariants.
-        unsafe { registration.instance.as_ref() }.shrinker.as_ptr()
-    }
-
     /// Has C's `count_objects` called.
     fn count<T: Callbacks>(
         registration: &Registration<T>,
         control: &mut bindings::shrink_control,
     ) -> c_ulong {
         // SAFETY: It is registered.
-        let Some(count_objects) = (unsafe { (*raw(registration)).count_objects }) else {
+        let Some(count_objects) = (unsafe { (*registration.raw()).count_objects }) else {
             return 0xbad;
         };
         // SAFETY: This is how C calls it.
-        unsafe { count_objects(raw(registration), control) }
+        unsafe { count_objects(registration.raw(), control) }
     }
 
     /// Has C's `scan_objects` called.
@@ -346,11 +350,11 @@ mod tests {
         control: &mut bindings::shrink_control,
     ) -> c_ulong {
         // SAFETY: It is registered.
-        let Some(scan_objects) = (unsafe { (*raw(registration)).scan_objects }) else {
+        let Some(scan_objects) = (unsafe { (*registration.raw()).scan_objects }) else {
             return 0xbad;
         };
         // SAFETY: This is how C calls it.
-        unsafe { scan_objects(raw(registration), control) }
+        unsafe { scan_objects(registration.raw(), control) }
     }
 
     #[test]
@@ -524,7 +528,7 @@ mod tests {
         let shrinker = shrinker.set_seeks(u16::MAX).set_batch(NonZeroU32::MAX);
         let registration = shrinker.register(Cache::new(1)?)?;
         // SAFETY: It is registered.
-        let raw = unsafe { &*raw(&registration) };
+        let raw = unsafe { &*registration.raw() };
         assert_eq!(raw.seeks, 65535);
         assert_eq!(raw.batch, i64::from(u32::MAX) as isize);
         assert!(raw.flags & bindings::SHRINKER_NUMA_AWARE != 0);
@@ -540,6 +544,98 @@ mod tests {
     #[test]
     fn a_registration_may_be_leaked() -> Result {
         core::mem::forget(shrinker()?.register(Cache::new(1)?)?);
+        Ok(())
+    }
+
+    /// Has its code in another module than it says.
+    struct Foreign;
+
+    #[vtable]
+    impl Callbacks for Foreign {
+        type OwnerModule = EmptyModule;
+
+        fn count_objects(&self, _: &ShrinkControl) -> Count {
+            Count::EMPTY
+        }
+
+        fn scan_objects(&self, _: &ScanControl) -> Scan {
+            Scan::STOP
+        }
+    }
+
+    #[test]
+    fn code_of_another_module_is_refused() -> Result {
+        let foreign = Arc::new(Foreign, GFP_KERNEL)?;
+
+        let error = shrinker()?.register(foreign.clone()).err();
+
+        assert_eq!(error, Some(EINVAL));
+        assert!(Arc::into_unique_or_drop(foreign).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn one_that_is_not_noted_is_not_called_any_more() -> Result {
+        let cache = Cache::new(1)?;
+
+        let error = module::NOTE
+            .fail(|| shrinker()?.register(cache.clone()).map(drop))
+            .err();
+
+        assert_eq!(error, Some(ENOMEM));
+        // What was made of it is gone.
+        assert!(Arc::into_unique_or_drop(cache).is_some());
+        Ok(())
+    }
+
+    /// Returns the flags, the seeks and the batch that C has.
+    fn setup(shrinker: &Shrinker) -> (u32, i32, isize) {
+        // SAFETY: It is there by the type invariants.
+        let raw = unsafe { &*shrinker.as_raw() };
+        (raw.flags, raw.seeks, raw.batch)
+    }
+
+    #[test]
+    fn flags_are_those_that_are_asked_for() -> Result {
+        const FLAGS: u32 = bindings::SHRINKER_NUMA_AWARE
+            | bindings::SHRINKER_MEMCG_AWARE
+            | bindings::SHRINKER_NONSLAB;
+        // Without memory cgroups, C takes their flags away.
+        let memcg = Shrinker::new(c"kunit", Flags::MEMCG_AWARE)?;
+        let memcg_flags = if memcg.is_memcg_aware() {
+            FLAGS
+        } else {
+            bindings::SHRINKER_NUMA_AWARE
+        };
+        let rows = [
+            (Flags::NONE, 0),
+            (Flags::NUMA_AWARE, bindings::SHRINKER_NUMA_AWARE),
+            (Flags::MEMCG_AWARE, bindings::SHRINKER_MEMCG_AWARE),
+            (Flags::MEMCG_AWARE_NONSLAB | Flags::NUMA_AWARE, FLAGS),
+        ];
+
+        for (flags, expected) in rows {
+            let shrinker = Shrinker::new(c"kunit", flags)?;
+            let (found, ..) = setup(&shrinker);
+            assert_eq!(found & memcg_flags, expected & memcg_flags);
+            assert_eq!(
+                shrinker.is_numa_aware(),
+                expected & bindings::SHRINKER_NUMA_AWARE != 0
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_set_leaves_the_rest() -> Result {
+        let (flags, seeks, batch) = setup(&shrinker()?);
+
+        let few = shrinker()?.set_seeks(seeks as u16 + 5);
+        assert_eq!(setup(&few), (flags, seeks + 5, batch));
+        let many = shrinker()?.set_batch(NonZeroU32::MIN);
+        assert_eq!(setup(&many), (flags, seeks, 1));
+        let none = shrinker()?.set_seeks(0);
+        assert_eq!(setup(&none), (flags, 0, batch));
         Ok(())
     }
 }

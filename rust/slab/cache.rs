@@ -198,6 +198,12 @@ impl<T> Cache<T> {
         self.raw.as_ptr()
     }
 
+    /// Returns how many objects it believes to be taken.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn live(&self) -> u64 {
+        self.live.at::<0>().sum()
+    }
+
     /// Notes that `count` objects were taken.
     #[inline]
     pub(crate) fn taken(&self, count: usize) {
@@ -285,22 +291,17 @@ mod tests {
         }
     }
 
-    /// Returns how many objects a cache believes to be taken.
-    fn live<T>(cache: &Cache<T>) -> u64 {
-        cache.live.at::<0>().sum()
-    }
-
     #[test]
     fn a_cache_counts_its_objects() -> Result {
         let cache = Cache::<[u64; 20]>::new(c"kunit-count")?;
-        assert_eq!(live(&cache), 0);
+        assert_eq!(cache.live(), 0);
 
         let kept = cache.alloc(Gfp::KERNEL)?.write([1; 20]);
         drop(cache.alloc(Gfp::KERNEL)?);
-        assert_eq!(live(&cache), 1);
+        assert_eq!(cache.live(), 1);
 
         drop(kept);
-        assert_eq!(live(&cache), 0);
+        assert_eq!(cache.live(), 0);
         Ok(())
     }
 
@@ -309,13 +310,13 @@ mod tests {
         let cache = Cache::<u64>::new(c"kunit-pool")?;
 
         let pool = KBox::pin_init(Mempool::new(2, Slab::new(&cache)), GFP_KERNEL)?;
-        assert_eq!(live(&cache), 1);
+        assert_eq!(cache.live(), 1);
         let memory = pool.alloc(Gfp::KERNEL)?;
-        assert_eq!(live(&cache), 2);
+        assert_eq!(cache.live(), 2);
 
         drop(memory);
         drop(pool);
-        assert_eq!(live(&cache), 0);
+        assert_eq!(cache.live(), 0);
         Ok(())
     }
 
@@ -360,7 +361,46 @@ mod tests {
         let failed = cache.alloc(Gfp::KERNEL)?.write_pin_init(Err::<u64, _>(EIO));
         assert_eq!(failed.err(), Some(EIO));
 
-        assert_eq!(live(&cache), 0);
+        assert_eq!(cache.live(), 0);
+        Ok(())
+    }
+
+    /// Is where it is said to be, whatever its size.
+    #[repr(align(1024))]
+    struct Aligned([u8; 100]);
+
+    #[test]
+    fn objects_are_aligned_and_apart() -> Result {
+        const COUNT: usize = 20;
+        let cache = Cache::<Aligned>::new(c"kunit-aligned")?;
+        let odd = Cache::<[u8; 100]>::new(c"kunit-odd")?;
+        let mut values = KVec::with_capacity(COUNT, GFP_KERNEL)?;
+        let mut odd_values = KVec::with_capacity(COUNT, GFP_KERNEL)?;
+
+        for number in 0..COUNT {
+            let bytes = [number as u8; 100];
+            values.push(cache.alloc(Gfp::KERNEL)?.write(Aligned(bytes)), GFP_KERNEL)?;
+            odd_values.push(odd.alloc(Gfp::KERNEL)?.write(bytes), GFP_KERNEL)?;
+        }
+
+        for (number, (value, odd)) in values.iter().zip(&odd_values).enumerate() {
+            assert_eq!(core::ptr::from_ref(&**value).addr() % 1024, 0);
+            assert!(value.0 == [number as u8; 100] && **odd == [number as u8; 100]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn many_objects_are_given_back() -> Result {
+        const BYTES: usize = 64 << 10;
+        let cache = Cache::<[u8; BYTES]>::new(c"kunit-many")?;
+        let gfp = Gfp::KERNEL | Gfp::NORETRY | Gfp::NOWARN;
+
+        // More than there is memory for.
+        for _ in 0..crate::page::totalram_pages() * kernel::page::PAGE_SIZE / BYTES + 1 {
+            drop(cache.alloc(gfp)?);
+        }
+        assert_eq!(cache.live(), 0);
         Ok(())
     }
 }

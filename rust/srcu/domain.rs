@@ -315,6 +315,9 @@ mod tests {
 
     use super::super::{
         testing::{
+            nap,
+            pointer,
+            retire,
             Drops,
             Elsewhere, //
         },
@@ -388,6 +391,63 @@ mod tests {
         let reader = rcu::read_lock();
         drop(domain);
         drop(reader);
+        Ok(())
+    }
+
+    /// Tells whether something waits for a guard that is held elsewhere.
+    fn waits_for_a_guard(
+        domain: &Domain<FastUpDown>,
+        wait: impl FnOnce() -> Result,
+    ) -> Result<bool> {
+        let guard = domain.clone().into_down_read();
+        let drops = Drops::new()?;
+        let before = drops.value();
+        Elsewhere::start(move || {
+            nap();
+            drop(before);
+            drop(guard);
+        })?;
+
+        wait()?;
+        Ok(drops.count() == 1)
+    }
+
+    #[test]
+    fn all_that_wait_for_a_grace_period_wait_for_guards() -> Result {
+        let domain: Domain<FastUpDown> = new_domain!()?;
+        let pointer = pointer(&domain, 1)?;
+        let waits = |wait: &dyn Fn() -> Result| waits_for_a_guard(&domain, wait);
+
+        assert!(waits(&|| {
+            domain.synchronize();
+            Ok(())
+        })?);
+        assert!(waits(&|| {
+            domain.synchronize_expedited();
+            Ok(())
+        })?);
+        assert!(waits(&|| retire(&pointer, 2).map(drop))?);
+        assert!(waits(&|| retire(&pointer, 2).map(|it| drop(it.wait())))?);
+        assert!(waits(
+            &|| retire(&pointer, 2).map(|it| drop(it.wait_expedited()))
+        )?);
+        // Of what was left to it.
+        assert!(waits(&|| {
+            retire(&pointer, 2)?.free_later();
+            domain.barrier();
+            Ok(())
+        })?);
+        Ok(())
+    }
+
+    #[test]
+    fn an_idle_domain_has_nothing_to_wait_for() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+
+        let cookie = domain.get_state();
+        assert!(!cookie.poll());
+        domain.synchronize();
+        assert!(cookie.poll());
         Ok(())
     }
 }

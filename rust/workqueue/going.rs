@@ -199,9 +199,15 @@ impl Going {
     ///
     /// Context: process. Sleeps.
     pub(crate) fn new(module: *mut bindings::module) -> Self {
-        if !is_user(module) {
-            return Self { slot: None };
+        if is_user(module) {
+            Self::begin(module)
+        } else {
+            Self { slot: None }
         }
+    }
+
+    /// As [`new()`](Self::new), for a module that may have items.
+    fn begin(module: *mut bindings::module) -> Self {
         GOING_COUNT.fetch_add(1, Relaxed);
         let is_free = |slot: &&Atomic<_>| slot.cmpxchg(ptr::null_mut(), module, Full).is_ok();
         let slot = loop {
@@ -275,5 +281,181 @@ pub(crate) fn destroy_leaked() {
         // SAFETY: It has not been destroyed: who does that takes it off before. It was leaked by a
         // module that has gone, so nobody queues to it.
         unsafe { bindings::destroy_workqueue(node.value.raw.as_ptr()) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_workqueue_going)]
+mod tests {
+    use super::{
+        super::{
+            Flags,
+            Workqueue, //
+        },
+        *, //
+    };
+
+    use kernel::{
+        impl_has_work,
+        module::this_module,
+        new_work,
+        sync::Arc,
+        workqueue::{
+            self,
+            Work,
+            WorkItem, //
+        }, //
+    };
+
+    use crate::module::testing::empty_module;
+
+    /// Counts how often it ran, each time after a while.
+    #[pin_data]
+    struct Slow {
+        runs: Atomic<u32>,
+        #[pin]
+        work: Work<Slow>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Slow { self.work }
+    }
+
+    impl WorkItem for Slow {
+        type Pointer = Arc<Slow>;
+
+        fn run(this: Arc<Slow>) {
+            fsleep(Delta::from_millis(5));
+            this.runs.add(1, Relaxed);
+        }
+    }
+
+    impl Slow {
+        fn new() -> Result<Arc<Self>> {
+            Arc::pin_init(
+                pin_init!(Self {
+                    runs: Atomic::new(0),
+                    work <- new_work!("kscale_workqueue_going::Slow"),
+                }),
+                GFP_KERNEL,
+            )
+        }
+
+        fn runs(&self) -> u32 {
+            self.runs.load(Relaxed)
+        }
+    }
+
+    fn queue() -> Result<Workqueue> {
+        Workqueue::new(c"kscale_kunit", Flags::UNBOUND, 0)
+    }
+
+    /// Returns the module that has the code of the items.
+    fn own_module() -> *mut bindings::module {
+        this_module::<crate::LocalModule>().as_ptr()
+    }
+
+    /// Tells whether a queue is flushed when modules go.
+    fn is_listed(queue: &Workqueue) -> bool {
+        let queues = QUEUES.lock();
+        let is_listed = queues.stack.iter().any(|it| it.raw == queue.raw);
+        is_listed
+    }
+
+    #[test]
+    fn queues_for_items_of_others_are_listed_until_they_are_dropped() -> Result {
+        let (first, second) = (queue()?, queue()?);
+        let own = Workqueue::for_library(c"kscale_kunit", Flags::UNBOUND, 0)?;
+        assert!(is_listed(&first) && is_listed(&second));
+        assert!(!is_listed(&own));
+
+        let raw = first.raw;
+        drop(first);
+        assert!(!QUEUES.lock().stack.iter().any(|it| it.raw == raw));
+        assert!(is_listed(&second));
+        Ok(())
+    }
+
+    #[test]
+    fn all_queues_are_flushed() -> Result {
+        let queues = [queue()?, queue()?, queue()?];
+        let items = [Slow::new()?, Slow::new()?, Slow::new()?];
+        for (queue, item) in queues.iter().zip(&items) {
+            assert!(queue.enqueue(item.clone()).is_ok());
+        }
+
+        flush_all();
+
+        assert!(items.iter().all(|item| item.runs() == 1));
+        Ok(())
+    }
+
+    #[test]
+    fn a_queue_is_not_destroyed_while_it_is_flushed() -> Result {
+        let queue = queue()?;
+        let (id, raw) = (queue.listed.as_ref().ok_or(EINVAL)?.id, queue.raw);
+        let flushes = [begin_flush(id), begin_flush(id)];
+        let is_gone = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+
+        let theirs = is_gone.clone();
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            drop(queue);
+            theirs.store(true, Release);
+        })?;
+        let mut was_there = true;
+        for _ in flushes {
+            for _ in 0..10 {
+                fsleep(Delta::from_millis(1));
+                was_there &= !is_gone.load(Acquire);
+            }
+            end_flush(id);
+        }
+        while !is_gone.load(Acquire) {
+            fsleep(Delta::from_millis(1));
+        }
+
+        assert!(was_there);
+        assert!(flushes == [Some((id, raw)); 2]);
+        assert!(begin_flush(id).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn items_of_a_module_that_goes_are_not_queued() -> Result {
+        let queue = queue()?;
+        let (before, meanwhile, after) = (Slow::new()?, Slow::new()?, Slow::new()?);
+
+        assert!(queue.enqueue(before.clone()).is_ok());
+        // Twice, as if of two modules.
+        let first = Going::begin(own_module());
+        let has_run = before.runs();
+        let second = Going::begin(own_module());
+        drop(first);
+        let is_leaked = queue.enqueue(meanwhile.clone()).is_ok();
+        drop(second);
+        assert!(queue.enqueue(after.clone()).is_ok());
+        drop(queue);
+
+        assert_eq!(has_run, 1);
+        assert!(is_leaked);
+        assert_eq!((meanwhile.runs(), after.runs()), (0, 1));
+        // SAFETY: It is the reference that was to be queued, which nobody has.
+        drop(unsafe { Arc::from_raw(Arc::as_ptr(&meanwhile)) });
+        assert!(Arc::into_unique_or_drop(meanwhile).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn items_of_other_modules_are_queued() -> Result {
+        let (queue, item) = (queue()?, Slow::new()?);
+
+        let going = Going::begin(empty_module());
+        assert!(queue.enqueue(item.clone()).is_ok());
+        drop(queue);
+        drop(going);
+
+        assert_eq!(item.runs(), 1);
+        assert!(Arc::into_unique_or_drop(item).is_some());
+        Ok(())
     }
 }

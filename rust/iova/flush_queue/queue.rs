@@ -261,6 +261,7 @@ mod tests {
 
     use crate::{
         leak::forget,
+        module::testing::EmptyModule,
         percpu::{
             preempt_disable,
             testing::on_all_cpus, //
@@ -538,6 +539,46 @@ mod tests {
 
         assert_eq!(books.errors.load(Relaxed), 0);
         assert!(books.flushes.finished.load(Relaxed) >= tasks * ROUNDS as u64 / PFNS as u64);
+        Ok(())
+    }
+
+    /// Has its code in another module than it says.
+    struct Foreign;
+
+    #[vtable]
+    impl Iotlb for Foreign {
+        type OwnerModule = EmptyModule;
+
+        fn flush_all(&self) {}
+    }
+
+    #[test]
+    fn code_of_another_module_is_refused() -> Result {
+        let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
+        let domain = Arc::new(domain, GFP_KERNEL)?;
+        let foreign = Arc::new(Foreign, GFP_KERNEL)?;
+
+        let error = FlushQueue::new(domain.clone(), foreign.clone()).err();
+
+        assert_eq!(error, Some(EINVAL));
+        assert!(Arc::into_unique_or_drop(domain).is_some());
+        assert!(Arc::into_unique_or_drop(foreign).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn one_that_is_not_noted_leaves_nothing() -> Result {
+        let (other, flushes) = queue(NEVER_MS)?;
+        let domain = other.space().clone();
+        drop(other);
+
+        let error = module::NOTE
+            .fail(|| FlushQueue::new(domain.clone(), flushes.clone()).map(drop))
+            .err();
+
+        assert_eq!(error, Some(ENOMEM));
+        assert!(Arc::into_unique_or_drop(domain).is_some());
+        assert!(Arc::into_unique_or_drop(flushes).is_some());
         Ok(())
     }
 }
