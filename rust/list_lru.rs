@@ -37,6 +37,12 @@
 //!
 //! C header: [`include/linux/list_lru.h`](srctree/include/linux/list_lru.h)
 
+use kernel::sync::{
+    atomic,
+    barrier, //
+};
+
+mod closed;
 mod item;
 mod lru;
 mod walk;

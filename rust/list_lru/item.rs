@@ -5,11 +5,7 @@
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Full, //
-        },
-        barrier::smp_mb,
+        atomic::Atomic,
         Arc,
         Refcount, //
     },
@@ -163,7 +159,7 @@ impl<T: Send + Sync + 'static> Item<T> {
     /// Context: any but interrupts. Never sleeps. C: `list_lru_add_obj()` in `mm/list_lru.c`.
     pub fn add(&self) -> bool {
         let node = self.node();
-        if node.lru.is_closed() || !may_lock() {
+        if node.lru.closed.is_set() || !may_lock() {
             return false;
         }
         // Before anybody can take it off.
@@ -184,8 +180,7 @@ impl<T: Send + Sync + 'static> Item<T> {
             return false;
         }
         // Either this sees that it is closed, or `ListLru::drop()` sees the item.
-        smp_mb(Full);
-        !(node.lru.is_closed() && self.del_any())
+        !(node.lru.closed.is_set_after_add() && self.del_any())
     }
 
     /// Takes the item off its list, if it is on it.

@@ -6,12 +6,6 @@ use kernel::{
     error::to_result,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        barrier::smp_mb,
         Arc,
         LockClassKey, //
     },
@@ -28,6 +22,7 @@ use core::ptr::{
 };
 
 use super::{
+    closed::Closed,
     item::{
         Item,
         NewItemError,
@@ -71,7 +66,7 @@ pub(super) struct Inner<T> {
     _key: Pin<KBox<LockClassKey>>,
     gfp: Gfp,
     /// Nothing is added any more. Set before the last walk.
-    is_closed: Atomic<bool>,
+    pub(super) closed: Closed,
 }
 
 // SAFETY: Any task may destroy the lists, and drop the values in them.
@@ -85,12 +80,6 @@ impl<T> Inner<T> {
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::list_lru {
         self.raw.get()
-    }
-
-    /// Tells whether nothing is to be added any more.
-    #[inline]
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Relaxed)
     }
 
     /// Allocates memory for a node, and what the lists need for the cgroup that it is charged to.
@@ -161,7 +150,7 @@ impl<T: Send + Sync + 'static> ListLru<T> {
                 cache,
                 _key: key,
                 gfp,
-                is_closed: Atomic::new(false),
+                closed: Closed::new(),
                 // Nothing that may fail comes after it: C would keep pointers to what is freed.
                 raw <- Opaque::try_ffi_init(|slot: *mut bindings::list_lru| {
                     // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. C
@@ -287,9 +276,7 @@ impl<T: Send + Sync + 'static> ListLru<T> {
 /// Sleeps.
 impl<T: Send + Sync + 'static> Drop for ListLru<T> {
     fn drop(&mut self) {
-        self.inner.is_closed.store(true, Relaxed);
-        // Pairs with that in `Item::add()`.
-        smp_mb(Full);
+        self.inner.closed.set();
         while self.count() != 0 {
             // Nobody else has these lists, and so waits for them with other lists locked.
             if self.walk_any(BATCH, |_| Status::Isolate).scanned() == 0 {
@@ -306,6 +293,11 @@ pub(super) mod testing {
     use super::*;
 
     use crate::shrinker::Flags;
+
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
 
     /// A value that counts when it is dropped.
     pub(crate) struct Value {
@@ -347,6 +339,8 @@ mod tests {
     };
 
     use crate::shrinker::Flags;
+
+    use kernel::sync::atomic::Relaxed;
 
     #[test]
     fn lists_are_of_each_node() -> Result {
@@ -393,6 +387,90 @@ mod tests {
         crate::leak::forget(lru)?;
 
         assert_eq!(drops.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn nodes_go_back_to_their_cache() -> Result {
+        let (lru, drops) = (testing::lists()?, Value::drops()?);
+        let inner = lru.inner.clone();
+        assert_eq!(inner.cache.live(), 0);
+
+        let first = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
+        let second = lru.alloc(Value::new(2, &drops), Gfp::KERNEL)?;
+        assert_eq!(inner.cache.live(), 2);
+        drop(first);
+        assert_eq!(inner.cache.live(), 1);
+        assert!(second.add());
+        drop(second);
+        assert_eq!(inner.cache.live(), 1);
+
+        drop(lru);
+        assert_eq!(inner.cache.live(), 0);
+        // No item has it any more.
+        assert!(Arc::into_unique_or_drop(inner).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn items_are_charged_if_there_are_cgroups() -> Result {
+        let aware = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
+        let lru = ListLru::<Value>::new(c"kunit-lru", &aware)?;
+
+        let expected = if aware.is_memcg_aware() {
+            Gfp::ACCOUNT
+        } else {
+            Gfp::NONE
+        };
+        assert!(lru.inner.gfp == expected);
+        Ok(())
+    }
+
+    #[test]
+    fn empty_lists_have_nothing() -> Result {
+        let lru = testing::lists()?;
+
+        let walk = lru.walk(usize::MAX, |_| Status::Isolate);
+        assert!(walk.is_empty());
+        assert_eq!((walk.len(), walk.scanned(), lru.count()), (0, 0, 0));
+        assert_eq!(walk.count(), 0);
+        Ok(())
+    }
+
+    /// Waits for nobody, however often they are walked at once.
+    #[test]
+    fn items_come_and_go_on_all_cpus() -> Result {
+        const ROUNDS: usize = 300;
+        let drops = Value::drops()?;
+        let shared = Arc::new((testing::lists()?, drops.clone()), GFP_KERNEL)?;
+
+        let tasks = crate::percpu::testing::on_all_cpus(&shared, |(lru, drops)| {
+            for number in 0..ROUNDS {
+                let Ok(item) = lru.alloc(Value::new(number, drops), Gfp::KERNEL) else {
+                    // Counts as one.
+                    drop(Value::new(number, drops));
+                    continue;
+                };
+                item.add();
+                match number % 4 {
+                    0 => drop(item.del()),
+                    1 => drop(lru.walk(2, |_| Status::Isolate)),
+                    2 => {
+                        let isolated = lru.walk(3, |_| Status::Isolate);
+                        // Found, and added again, before the walk returns it.
+                        item.add();
+                        drop(isolated);
+                    }
+                    _ => drop(lru.walk(1, |_| Status::Rotate)),
+                }
+            }
+        })?;
+        let inner = shared.0.inner.clone();
+        drop(shared);
+
+        // CAST: To 64 bits.
+        assert_eq!(drops.load(Relaxed) as u64, tasks * ROUNDS as u64);
+        assert_eq!(inner.cache.live(), 0);
         Ok(())
     }
 }

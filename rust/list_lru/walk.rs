@@ -6,10 +6,8 @@ use kernel::{
     ffi::c_void,
     prelude::*,
     sync::atomic::{
-        Acquire,
         Atomic,
-        Relaxed,
-        Release, //
+        Relaxed, //
     }, //
 };
 
@@ -138,6 +136,12 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
 ///
 /// `first` is NULL if there are none left. Otherwise the nodes from there to `last`, by `next`, are
 /// those that are left, with a reference each.
+///
+/// # Memory order
+///
+/// All accesses to `next` are [`Relaxed`]. It says which batch a node is in, and nothing of the rest of
+/// the node. Accesses to one variable are in an order by themselves: who has seen NULL there writes
+/// after the batch that has written it. Who has not, but got the last reference, is told by `refs`.
 #[must_use = "what was isolated is dropped at once"]
 pub struct Isolated<T: Send + Sync + 'static> {
     first: *mut Node<T>,
@@ -197,7 +201,7 @@ impl<T: Send + Sync + 'static> Isolated<T> {
         // SAFETY: The caller has a reference.
         let node = unsafe { node.as_ref() };
 
-        if !node.next.load(Acquire).is_null() {
+        if !node.next.load(Relaxed).is_null() {
             // It was added again before another batch has returned it, which has a reference.
             if !node.refs.dec_and_test() {
                 return;
@@ -245,7 +249,7 @@ impl<T: Send + Sync + 'static> Iterator for Isolated<T> {
         // OVERFLOW: There was one.
         self.len = self.len.wrapping_sub(1);
         // From now on it may be in another batch.
-        next.store(ptr::null_mut(), Release);
+        next.store(ptr::null_mut(), Relaxed);
         // SAFETY: The reference was this batch's, where it is not any more.
         Some(unsafe { Item::from_raw(node) })
     }

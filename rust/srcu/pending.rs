@@ -14,10 +14,9 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
+            self,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         global_lock,
         rcu::synchronize_rcu,
@@ -44,6 +43,10 @@ use crate::{
 
 use super::item::Header;
 
+mod counts;
+
+use counts::Counts;
+
 /// How long a module waits before it says why.
 const PATIENCE_MS: i64 = 10_000;
 
@@ -69,10 +72,7 @@ pub(super) struct Pending {
     is_forgotten: Atomic<bool>,
     /// What has no address, if this has.
     foreign: Option<Arc<Pending>>,
-    /// Values that started on their way. Never gets less.
-    begun: Atomic<usize>,
-    /// Values that were destroyed. Never gets less.
-    ended: Atomic<usize>,
+    counts: Counts,
     queue: *mut bindings::workqueue_struct,
 }
 
@@ -86,14 +86,13 @@ impl Pending {
     /// Counts a value that starts on its way.
     #[inline]
     pub(super) fn begin(&self) {
-        self.begun.fetch_add(1, Relaxed);
+        self.counts.begin();
     }
 
     /// Counts a value that was destroyed. The module with the code may go from here on.
     #[inline]
     pub(super) fn end(&self) {
-        // What the destructor began was begun before.
-        self.ended.fetch_add(1, Release);
+        self.counts.end();
     }
 
     /// Returns where to count a value whose destructor is that of the module that calls.
@@ -164,8 +163,7 @@ impl State {
                 address,
                 is_forgotten: Atomic::new(false),
                 foreign,
-                begun: Atomic::new(0),
-                ended: Atomic::new(0),
+                counts: Counts::new(),
                 queue: self.queue(),
             },
             GFP_KERNEL,
@@ -200,14 +198,10 @@ pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
 pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
     let count = || {
         let state = STATE.lock();
-        let sum = |count: &dyn Fn(&Pending) -> usize| {
+        Counts::left(|| {
             let own = state.pending.iter().filter(|it| it.needs(module, true));
-            own.fold(0, |sum: usize, it| sum.wrapping_add(count(it)))
-        };
-        // In this order, as a destructor may begin a value of another one and then end itself: who
-        // sees the end also sees what was begun.
-        let ended = sum(&|it| it.ended.load(Acquire));
-        sum(&|it| it.begun.load(Relaxed)).wrapping_sub(ended)
+            own.map(|it| &it.counts)
+        })
     };
     let mut waited_ms = 0;
 
@@ -325,6 +319,41 @@ mod tests {
         let now = of(address)?;
         assert!(!Arc::ptr_eq(&now, &before));
         assert!(Arc::ptr_eq(&now.clone().of_caller(again), &now));
+        Ok(())
+    }
+
+    /// Stands for a destructor, too.
+    fn forgotten(_: NonNull<Header>) {}
+
+    #[test]
+    fn the_counts_of_a_module_go_with_it() -> Result {
+        let address = forgotten as *const () as usize;
+        let own = of(address)?;
+        // In no module.
+        let other = of(2)?;
+        assert!(Arc::ptr_eq(&of(address)?, &own));
+
+        forget_destructors(this_module::<crate::LocalModule>().as_ptr());
+
+        assert!(own.is_forgotten.load(Relaxed) && !other.is_forgotten.load(Relaxed));
+        assert!(!Arc::ptr_eq(&of(address)?, &own));
+        assert!(Arc::ptr_eq(&of(2)?, &other));
+        // What has no address stays, and is that of others.
+        let pending = own.of_caller(forgotten);
+        assert!(pending.address.is_none());
+        assert!(!pending.is_forgotten.load(Relaxed));
+        assert!(Arc::ptr_eq(&other.of_caller(forgotten), &pending));
+        Ok(())
+    }
+
+    #[test]
+    fn a_module_waits_for_no_value_of_others() -> Result {
+        // In no module.
+        let other = of(3)?;
+
+        other.begin();
+        wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
+        other.end();
         Ok(())
     }
 }

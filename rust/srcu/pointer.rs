@@ -5,11 +5,7 @@
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full, //
-        },
+        atomic,
         Arc,
         LockClassKey, //
     }, //
@@ -49,6 +45,10 @@ use super::{
     retired::Retired, //
 };
 
+mod current;
+
+use current::Current;
+
 /// Creates a [`Pointer`] initialiser, whose writers' lock has a newly-created lock class.
 #[doc(hidden)]
 #[macro_export]
@@ -73,7 +73,7 @@ pub use new_srcu_pointer as new_pointer;
 /// - `pending` is that of `Node::<T>::free()`.
 #[pin_data(PinnedDrop)]
 pub struct Pointer<T, F: Flavor> {
-    current: Atomic<*mut Node<T>>,
+    current: Current<Node<T>>,
     domain: Domain<F>,
     pending: Arc<Pending>,
     #[pin]
@@ -108,7 +108,7 @@ impl<T, F: Flavor> Pointer<T, F> {
             domain,
             writers <- Mutex::new(name, key),
             // INVARIANT: See above.
-            current: Atomic::new(item.into_raw().as_ptr()),
+            current: Current::new(item.into_raw()),
             _owns: PhantomData,
         })
     }
@@ -167,11 +167,11 @@ impl<T, F: Flavor> Pointer<T, F> {
     /// call, or the lock of `writers`, or `self` is borrowed mutably.
     #[inline]
     unsafe fn dereference<'a>(&self) -> &'a T {
-        let node = self.current.load(Acquire);
+        let node = self.current.load();
         // SAFETY: By the type invariants it is an item's node, and if it is replaced meanwhile, it
         // is not freed before the end of a grace period, which waits for the guard. Only `value` is
         // borrowed, and nobody writes to that. Writers only follow it while it is not replaced.
-        unsafe { &(*node).value }
+        unsafe { &(*node.as_ptr()).value }
     }
 }
 
@@ -179,9 +179,9 @@ impl<T, F: Flavor> Pointer<T, F> {
 impl<T, F: Flavor> PinnedDrop for Pointer<T, F> {
     /// Frees the current item. There is nobody to wait for, as readers borrow the pointer.
     fn drop(self: Pin<&mut Self>) {
-        let node = self.current.load(Acquire);
+        let node = self.current.load();
         // SAFETY: By the type invariants it is from `into_raw()`.
-        let item = unsafe { Item::from_raw(NonNull::new_unchecked(node)) };
+        let item = unsafe { Item::from_raw(node) };
         drop(item);
     }
 }
@@ -225,7 +225,7 @@ impl<T, F: Flavor> PointerWriter<'_, T, F> {
     /// Context: process. Never sleeps. C: `rcu_replace_pointer()`.
     pub fn replace(&mut self, item: Item<T>) -> Retired<T, F> {
         // INVARIANT: The lock is held. What was there becomes a `Retired` item.
-        let old = self.pointer.current.xchg(item.into_raw().as_ptr(), Full);
+        let old = self.pointer.current.replace(item.into_raw());
 
         // SAFETY:
         // - By the type invariants it was from `into_raw()`. Readers that come find the new one.
@@ -233,7 +233,7 @@ impl<T, F: Flavor> PointerWriter<'_, T, F> {
         // - By the type invariants.
         unsafe {
             Retired::new(
-                NonNull::new_unchecked(old),
+                old,
                 self.pointer.domain.clone(),
                 self.pointer.pending.clone(),
             )
@@ -255,14 +255,14 @@ impl<T, F: Flavor> PointerWriter<'_, T, F> {
         let new = unsafe { ptr::read(item) };
 
         // INVARIANT: The lock is held. What was there goes nowhere before the grace period below.
-        let old = self.pointer.current.xchg(new.into_raw().as_ptr(), Full);
+        let old = self.pointer.current.replace(new.into_raw());
         self.pointer.domain.synchronize();
         // SAFETY:
         // - By the type invariants of the pointer it was from `into_raw()`. Readers that came since
         //   found the new one, and those from before are gone. References of writers borrow
         //   `self`, so they are gone, too.
         // - `item` is valid for writes, and what is in it was moved out above.
-        unsafe { ptr::write(item, Item::from_raw(NonNull::new_unchecked(old))) };
+        unsafe { ptr::write(item, Item::from_raw(old)) };
     }
 }
 
@@ -284,7 +284,11 @@ mod tests {
 
     use crate::mutex::keeps_owner;
 
-    use kernel::sync::atomic::Release;
+    use kernel::sync::atomic::{
+        Acquire,
+        Atomic,
+        Release, //
+    };
 
     use super::super::{
         new_domain,

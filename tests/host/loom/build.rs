@@ -16,10 +16,16 @@ mod flush_queue;
 mod flush_timer;
 #[path = "mutants/limiter.rs"]
 mod limiter;
+#[path = "mutants/list_lru.rs"]
+mod list_lru;
 #[path = "mutants/page_cache.rs"]
 mod page_cache;
 #[path = "mutants/send_queue.rs"]
 mod send_queue;
+#[path = "mutants/srcu_counts.rs"]
+mod srcu_counts;
+#[path = "mutants/srcu_pointer.rs"]
+mod srcu_pointer;
 
 /// Expressions of a source, or statements, and for each of them mutants: the name, the check that must fail, and
 /// what is there instead.
@@ -106,6 +112,9 @@ fn main() {
     mutate("armed", flush_timer::SOURCE, flush_timer::MUTANTS);
     mutate("slots", page_cache::SOURCE, page_cache::MUTANTS);
     mutate("llist", send_queue::SOURCE, send_queue::MUTANTS);
+    mutate("closed", list_lru::SOURCE, list_lru::MUTANTS);
+    mutate("counts", srcu_counts::SOURCE, srcu_counts::MUTANTS);
+    mutate("current", srcu_pointer::SOURCE, srcu_pointer::MUTANTS);
 
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=mutants");

@@ -2,7 +2,8 @@
 
 //! Explores the interleavings of what the kernel runs without locks, and what other memory orders
 //! than those of the machine at hand allow: the credit limiters, the counters and the timer of flush
-//! queues, the slots of the page cache, and the list of bios that are to be sent.
+//! queues, the slots of the page cache, the list of bios that are to be sent, the pointers of SRCU and
+//! the counts of what it frees, and lists that go.
 //!
 //! Prints a line of KTAP for each check, and for each mutant: code that is wrong on purpose, for
 //! which one of the checks must fail. A list of pages that the kernel does not have must fail with
@@ -21,8 +22,11 @@ mod atomic;
 mod flush_queue;
 mod flush_timer;
 mod limiter;
+mod list_lru;
 mod page_cache;
 mod send_queue;
+mod srcu_counts;
+mod srcu_pointer;
 
 /// Names of checks, and what they do.
 type Checks = &'static [(&'static str, fn())];
@@ -34,7 +38,7 @@ struct Subject {
     mutants: &'static [(&'static str, &'static str)],
 }
 
-const SUBJECTS: [Subject; 5] = [
+const SUBJECTS: [Subject; 8] = [
     Subject {
         right: limiter::right::checks::CHECKS,
         wrong: limiter::wrong::checks::CHECKS,
@@ -59,6 +63,21 @@ const SUBJECTS: [Subject; 5] = [
         right: send_queue::right::checks::CHECKS,
         wrong: send_queue::wrong::checks::CHECKS,
         mutants: send_queue::MUTANTS,
+    },
+    Subject {
+        right: list_lru::right::checks::CHECKS,
+        wrong: list_lru::wrong::checks::CHECKS,
+        mutants: list_lru::MUTANTS,
+    },
+    Subject {
+        right: srcu_counts::right::checks::CHECKS,
+        wrong: srcu_counts::wrong::checks::CHECKS,
+        mutants: srcu_counts::MUTANTS,
+    },
+    Subject {
+        right: srcu_pointer::right::checks::CHECKS,
+        wrong: srcu_pointer::wrong::checks::CHECKS,
+        mutants: srcu_pointer::MUTANTS,
     },
 ];
 

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The code that the kernel runs.
+
+use crate::{
+    atomic,
+    atomic::barrier, //
+};
+
+#[path = "checks.rs"]
+pub(crate) mod checks;
+#[path = "../../../../../rust/list_lru/closed.rs"]
+mod closed;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The same, as the mutant that [`crate::mutant()`] names has it.
+
+use crate::{
+    atomic,
+    atomic::barrier, //
+};
+
+#[path = "checks.rs"]
+pub(crate) mod checks;
+include!(concat!(env!("OUT_DIR"), "/closed_module.rs"));

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where readers find a node, which is in `rust/srcu/pointer/current.rs`.
+
+pub(crate) mod right;
+#[allow(unused_braces, unused_parens)]
+pub(crate) mod wrong;
+
+/// Names of mutants, and the checks that must fail.
+pub(crate) const MUTANTS: &[(&str, &str)] =
+    include!(concat!(env!("OUT_DIR"), "/current_mutants.rs"));

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The code that the kernel runs.
+
+use crate::atomic;
+
+#[path = "checks.rs"]
+pub(crate) mod checks;
+#[path = "../../../../../rust/srcu/pointer/current.rs"]
+mod current;
