@@ -33,9 +33,9 @@ use kernel::{
 
 use core::hint::black_box;
 
-use kscale::{
+use kscale::mm::{
     page::Page,
-    page_cache::{
+    page_stash::{
         Options,
         PageCache, //
     }, //

@@ -41,11 +41,9 @@ use kernel::{
 
 use core::hint::black_box;
 
-use kscale::{
-    percpu_counter::{
-        PerCpuCounter, //
-    },
-    percpu_limiter::CreditCounter, //
+use kscale::percpu::{
+    counter::PerCpuCounter,
+    limiter::CreditCounter, //
 };
 
 module! {

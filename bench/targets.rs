@@ -19,18 +19,20 @@ use core::{
 };
 
 use kscale::{
-    bio::{
-        BioSet,
-        BlkError,
-        Op,
-        Segments, //
+    block::{
+        bio::{
+            BioSet,
+            BlkError,
+            Op,
+            Segments, //
+        },
+        dm, //
     },
-    dm,
-    mempool::{
+    mm::mempool::{
         Mempool,
         Pages, //
     },
-    workqueue::{
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

@@ -31,7 +31,7 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
-#include "highmem.h"
+#include "mm/highmem.h"
 
 const gfp_t KSCALE_CONST_GFP_NOFS = GFP_NOFS;
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;

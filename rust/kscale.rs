@@ -2,56 +2,23 @@
 
 //! Safe Rust for the Linux kernel's scalability primitives.
 
+// `lib` is named after the kernel's folder; it is not the root of this crate.
+#![allow(special_module_name)]
+
 use kernel::prelude::*;
 
-pub mod aead;
-pub mod aes;
 mod bindings;
-pub mod bio;
-pub mod boxed;
-pub mod cpuhp;
-pub mod crc32;
-pub mod dm;
-#[cfg(kscale_kunit)]
-pub mod failpoint;
-#[cfg(kscale_faults)]
-pub mod fault;
-pub mod fips;
-mod frame;
-pub mod gfp;
-#[cfg(kscale_kunit)]
-pub mod handover;
+pub mod block;
+pub mod crypto;
 #[cfg(CONFIG_IOMMU_IOVA)]
-pub mod iova;
-pub mod key;
-#[cfg(CONFIG_KEYS)]
-pub mod keyring;
-#[cfg(kscale_kunit)]
-pub mod leak;
-pub mod list_lru;
-mod lock_class;
-pub mod md5;
-pub mod memcg;
-pub mod mempool;
-mod module;
-mod mutex;
-pub mod page;
-pub mod page_cache;
-pub mod param;
+pub mod iommu;
+pub mod lib;
+pub mod mm;
+pub mod module;
 pub mod percpu;
-pub mod percpu_counter;
-pub mod percpu_limiter;
-pub mod random;
-pub mod ratelimit;
-pub mod rcu_list;
-pub mod rwsem;
-pub mod shrinker;
-pub mod skcipher;
-pub mod slab;
-pub mod srcu;
-mod stack;
-mod unique;
-pub mod workqueue;
+pub mod sync;
+#[cfg(kscale_kunit)]
+pub mod testing;
 
 module! {
     type: Kscale,
@@ -64,17 +31,17 @@ module! {
 #[pin_data]
 struct Kscale {
     #[pin]
-    _notifier: module::Notifier,
+    _notifier: module::cleanup::Notifier,
     /// Goes after `_notifier`, which waits for what it works on.
-    _reaper: srcu::Reaper,
+    _reaper: sync::srcu::Reaper,
     /// Goes after `_notifier`, too, which ends registrations that were leaked.
-    _hotplug: cpuhp::State,
+    _hotplug: percpu::hotplug::State,
     /// As `_hotplug`: caches that were leaked end with their shrinkers.
-    _filler: page_cache::Filler,
+    _filler: mm::page_stash::Filler,
     /// Goes after all that may have counters.
-    _counters: percpu_counter::LockClass,
+    _counters: percpu::counter::LockClass,
     /// Goes last, as all of the above may have locks.
-    _classes: lock_class::LockClasses,
+    _classes: sync::lock_class::LockClasses,
 }
 
 impl kernel::InPlaceModule for Kscale {
@@ -82,19 +49,19 @@ impl kernel::InPlaceModule for Kscale {
         try_pin_init!(Self {
             _: {
                 #[cfg(CONFIG_IOMMU_IOVA)]
-                iova::take_caches()?;
+                iommu::iova::take_caches()?;
                 #[cfg(kscale_kunit)]
-                handover::init();
+                testing::handover::init();
             },
             // Before anything that may have locks.
-            _classes: lock_class::LockClasses::new(),
+            _classes: sync::lock_class::LockClasses::new(),
             // Before anything that may have counters.
-            _counters: percpu_counter::LockClass::new()?,
+            _counters: percpu::counter::LockClass::new()?,
             // Before `_notifier`, which hears of modules at once.
-            _reaper: srcu::Reaper::new()?,
-            _notifier <- module::Notifier::new(),
-            _hotplug: cpuhp::State::new()?,
-            _filler: page_cache::Filler::new()?,
+            _reaper: sync::srcu::Reaper::new()?,
+            _notifier <- module::cleanup::Notifier::new(),
+            _hotplug: percpu::hotplug::State::new()?,
+            _filler: mm::page_stash::Filler::new()?,
         })
     }
 }

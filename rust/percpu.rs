@@ -20,11 +20,11 @@
 //!
 //! Slots exist for all *possible* CPUs, whether online or not, from the start: nothing has to be
 //! done, and nothing is lost, when CPUs come and go. What a CPU keeps back from others, such as
-//! credits, may have to be collected when it goes: see [`cpuhp`](crate::cpuhp).
+//! credits, may have to be collected when it goes: see [`cpuhp`](crate::percpu::hotplug).
 //!
 //! Not for data that is rarely written, which all CPUs may share, nor for large data: it is there
 //! once for each possible CPU, and at most [`PerCpu::MAX_SIZE_BYTES`]. For one number with a limit
-//! take a [percpu_counter](crate::percpu_counter), which need not visit every CPU to be compared.
+//! take a [percpu_counter](crate::percpu::counter), which need not visit every CPU to be compared.
 //!
 //! Static per-CPU variables are not supported: `kernel::bindings` has no section for them.
 //!
@@ -38,9 +38,12 @@
 //! [`include/linux/percpu-defs.h`](srctree/include/linux/percpu-defs.h),
 //! [`include/linux/interrupt_rc.h`](srctree/include/linux/interrupt_rc.h)
 
+pub mod counter;
 mod cpus;
 mod guard;
+pub mod hotplug;
 mod ints;
+pub mod limiter;
 mod slots;
 #[cfg(kscale_kunit)]
 pub(crate) mod testing;

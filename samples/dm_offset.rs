@@ -23,10 +23,8 @@ use kernel::{
 };
 
 use kscale::{
-    dm,
-    percpu_counter::{
-        PerCpuCounter, //
-    },
+    block::dm,
+    percpu::counter::PerCpuCounter, //
 };
 
 module! {

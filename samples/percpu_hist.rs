@@ -31,7 +31,7 @@ use kernel::{
 };
 
 use kscale::{
-    dm,
+    block::dm,
     percpu::PerCpuInts, //
 };
 

@@ -27,20 +27,22 @@ use kernel::{
 };
 
 use kscale::{
-    gfp::Gfp,
-    mempool::{
-        Mempool,
-        Pages, //
+    mm::{
+        gfp::Gfp,
+        mempool::{
+            Mempool,
+            Pages, //
+        },
+        page::{
+            self,
+            Page, //
+        },
+        page_stash::{
+            Options,
+            PageCache, //
+        }, //
     },
-    page::{
-        self,
-        Page, //
-    },
-    page_cache::{
-        Options,
-        PageCache, //
-    },
-    percpu_counter::PerCpuCounter, //
+    percpu::counter::PerCpuCounter, //
 };
 
 mod ways;

@@ -6,7 +6,7 @@
 
 use kernel::prelude::*;
 
-use kscale::{
+use kscale::mm::{
     mempool::{
         Element,
         Mempool,

@@ -13,10 +13,14 @@ use kernel::{
 use core::hint::black_box;
 
 use kscale::{
-    aead::Aead,
-    gfp::Gfp,
-    page::Page,
-    skcipher::Skcipher, //
+    crypto::{
+        aead::Aead,
+        skcipher::Skcipher, //
+    },
+    mm::{
+        gfp::Gfp,
+        page::Page, //
+    }, //
 };
 
 use crate::{

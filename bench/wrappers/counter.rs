@@ -10,7 +10,7 @@ use kernel::{
 
 use core::num::NonZeroU16;
 
-use kscale::percpu_counter::{
+use kscale::percpu::counter::{
     LocalPerCpuCounter,
     PerCpuCounter,
     PerCpuCounterArray, //

@@ -18,7 +18,7 @@ use kernel::{
 
 use core::hint::black_box;
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     flush_queue::{
         FlushQueue,
         Iotlb, //

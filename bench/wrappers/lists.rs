@@ -10,7 +10,7 @@ use kernel::{
 
 use core::hint::black_box;
 
-use kscale::{
+use kscale::sync::{
     rcu_list,
     rwsem::{
         new_rwsem,
@@ -21,7 +21,7 @@ use kscale::{
         Domain,
         Fast,
         Item, //
-    },
+    }, //
 };
 
 /// Number of items on each list.

@@ -14,7 +14,7 @@ use core::{
     mem::MaybeUninit, //
 };
 
-use kscale::{
+use kscale::mm::{
     gfp::{
         noio_scope,
         Gfp, //
@@ -29,7 +29,7 @@ use kscale::{
         self,
         Page, //
     },
-    slab::Cache,
+    slab::Cache, //
 };
 
 /// Number of elements of a bulk, and of the reserve.

@@ -13,9 +13,9 @@ use core::{
     hint::black_box, //
 };
 
-use kscale::{
+use kscale::mm::{
     page::Page,
-    page_cache::{
+    page_stash::{
         Options,
         PageCache, //
     }, //

@@ -17,7 +17,7 @@ use kernel::{
     }, //
 };
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     list_lru::{
         ListLru,
@@ -33,7 +33,7 @@ use kscale::{
         ScanControl,
         ShrinkControl,
         Shrinker, //
-    },
+    }, //
 };
 
 use crate::{

@@ -8,7 +8,7 @@ use kernel::{
     prelude::*, //
 };
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     new_domain,
     new_pointer,
     Domain,

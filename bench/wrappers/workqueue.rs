@@ -28,7 +28,7 @@ use kernel::{
 
 use core::hint::black_box;
 
-use kscale::workqueue::{
+use kscale::sync::workqueue::{
     Flags,
     Workqueue, //
 };

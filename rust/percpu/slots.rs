@@ -80,7 +80,7 @@ impl<T> PerCpu<T> {
     /// dropped; with [`ENOMEM`] if memory is short or the task is being killed.
     ///
     /// Context: process. May sleep. Allocates as `GFP_KERNEL`, as C's `alloc_percpu()` does; in the
-    /// I/O path call it in a [`noio_scope()`](crate::gfp::noio_scope). There is no way to call it
+    /// I/O path call it in a [`noio_scope()`](crate::mm::gfp::noio_scope). There is no way to call it
     /// in atomic context, where C succeeds by luck.
     pub fn pin_init<I, E>(mut init: impl FnMut(CpuId) -> I) -> Result<Self>
     where

@@ -14,12 +14,12 @@ use kernel::{
     }, //
 };
 
-use kscale::{
-    cpuhp::{
+use kscale::percpu::{
+    hotplug::{
         Callbacks,
         Registration, //
     },
-    percpu::PerCpu, //
+    PerCpu, //
 };
 
 const CREDITS_PER_CPU: i64 = 16;

@@ -14,7 +14,7 @@ use kernel::{
     }, //
 };
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     flush_queue::{
         FlushQueue,
         Iotlb, //

@@ -9,7 +9,7 @@ use kernel::{
 
 use core::ops::RangeInclusive;
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Builder,
     CachedDomain,
     Range,

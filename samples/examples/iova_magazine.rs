@@ -8,7 +8,7 @@ use kernel::{
     sync::Arc, //
 };
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     magazine::{
         Cache,
         Policy, //

@@ -15,7 +15,7 @@ use kernel::{
     }, //
 };
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     list_lru::{
         Item,

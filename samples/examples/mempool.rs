@@ -9,7 +9,7 @@ use kernel::{
 
 use core::mem::MaybeUninit;
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     mempool::{
         Kmalloc,

@@ -4,9 +4,9 @@
 
 use kernel::prelude::*;
 
-use kscale::{
+use kscale::mm::{
     page::Page,
-    page_cache::{
+    page_stash::{
         Options,
         PageCache, //
     }, //

@@ -6,9 +6,7 @@ use kernel::prelude::*;
 
 use core::cmp::Ordering;
 
-use kscale::percpu_counter::{
-    PerCpuCounter, //
-};
+use kscale::percpu::counter::PerCpuCounter;
 
 const LIMIT_BYTES: i64 = 1 << 20;
 

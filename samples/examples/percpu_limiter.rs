@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_limiter::{
+use kscale::percpu::limiter::{
     CreditLimiter,
     Credits, //
 };

@@ -2,7 +2,7 @@
 
 use kernel::prelude::*;
 
-use kscale::rcu_list::{
+use kscale::sync::rcu_list::{
     new_list,
     List, //
 };

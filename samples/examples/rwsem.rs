@@ -2,7 +2,7 @@
 
 use kernel::prelude::*;
 
-use kscale::rwsem::new_rwsem;
+use kscale::sync::rwsem::new_rwsem;
 
 pub(crate) fn example() -> Result {
     let names = KBox::pin_init(new_rwsem!(KVec::new()), GFP_KERNEL)?;

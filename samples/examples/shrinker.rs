@@ -11,7 +11,7 @@ use kernel::{
     }, //
 };
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     page::Page,
     shrinker::{

@@ -5,11 +5,11 @@
 use kernel::prelude::*;
 
 use kscale::{
-    gfp::Gfp,
-    percpu_counter::{
-        PerCpuCounter, //
+    mm::{
+        gfp::Gfp,
+        slab::Cache, //
     },
-    slab::Cache, //
+    percpu::counter::PerCpuCounter, //
 };
 
 #[pin_data]

@@ -2,7 +2,7 @@
 
 use kernel::prelude::*;
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     new_domain,
     new_list,
     new_pointer,

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use kernel::prelude::*;
-use kscale::percpu_counter::PerCpuCounter;
+use kscale::percpu::counter::PerCpuCounter;
 
 module! {
     type: Hello,

@@ -4,7 +4,7 @@
 
 use core::str::SplitAsciiWhitespace;
 
-use kscale::iova::magazine::Policy;
+use kscale::iommu::iova::magazine::Policy;
 
 use super::workload::MAX_SIZES;
 

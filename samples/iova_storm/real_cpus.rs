@@ -28,7 +28,7 @@ use kernel::{
 };
 
 use kscale::{
-    iova::{
+    iommu::iova::{
         flush_queue::{
             FlushQueue,
             Iotlb, //
@@ -42,7 +42,7 @@ use kscale::{
         Space,
         WhenFull, //
     },
-    workqueue::{
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

@@ -9,7 +9,7 @@ use kernel::{
     task::might_sleep, //
 };
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     flush_queue::{
         Counters,
         Ring, //

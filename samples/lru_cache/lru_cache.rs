@@ -26,7 +26,7 @@ use kernel::{
     sync::Arc, //
 };
 
-use kscale::{
+use kscale::mm::{
     list_lru::ListLru,
     shrinker::{
         Flags,

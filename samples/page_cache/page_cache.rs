@@ -29,7 +29,7 @@ use kernel::{
     prelude::*, //
 };
 
-use kscale::page_cache::{
+use kscale::mm::page_stash::{
     Options,
     PageCache, //
 };

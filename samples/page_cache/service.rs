@@ -18,9 +18,11 @@ use kernel::{
 };
 
 use kscale::{
-    gfp::Gfp,
-    page::Page,
-    page_cache::PageCache,
+    mm::{
+        gfp::Gfp,
+        page::Page,
+        page_stash::PageCache, //
+    },
     percpu::possible_cpus, //
 };
 

@@ -26,9 +26,9 @@ use kernel::{
 };
 
 use kscale::{
-    page::Page,
+    mm::page::Page,
     percpu::possible_cpus,
-    workqueue::{
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

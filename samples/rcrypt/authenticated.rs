@@ -12,26 +12,30 @@
 use kernel::prelude::*;
 
 use kscale::{
-    aead::{
-        Aead,
-        AuthencKey,
-        Request,
-        MAX_ASSOCIATED_SIZE, //
+    block::{
+        bio::{
+            BlkError,
+            BlkResult,
+            IntegrityProfile,
+            SegmentMut,
+            SegmentsMut, //
+        },
+        dm::CtrError, //
     },
-    bio::{
-        BlkError,
-        BlkResult,
-        IntegrityProfile,
-        SegmentMut,
-        SegmentsMut, //
+    crypto::{
+        aead::{
+            Aead,
+            AuthencKey,
+            Request,
+            MAX_ASSOCIATED_SIZE, //
+        },
+        secret::{
+            memzero_explicit,
+            Key, //
+        }, //
     },
-    dm::CtrError,
-    gfp::Gfp,
-    key::{
-        memzero_explicit,
-        Key, //
-    },
-    random, //
+    lib::random,
+    mm::gfp::Gfp, //
 };
 
 use crate::{

@@ -11,8 +11,8 @@ use kernel::{
 };
 
 use kscale::{
-    aead,
-    dm::CtrError, //
+    block::dm::CtrError,
+    crypto::aead, //
 };
 
 use crate::table::decimal;

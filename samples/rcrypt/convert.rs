@@ -7,22 +7,26 @@ use kernel::prelude::*;
 use core::num::NonZeroU32;
 
 use kscale::{
-    bio::{
-        BlkError,
-        BlkResult,
-        Segment,
-        SegmentMut,
-        Segments,
-        SegmentsMut, //
+    block::{
+        bio::{
+            BlkError,
+            BlkResult,
+            Segment,
+            SegmentMut,
+            Segments,
+            SegmentsMut, //
+        },
+        dm::CtrError, //
     },
-    dm::CtrError,
-    key::{
-        memzero_explicit,
-        Key, //
-    },
-    skcipher::{
-        Request,
-        Skcipher, //
+    crypto::{
+        secret::{
+            memzero_explicit,
+            Key, //
+        },
+        skcipher::{
+            Request,
+            Skcipher, //
+        }, //
     }, //
 };
 

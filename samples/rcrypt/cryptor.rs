@@ -5,15 +5,17 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
-        BlkError,
-        BlkResult,
-        IntegrityProfile,
-        Segments,
-        SegmentsMut, //
+    block::{
+        bio::{
+            BlkError,
+            BlkResult,
+            IntegrityProfile,
+            Segments,
+            SegmentsMut, //
+        },
+        dm::CtrError, //
     },
-    dm::CtrError,
-    key::Key, //
+    crypto::secret::Key, //
 };
 
 use crate::{

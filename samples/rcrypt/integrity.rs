@@ -12,7 +12,7 @@ use kernel::prelude::*;
 
 use core::num::NonZeroU32;
 
-use kscale::{
+use kscale::block::{
     bio::{
         IntegrityProfile,
         TagPool,

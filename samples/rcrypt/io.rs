@@ -16,15 +16,17 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
-        BlkError,
-        BlkResult,
-        Op,
-        SegmentsMut,
-        SECTOR_SIZE, //
+    block::{
+        bio::{
+            BlkError,
+            BlkResult,
+            Op,
+            SegmentsMut,
+            SECTOR_SIZE, //
+        },
+        dm, //
     },
-    dm,
-    workqueue::Workqueue, //
+    sync::workqueue::Workqueue, //
 };
 
 use crate::{

@@ -20,12 +20,14 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
-        Segment,
-        SegmentMut, //
+    block::{
+        bio::{
+            Segment,
+            SegmentMut, //
+        },
+        dm::CtrError, //
     },
-    dm::CtrError,
-    skcipher::{
+    crypto::skcipher::{
         Request,
         MAX_IV_SIZE, //
     }, //

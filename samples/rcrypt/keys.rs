@@ -22,10 +22,12 @@ use kernel::{
 };
 
 use kscale::{
-    bio::BlkError,
-    dm,
-    key::Key,
-    srcu::{
+    block::{
+        bio::BlkError,
+        dm, //
+    },
+    crypto::secret::Key,
+    sync::srcu::{
         self,
         Domain,
         Fast,
@@ -259,7 +261,7 @@ mod tests {
         options::Options, //
     };
     use kernel::str::CString;
-    use kscale::bio::{
+    use kscale::block::bio::{
         BlkResult,
         Buffer, //
     };

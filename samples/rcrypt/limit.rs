@@ -17,9 +17,9 @@ use core::{
     num::NonZeroU16, //
 };
 
-use kscale::{
-    percpu_counter::PerCpuCounter,
-    percpu_limiter::CreditCounter, //
+use kscale::percpu::{
+    counter::PerCpuCounter,
+    limiter::CreditCounter, //
 };
 
 /// How far a CPU's count may be off in mode `approx`.

@@ -19,7 +19,7 @@ use kernel::{
 
 use core::num::NonZeroU32;
 
-use kscale::{
+use kscale::block::{
     bio::SECTOR_SIZE,
     dm::CtrError, //
 };

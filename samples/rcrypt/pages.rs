@@ -21,7 +21,7 @@
 //!   is one for each write, whatever its length.
 //! - Blocks of pages are not from the reserve, so who waits for it with blocks keeps nobody waiting.
 //!
-//! [`Mempool::alloc_bulk()`]: kscale::mempool::Mempool::alloc_bulk
+//! [`Mempool::alloc_bulk()`]: kscale::mm::mempool::Mempool::alloc_bulk
 //! [`MAX_WRITE`]: crate::size::MAX_WRITE
 
 use kernel::{
@@ -38,17 +38,19 @@ use core::{
 };
 
 use kscale::{
-    dm,
-    gfp::Gfp,
-    mempool::Allocator,
-    page::{
-        self,
-        Block,
-        Page, //
-    },
-    page_cache::{
-        Options,
-        PageCache, //
+    block::dm,
+    mm::{
+        gfp::Gfp,
+        mempool::Allocator,
+        page::{
+            self,
+            Block,
+            Page, //
+        },
+        page_stash::{
+            Options,
+            PageCache, //
+        }, //
     }, //
 };
 
@@ -379,7 +381,7 @@ mod tests {
 
     #[test]
     fn what_is_not_had_does_not_count() -> Result {
-        use kscale::dm::Blocks;
+        use kscale::block::dm::Blocks;
 
         for mode in MODES {
             let pages = LimitedPages::new(mode, Strategy::Mixed)?;
@@ -420,7 +422,7 @@ mod tests {
 
     #[test]
     fn blocks_are_for_two_strategies_and_count() -> Result {
-        use kscale::dm::Blocks;
+        use kscale::block::dm::Blocks;
 
         let order = NonZeroU32::MIN.saturating_add(1);
         for strategy in [Strategy::Single, Strategy::Bulk, Strategy::Recycled(8)] {
@@ -449,7 +451,7 @@ mod tests {
 
     #[test]
     fn smaller_blocks_are_as_good() -> Result {
-        use kscale::dm::Blocks;
+        use kscale::block::dm::Blocks;
 
         let pages = LimitedPages::new(Mode::Credit, Strategy::Compound)?;
         let limit = pages.share.limit_pages();
@@ -465,7 +467,7 @@ mod tests {
 
     #[test]
     fn mixed_has_blocks_that_cpus_keep_or_none() -> Result {
-        use kscale::dm::Blocks;
+        use kscale::block::dm::Blocks;
 
         let pages = LimitedPages::new(Mode::Credit, Strategy::Mixed)?;
         let order = NonZeroU32::MIN.saturating_add(7);

@@ -32,13 +32,17 @@ use core::num::{
 };
 
 use kscale::{
-    bio::BioSet,
-    dm::{
-        self,
-        CtrError, //
+    block::{
+        bio::BioSet,
+        dm::{
+            self,
+            CtrError, //
+        }, //
     },
-    mempool::Mempool,
-    page_cache::PageCache, //
+    mm::{
+        mempool::Mempool,
+        page_stash::PageCache, //
+    }, //
 };
 
 mod authenticated;

@@ -11,8 +11,8 @@ use kernel::page::PAGE_SIZE;
 use core::num::NonZeroU32;
 
 use kscale::{
-    bio::SECTOR_SIZE,
-    param::writable_param, //
+    block::bio::SECTOR_SIZE,
+    module::param::writable_param, //
 };
 
 use crate::pages::RESERVE_PAGES;

@@ -23,10 +23,10 @@ use kernel::{
 use core::str::FromStr;
 
 #[cfg(CONFIG_KEYS)]
-use kscale::keyring;
+use kscale::crypto::keyring;
 use kscale::{
-    dm::CtrError,
-    key::Key, //
+    block::dm::CtrError,
+    crypto::secret::Key, //
 };
 
 use crate::options::Options;

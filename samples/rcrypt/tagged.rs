@@ -9,13 +9,15 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
-        BlkError,
-        BlkResult,
-        SegmentsMut, //
+    block::{
+        bio::{
+            BlkError,
+            BlkResult,
+            SegmentsMut, //
+        },
+        dm, //
     },
-    dm,
-    ratelimit, //
+    lib::ratelimit, //
 };
 
 use crate::{
@@ -117,7 +119,7 @@ fn blame_device(clone: &dm::ReadClone<Crypt>, sector: u64) {
 pub(crate) fn encrypt(
     clone: &mut dm::CloneBio<Crypt>,
     sector: u64,
-    tags: Option<kscale::bio::Tags>,
+    tags: Option<kscale::block::bio::Tags>,
 ) -> BlkResult {
     let mut tags = tags.ok_or(BlkError::IOERR)?;
     let (target, plaintext, ciphertext) = clone.segments();

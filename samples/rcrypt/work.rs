@@ -26,11 +26,11 @@ use kernel::{
 };
 
 use kscale::{
-    dm::{
+    block::dm::{
         self,
         CtrError, //
     },
-    workqueue::{
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

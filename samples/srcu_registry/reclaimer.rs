@@ -21,9 +21,7 @@ use kernel::{
 
 use core::num::NonZeroU16;
 
-use kscale::percpu_counter::{
-    PerCpuCounter, //
-};
+use kscale::percpu::counter::PerCpuCounter;
 
 /// Something that is called by every walk. It gives back no memory, but checks that it may be
 /// called at all.

@@ -9,7 +9,7 @@ use kernel::{
     sync::Arc, //
 };
 
-use kscale::rcu_list::{
+use kscale::sync::rcu_list::{
     new_list,
     Entry,
     List, //

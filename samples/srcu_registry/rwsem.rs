@@ -10,7 +10,7 @@ use kernel::{
     sync::Arc, //
 };
 
-use kscale::rwsem::{
+use kscale::sync::rwsem::{
     new_rwsem,
     RwSemaphore, //
 };

@@ -17,7 +17,7 @@ use kernel::{
     }, //
 };
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     new_domain,
     new_list,
     Entry,

@@ -28,7 +28,7 @@ use kernel::{
 
 use kscale::{
     percpu::preempt_disable,
-    workqueue::{
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

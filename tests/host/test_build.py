@@ -46,7 +46,7 @@ OWN_MEMORY = {
     "rust/kscale.o": r"4Tags6attach$|4aead7requestN.*9set_crypt$",
     "samples/rcrypt/rcrypt.o": r"9EboivWalk|12ElephantWalk",
 }
-# What copies pages that others may write to, see rust/highmem.c.
+# What copies pages that others may write to, see rust/mm/highmem.c.
 RACY_COPIES = ("kscale_memcpy_from_page", "kscale_memcpy_to_page", "kscale_memmove_page")
 # Lines of Kbuild that mean work on one of our crates.
 COMPILES = re.compile(r"^ +RUSTC \[M\] (\S+)", re.MULTILINE)
@@ -178,7 +178,7 @@ class Build(unittest.TestCase):
         crates = users(self.checkout, self.out) | {"rust/kscale.o"}
         self.assertLess({"samples/dm_offset.o", "samples/rcrypt/rcrypt.o"}, crates)
         # What the compiler makes of the change is of no interest here, but takes minutes.
-        self.assertEqual(self.touch("rust/gfp.rs", COMPILE_NOTHING="y"), crates)
+        self.assertEqual(self.touch("rust/mm/gfp.rs", COMPILE_NOTHING="y"), crates)
 
     def test_helpers_are_inlined_where_the_kernel_inlines_its_own(self) -> None:
         config = (KDIR / ".config").read_text()

@@ -31,7 +31,7 @@ watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [fio:98]
 ODEBUG: free active (active state 0) object: 00000000 object type: work_struct
 list_add corruption. prev->next should be next
 pagealloc: memory corruption
-rust_kernel: panicked at rust/bio.rs:10:5:
+rust_kernel: panicked at rust/block/bio.rs:10:5:
 UBSAN: array-index-out-of-bounds in drivers/md/dm.c:1:2
 """.strip().splitlines()
 

@@ -18,7 +18,7 @@ TIMEOUT_S = 3600
 
 
 class MagazineCache(unittest.TestCase):
-    """The core of rust/iova/magazine and the workloads of samples/iova_storm, as the kernel has them."""
+    """The core of rust/iommu/iova/magazine and the workloads of samples/iova_storm, as the kernel has them."""
 
     def test_checks_hold(self) -> None:
         """Each line is about a check; none may be missing."""

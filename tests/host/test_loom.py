@@ -8,7 +8,7 @@ import interleavings
 
 
 class Interleavings(unittest.TestCase):
-    """The very files that the kernel runs, of rust/percpu_limiter, rust/iova and rust/page_cache."""
+    """The very files that the kernel runs, of rust/percpu/limiter, rust/iommu/iova and rust/mm/page_stash."""
 
     def test_promises_hold_and_mutants_break_them(self) -> None:
         """Each line is about a promise or a mutant; none may be missing."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hears of CPUs that come and go, for tests of `kscale::cpuhp`.
+//! Hears of CPUs that come and go, for tests of `kscale::percpu::hotplug`.
 //!
 //! `/sys/kernel/debug/cpuhp_probe/cpus` has a line for each possible CPU: how often it came online,
 //! and how often it went offline.
@@ -21,12 +21,12 @@ use kernel::{
     }, //
 };
 
-use kscale::{
-    cpuhp::{
+use kscale::percpu::{
+    hotplug::{
         Callbacks,
         Registration, //
     },
-    percpu::PerCpu, //
+    PerCpu, //
 };
 
 module! {

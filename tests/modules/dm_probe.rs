@@ -44,19 +44,21 @@ use core::{
 };
 
 use kscale::{
-    bio::{
-        BioSet,
-        BlkError,
-        Op,
-        Tags,
-        SECTOR_SIZE, //
+    block::{
+        bio::{
+            BioSet,
+            BlkError,
+            Op,
+            Tags,
+            SECTOR_SIZE, //
+        },
+        dm, //
     },
-    dm,
-    mempool::{
+    mm::mempool::{
         Mempool,
         Pages, //
     },
-    workqueue::{
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

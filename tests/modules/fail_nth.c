@@ -30,7 +30,7 @@ MODULE_PARM_DESC(times, "Counted down to 0 by calls that fail, unless -1");
 
 #define MAX_DEPTH 32
 
-/* Declared for Rust in rust/fault.rs. */
+/* Declared for Rust in rust/testing/fault.rs. */
 void kscale_set_fail_nth(unsigned int nth);
 unsigned int kscale_fail_nth(void);
 

@@ -33,26 +33,30 @@ use core::{
 };
 
 use kscale::{
-    bio::{
-        BioSet,
-        BlkError,
-        BlkResult, //
+    block::{
+        bio::{
+            BioSet,
+            BlkError,
+            BlkResult, //
+        },
+        dm, //
     },
-    cpuhp,
-    dm,
-    leak,
-    srcu::{
-        new_domain,
-        new_pointer,
-        Domain,
-        Item,
-        Normal,
-        Pointer, //
+    percpu::hotplug,
+    sync::{
+        srcu::{
+            new_domain,
+            new_pointer,
+            Domain,
+            Item,
+            Normal,
+            Pointer, //
+        },
+        workqueue::{
+            Flags,
+            Workqueue, //
+        }, //
     },
-    workqueue::{
-        Flags,
-        Workqueue, //
-    }, //
+    testing::leak, //
 };
 
 module! {
@@ -208,7 +212,7 @@ impl Hears {
 }
 
 #[vtable]
-impl cpuhp::Callbacks for Hears {
+impl hotplug::Callbacks for Hears {
     fn offline(&self, cpu: CpuId) {
         pr_info!("CPU {} goes\n", cpu.as_u32());
     }
@@ -230,7 +234,7 @@ impl Drop for Value {
         // Until the library hears that the module goes.
         fsleep(Delta::from_millis(200));
         if matches!(self, Self::Registers) {
-            match Hears::new().and_then(cpuhp::Registration::new) {
+            match Hears::new().and_then(hotplug::Registration::new) {
                 Ok(registration) => forget(registration),
                 Err(error) => pr_err!("no registration: {error:?}\n"),
             }
@@ -347,7 +351,7 @@ impl kernel::Module for GoingModule {
 
         let hears = Hears::new()?;
         *hears.values.lock() = Some(values);
-        forget(cpuhp::Registration::new(hears.clone())?);
+        forget(hotplug::Registration::new(hears.clone())?);
         // Noted later, so it is undone first.
         *hears.target.lock() = Some(dm::Registration::new()?);
         Ok(Self {

@@ -10,18 +10,20 @@ use kernel::{
 };
 
 use kscale::{
-    handover::take,
-    rcu_list,
-    rwsem::RwSemaphore,
-    srcu::{
-        self,
-        Domain,
-        Fast,
-        Item,
-        Normal,
-        OwnedDownGuard,
-        Pointer, //
-    }, //
+    sync::{
+        rcu_list,
+        rwsem::RwSemaphore,
+        srcu::{
+            self,
+            Domain,
+            Fast,
+            Item,
+            Normal,
+            OwnedDownGuard,
+            Pointer, //
+        }, //
+    },
+    testing::handover::take, //
 };
 
 module! {

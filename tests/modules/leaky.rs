@@ -14,7 +14,7 @@ use kscale::{
         local_interrupt_disable,
         preempt_disable, //
     },
-    rcu_list::{
+    sync::rcu_list::{
         new_list,
         List, //
     }, //

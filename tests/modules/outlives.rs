@@ -10,24 +10,26 @@ use kernel::{
 };
 
 use kscale::{
-    handover::{
+    sync::{
+        rcu_list,
+        rwsem::{
+            new_rwsem,
+            RwSemaphore, //
+        },
+        srcu::{
+            self,
+            new_domain,
+            new_pointer,
+            Domain,
+            Fast,
+            Item,
+            Normal,
+            Pointer, //
+        }, //
+    },
+    testing::handover::{
         give,
         take, //
-    },
-    rcu_list,
-    rwsem::{
-        new_rwsem,
-        RwSemaphore, //
-    },
-    srcu::{
-        self,
-        new_domain,
-        new_pointer,
-        Domain,
-        Fast,
-        Item,
-        Normal,
-        Pointer, //
     }, //
 };
 

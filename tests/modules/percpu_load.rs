@@ -39,16 +39,16 @@ use core::cell::Cell;
 
 use kscale::{
     percpu::{
+        counter::{
+            LocalPerCpuCounter,
+            PerCpuCounter, //
+        },
+        limiter::CreditLimiter,
         local_interrupt_disable,
         PerCpu,
         PerCpuInts, //
     },
-    percpu_counter::{
-        LocalPerCpuCounter,
-        PerCpuCounter, //
-    },
-    percpu_limiter::CreditLimiter,
-    workqueue::{
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

@@ -38,7 +38,7 @@ use core::{
     str, //
 };
 
-use kscale::shrinker::{
+use kscale::mm::shrinker::{
     Callbacks,
     Count,
     Flags,

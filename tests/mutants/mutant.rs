@@ -10,7 +10,7 @@ use kernel::{
     }, //
 };
 
-use crate::param::Param;
+use crate::module::param::Param;
 
 crate::writable_param! {
     /// The number of the mutant; 0 is none, and [`RECORD`] says what is reached.

@@ -5,8 +5,8 @@
 use kernel::prelude::*;
 
 use kscale::{
-    aead::Request,
-    bio::Segment, //
+    block::bio::Segment,
+    crypto::aead::Request, //
 };
 
 fn encrypts(request: &mut Request<'_>, data: Segment<'_>, tag: &mut [u8]) -> Result {

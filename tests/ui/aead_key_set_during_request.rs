@@ -5,11 +5,11 @@
 use kernel::prelude::*;
 
 use kscale::{
-    aead::{
+    crypto::aead::{
         Aead,
         Request, //
     },
-    gfp::Gfp, //
+    mm::gfp::Gfp, //
 };
 
 fn sets(cipher: &mut Aead, key: &[u8], uses: fn(Request<'_>)) -> Result {

@@ -5,11 +5,11 @@
 use kernel::prelude::*;
 
 use kscale::{
-    aead::{
+    crypto::aead::{
         Aead,
         Request, //
     },
-    gfp::Gfp, //
+    mm::gfp::Gfp, //
 };
 
 fn drops_cipher(cipher: Aead, uses: fn(Request<'_>)) -> Result {

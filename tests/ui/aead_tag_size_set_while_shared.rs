@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::aead::Aead;
+use kscale::crypto::aead::Aead;
 
 fn sets(cipher: &Aead) -> Result {
     cipher.set_tag_size(12)

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn path(args: &mut dm::Args<'_>) -> Result<&'static CStr, dm::CtrError> {
     args.required(c"missing path")

@@ -4,7 +4,7 @@
 
 use core::num::NonZeroU32;
 
-use kscale::bio::BlkError;
+use kscale::block::bio::BlkError;
 
 fn makes_up() -> BlkError {
     BlkError(NonZeroU32::MAX)

@@ -3,9 +3,11 @@
 //! The pages of a clone must be from a pool that lives as long as the target.
 
 use kscale::{
-    bio::BioSet,
-    dm,
-    mempool::{
+    block::{
+        bio::BioSet,
+        dm, //
+    },
+    mm::mempool::{
         Mempool,
         Pages, //
     }, //

@@ -2,7 +2,7 @@
 
 //! A bio has one owner, so a second handle to it must not be made.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn clones<C: Clone>(_: C) {}
 

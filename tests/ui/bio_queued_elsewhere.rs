@@ -3,8 +3,8 @@
 //! A bio must go to a queue that lives as long as the target, so not to one on the stack.
 
 use kscale::{
-    dm,
-    workqueue::Workqueue, //
+    block::dm,
+    sync::workqueue::Workqueue, //
 };
 
 fn queues<T: dm::Target>(bio: dm::Bio<T>, queue: &Workqueue) {

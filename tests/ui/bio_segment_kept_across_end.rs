@@ -4,7 +4,7 @@
 
 use core::num::NonZeroU32;
 
-use kscale::{
+use kscale::block::{
     bio::Segment,
     dm, //
 };

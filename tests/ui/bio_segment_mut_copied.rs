@@ -2,7 +2,7 @@
 
 //! Of memory that may be written there must be one segment only.
 
-use kscale::bio::SegmentMut;
+use kscale::block::bio::SegmentMut;
 
 fn doubles<'a>(segment: SegmentMut<'a>) -> (SegmentMut<'a>, SegmentMut<'a>) {
     (segment, segment)

@@ -2,7 +2,7 @@
 
 //! A segment must not go to another task, nor one that may be written.
 
-use kscale::bio::SegmentMut;
+use kscale::block::bio::SegmentMut;
 
 fn assert_send<T: Send>(_: T) {}
 

@@ -2,7 +2,7 @@
 
 //! While a segment is used through a second one, it must not be used itself.
 
-use kscale::bio::SegmentMut;
+use kscale::block::bio::SegmentMut;
 
 fn uses_both(mut segment: SegmentMut<'_>, uses: fn(SegmentMut<'_>)) {
     let second = segment.reborrow();

@@ -2,7 +2,7 @@
 
 //! Memory that was lent for reading must not be written, so the loan must end first.
 
-use kscale::bio::{
+use kscale::block::bio::{
     Segment,
     SegmentMut, //
 };

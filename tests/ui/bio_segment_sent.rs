@@ -2,7 +2,7 @@
 
 //! A segment must not go to another task, which may still use it when the bio has ended.
 
-use kscale::bio::Segment;
+use kscale::block::bio::Segment;
 
 fn assert_send<T: Send>(_: T) {}
 

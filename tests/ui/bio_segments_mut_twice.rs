@@ -2,7 +2,7 @@
 
 //! Two walks over the same memory would make two segments of it that may be written.
 
-use kscale::{
+use kscale::block::{
     bio::SegmentsMut,
     dm, //
 };

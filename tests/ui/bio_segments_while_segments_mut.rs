@@ -2,7 +2,7 @@
 
 //! Memory that may be written must not be walked for reading at the same time.
 
-use kscale::{
+use kscale::block::{
     bio::{
         Segments,
         SegmentsMut, //

@@ -5,8 +5,8 @@
 use kernel::prelude::*;
 
 use kscale::{
-    dm,
-    workqueue::Workqueue, //
+    block::dm,
+    sync::workqueue::Workqueue, //
 };
 
 fn keeps<'k, T: dm::Target>(

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::bio::BioSet;
+use kscale::block::bio::BioSet;
 
 fn moves(set: Pin<KBox<BioSet>>) -> BioSet {
     *Pin::into_inner(set)

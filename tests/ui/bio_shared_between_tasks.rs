@@ -2,7 +2,7 @@
 
 //! A bio may go to another task, but two must not have it at once.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn assert_sync<T: Sync>(_: &T) {}
 

@@ -2,7 +2,7 @@
 
 //! A clone must be from a set of bios that lives as long as the target.
 
-use kscale::{
+use kscale::block::{
     bio::BioSet,
     dm, //
 };

@@ -2,7 +2,7 @@
 
 //! The tags are freed when the bio leaves the target, so they must not be used after it ended.
 
-use kscale::dm::{
+use kscale::block::dm::{
     Bio,
     Target, //
 };

@@ -2,7 +2,7 @@
 
 //! A bio may come back and end while it is submitted, and the target be freed then.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn uses<T: dm::Target>(bio: dm::Bio<T>, device: dm::Device, uses: fn(&T)) {
     let target = bio.target();

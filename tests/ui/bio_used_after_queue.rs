@@ -5,8 +5,8 @@
 use kernel::prelude::*;
 
 use kscale::{
-    dm,
-    workqueue::Workqueue, //
+    block::dm,
+    sync::workqueue::Workqueue, //
 };
 
 fn ends<T: dm::Target>(bio: dm::Bio<T>, select: fn(Pin<&T>) -> &Workqueue) {

@@ -2,7 +2,7 @@
 
 //! A bio that was sent to a device must not be touched until it comes back.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn uses<T: dm::Target>(mut bio: dm::Bio<T>, device: dm::Device) {
     bio.submit(device, 0);

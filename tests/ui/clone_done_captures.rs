@@ -2,7 +2,7 @@
 
 //! A clone may come back when nothing else of its sender is left, so that must not be captured.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn captures<T: dm::Target>(clone: dm::CloneBio<T>, device: dm::Device, count: &u64) {
     clone.submit(device, *count, |bio, result| {

@@ -2,7 +2,7 @@
 
 //! A clone may come back in a hard interrupt, which no bio is sent from.
 
-use kscale::{
+use kscale::block::{
     bio::BlkResult,
     dm, //
 };

@@ -2,7 +2,7 @@
 
 //! The device has the memory of a submitted clone, so no segment of it must be left.
 
-use kscale::{
+use kscale::block::{
     bio::Segments,
     dm, //
 };

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn uses<T: dm::Target>(
     mut clone: dm::CloneBio<T>,

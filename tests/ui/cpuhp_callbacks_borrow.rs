@@ -11,7 +11,7 @@ use kernel::{
     }, //
 };
 
-use kscale::cpuhp::Callbacks;
+use kscale::percpu::hotplug::Callbacks;
 
 use module::Case as LocalModule;
 

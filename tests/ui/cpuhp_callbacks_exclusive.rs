@@ -7,7 +7,7 @@ use kernel::{
     prelude::*, //
 };
 
-use kscale::cpuhp::Callbacks;
+use kscale::percpu::hotplug::Callbacks;
 
 use module::Case as LocalModule;
 

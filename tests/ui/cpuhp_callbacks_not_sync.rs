@@ -9,7 +9,7 @@ use kernel::{
 
 use core::cell::Cell;
 
-use kscale::cpuhp::Callbacks;
+use kscale::percpu::hotplug::Callbacks;
 
 use module::Case as LocalModule;
 

@@ -2,7 +2,7 @@
 
 //! A device is got from the table, so it must not be made of a number.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn makes_up() -> dm::Device {
     dm::Device { index: 0, of: 0 }

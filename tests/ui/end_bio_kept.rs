@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn keeps<'a, T: dm::Target>(kept: &mut KVec<dm::EndBio<'static, T>>, bio: dm::EndBio<'a, T>) {
     let _ = kept.push(bio, GFP_ATOMIC);

@@ -2,7 +2,7 @@
 
 //! A bio in `end_io` must not go to another task unless it is deferred.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn assert_send<T: Send>(_: T) {}
 

@@ -2,7 +2,7 @@
 
 //! To submit a bio may sleep, which `end_io` must not, so it must be deferred first.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn submits<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::Device) {
     dm::Bio::submit(bio, device, 0);

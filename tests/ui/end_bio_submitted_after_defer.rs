@@ -2,7 +2,7 @@
 
 //! `end_io` may run in a hard interrupt, which no bio is sent from, so it must be queued first.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn sends<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::Device) -> dm::EndIo<'a, T> {
     bio.defer(|bio| bio.submit(device, 0))

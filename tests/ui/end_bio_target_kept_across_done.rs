@@ -2,7 +2,7 @@
 
 //! The target may be freed once the bio is done, so it must not be borrowed any longer.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn uses<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, uses: fn(&T)) -> dm::EndIo<'a, T> {
     let target = bio.target();

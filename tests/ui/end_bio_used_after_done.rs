@@ -2,7 +2,7 @@
 
 //! A bio that is done is device mapper's, so it must not be touched.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn uses<'a, T: dm::Target>(mut bio: dm::EndBio<'a, T>) -> dm::EndIo<'a, T> {
     let end_io = bio.done();

@@ -2,7 +2,7 @@
 
 //! What becomes of a bio must be true, so it must not be made but from the bio.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn makes_up<'a, T: dm::Target>() -> dm::EndIo<'a, T> {
     dm::EndIo {}

@@ -2,7 +2,7 @@
 
 //! What becomes of one bio must not be returned for another, which would be lost.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn mixes_up<'a, 'b, T: dm::Target>(
     bio: dm::EndBio<'a, T>,

@@ -10,7 +10,7 @@ use kernel::{
     }, //
 };
 
-use kscale::iova::flush_queue::Iotlb;
+use kscale::iommu::iova::flush_queue::Iotlb;
 
 use module::Case as LocalModule;
 

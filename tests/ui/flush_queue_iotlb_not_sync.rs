@@ -6,7 +6,7 @@ use kernel::prelude::*;
 
 use core::cell::Cell;
 
-use kscale::iova::flush_queue::Iotlb;
+use kscale::iommu::iova::flush_queue::Iotlb;
 
 use module::Case as LocalModule;
 

@@ -2,7 +2,7 @@
 
 //! A range that did not come from the caches must not go there: it may be of any size.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     flush_queue::{
         FlushQueue,
         Iotlb, //

@@ -2,7 +2,7 @@
 
 //! What is queued is the queue's to free.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     flush_queue::{
         FlushQueue,
         Iotlb, //

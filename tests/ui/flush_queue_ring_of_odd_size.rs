@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::iova::flush_queue::Ring;
+use kscale::iommu::iova::flush_queue::Ring;
 
 /// Makes a ring whose size is no power of two.
 pub fn makes() -> Result<KBox<Ring<u8, 100>>> {

@@ -2,7 +2,7 @@
 
 //! What may still be reserved is not handed out.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Alignment,
     Builder, //
 };

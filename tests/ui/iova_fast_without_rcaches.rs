@@ -2,7 +2,7 @@
 
 //! C has no caches to look into before they are initialised.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Domain,
     WhenFull, //
 };

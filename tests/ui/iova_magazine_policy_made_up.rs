@@ -2,7 +2,7 @@
 
 //! Policies are the library's own: those of a module could outlive it with a cache that is leaked.
 
-use kscale::iova::magazine::policy::DepotPolicy;
+use kscale::iommu::iova::magazine::policy::DepotPolicy;
 
 struct Mine;
 

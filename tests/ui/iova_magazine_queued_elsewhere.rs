@@ -2,7 +2,7 @@
 
 //! A flush queue frees into its own space: what is from the tree is not for magazines.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     flush_queue::{
         FlushQueue,
         Iotlb, //

@@ -2,7 +2,7 @@
 
 //! A range goes back to the magazines of its cache, so it must not outlive that.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     magazine::Cache,
     Range,
     WhenFull, //

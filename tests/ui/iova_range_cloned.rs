@@ -2,7 +2,7 @@
 
 //! Two of the same range would free it twice.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Domain,
     Range, //
 };

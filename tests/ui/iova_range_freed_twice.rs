@@ -2,7 +2,7 @@
 
 //! A range is freed by whoever has it, and nobody has it after that.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Domain,
     Range, //
 };

@@ -2,7 +2,7 @@
 
 //! A range that was not allocated must not be freed, nor with another size.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Domain,
     Range, //
 };

@@ -2,7 +2,7 @@
 
 //! A range goes back to the domain that it is from: no domain takes one.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Domain,
     Range, //
 };

@@ -2,7 +2,7 @@
 
 //! What is cached goes with its domain, so no range may be freed into it later.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     CachedDomain,
     Range,
     WhenFull, //

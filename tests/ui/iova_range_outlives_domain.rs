@@ -2,7 +2,7 @@
 
 //! A range goes back to its domain, so it must not outlive that.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Alignment,
     Domain,
     Range, //

@@ -2,7 +2,7 @@
 
 //! Caches come before ranges that go there, so the domain is not shared yet.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Alignment,
     Domain, //
 };

@@ -2,7 +2,7 @@
 
 //! To reserve what is in use would extend it, so that comes to an end first.
 
-use kscale::iova::Builder;
+use kscale::iommu::iova::Builder;
 
 use kernel::prelude::*;
 

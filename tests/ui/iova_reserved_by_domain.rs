@@ -2,7 +2,7 @@
 
 //! A domain hands out ranges, so nothing can be reserved any more.
 
-use kscale::iova::Domain;
+use kscale::iommu::iova::Domain;
 
 fn reserves(domain: &mut Domain) {
     let _ = domain.reserve(1..=2);

@@ -2,7 +2,7 @@
 
 //! What ranges go back to is for the library to say.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Domain,
     Space, //
 };

@@ -2,7 +2,7 @@
 
 //! That a handle always leads to the same domain takes `unsafe` to say.
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     Domain,
     SpaceRef, //
 };

@@ -5,9 +5,11 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::BioSet,
-    dm,
-    mempool::{
+    block::{
+        bio::BioSet,
+        dm, //
+    },
+    mm::mempool::{
         Mempool,
         Pages, //
     }, //

@@ -2,7 +2,7 @@
 
 //! Sending a bio may sleep, and needs lists that are not protected from interrupts.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn sends<T: dm::Target>(bio: dm::IrqBio<T>, device: dm::Device) {
     bio.submit(device, 0);

@@ -2,7 +2,7 @@
 
 //! A bio that has ended is not the target's any more, wherever it was ended.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn uses<T: dm::Target>(mut bio: dm::IrqBio<T>) {
     bio.end(Ok(()));

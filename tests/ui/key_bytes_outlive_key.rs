@@ -2,7 +2,7 @@
 
 //! The bytes of a key are wiped and freed with it, so they must not be borrowed any longer.
 
-use kscale::key::Key;
+use kscale::crypto::secret::Key;
 
 fn uses(key: Key, uses: fn(&[u8])) {
     let bytes = key.as_bytes();

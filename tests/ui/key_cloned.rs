@@ -2,7 +2,7 @@
 
 //! Each copy of a key is one more to wipe, so it must not be cloned.
 
-use kscale::key::Key;
+use kscale::crypto::secret::Key;
 
 fn clones(key: Key) -> [Key; 2] {
     [key.clone(), key]

@@ -7,7 +7,7 @@ use kernel::{
     str::CString, //
 };
 
-use kscale::key::Key;
+use kscale::crypto::secret::Key;
 
 fn prints(key: &Key) -> Result<CString> {
     Ok(CString::try_from_fmt(fmt!("{key}"))?)

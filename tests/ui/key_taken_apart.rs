@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::key::Key;
+use kscale::crypto::secret::Key;
 
 fn takes(key: Key) -> KVec<u8> {
     key.bytes

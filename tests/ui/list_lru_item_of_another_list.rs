@@ -2,7 +2,7 @@
 
 //! An item is on the list that it was allocated for: there is no other to name.
 
-use kscale::list_lru::{
+use kscale::mm::list_lru::{
     Item,
     ListLru, //
 };

@@ -2,7 +2,7 @@
 
 //! Lists may be leaked, and items outlive them.
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     list_lru::ListLru, //
 };

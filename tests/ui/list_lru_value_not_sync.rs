@@ -4,6 +4,6 @@
 
 use core::cell::Cell;
 
-use kscale::list_lru::ListLru;
+use kscale::mm::list_lru::ListLru;
 
 struct Cells(ListLru<Cell<u64>>);

@@ -4,7 +4,7 @@
 
 use core::mem;
 
-use kscale::list_lru::{
+use kscale::mm::list_lru::{
     Item,
     ListLru,
     Status, //

@@ -2,5 +2,5 @@
 
 //! A walk rotates, skips and isolates, with the list locked all the time.
 
-use kscale::list_lru::Status::Stop;
-use kscale::list_lru::Status::LRU_STOP;
+use kscale::mm::list_lru::Status::Stop;
+use kscale::mm::list_lru::Status::LRU_STOP;

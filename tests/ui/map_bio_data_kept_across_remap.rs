@@ -2,7 +2,7 @@
 
 //! The data of a remapped bio is dropped when that ends, so it must not be borrowed any longer.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn remaps<'a, T: dm::Target<PerBio = u64>>(
     mut bio: dm::MapBio<'a, T>,

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn keeps<'a, T: dm::Target>(kept: &mut KVec<dm::MapBio<'static, T>>, bio: dm::MapBio<'a, T>) {
     let _ = kept.push(bio, GFP_KERNEL);

@@ -2,7 +2,7 @@
 
 //! A bio that was deferred has an owner, so device mapper must not be told to end it.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn defers<'a, T: dm::Target>(bio: dm::MapBio<'a, T>, keep: fn(dm::Bio<T>)) -> dm::Map<'a, T> {
     let _ = bio.defer(keep);

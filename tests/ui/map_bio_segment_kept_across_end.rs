@@ -2,7 +2,7 @@
 
 //! The pages of a bio are the submitter's once it ended, so no segment of them must be left.
 
-use kscale::{
+use kscale::block::{
     bio::Segments,
     dm, //
 };

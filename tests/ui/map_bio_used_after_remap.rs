@@ -2,7 +2,7 @@
 
 //! A bio that was remapped is device mapper's, so it must not be touched.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn remaps<'a, T: dm::Target>(mut bio: dm::MapBio<'a, T>, device: dm::Device) -> dm::Map<'a, T> {
     let map = bio.remap(device, 0);

@@ -2,7 +2,7 @@
 
 //! What becomes of a bio must be true, so it must not be changed.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn changes<T: dm::Target>(map: &mut dm::Map<'_, T>) {
     map.code = 0;

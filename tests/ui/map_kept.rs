@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn keeps<'a, T: dm::Target>(kept: &mut KVec<dm::Map<'static, T>>, bio: dm::MapBio<'a, T>) {
     let _ = kept.push(bio.kill(), GFP_KERNEL);

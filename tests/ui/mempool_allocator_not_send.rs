@@ -4,7 +4,7 @@
 
 use kernel::sync::MutexGuard;
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     mempool::Allocator,
     page::Page, //

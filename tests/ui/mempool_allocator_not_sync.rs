@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     mempool::Allocator,
     page::Page, //

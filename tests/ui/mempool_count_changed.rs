@@ -4,7 +4,7 @@
 
 use core::mem::MaybeUninit;
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     mempool::{
         Mempool,

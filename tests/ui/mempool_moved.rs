@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::mempool::{
+use kscale::mm::mempool::{
     Mempool,
     Pages, //
 };

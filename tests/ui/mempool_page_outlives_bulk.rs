@@ -6,7 +6,7 @@ use kernel::prelude::*;
 
 use core::mem::MaybeUninit;
 
-use kscale::{
+use kscale::mm::{
     mempool::{
         Mempool,
         Pages, //

@@ -2,13 +2,13 @@
 
 //! A page of a pool must go back to it, so it must not be kept for good.
 
-use kscale::{
+use kscale::mm::{
     mempool::{
         Element,
         Mempool,
         Pages, //
     },
-    page::Page,
+    page::Page, //
 };
 
 fn takes(element: Element<&Mempool<Pages>>) -> Page {

@@ -5,12 +5,12 @@
 use kernel::prelude::*;
 
 use kscale::{
-    mempool::{
+    mm::mempool::{
         Kmalloc,
         Mempool,
         PoolBox, //
     },
-    percpu_counter::PerCpuCounter, //
+    percpu::counter::PerCpuCounter, //
 };
 
 type Counters = Mempool<Kmalloc<PerCpuCounter>>;

@@ -4,7 +4,7 @@
 
 use kernel::sync::Arc;
 
-use kscale::mempool::{
+use kscale::mm::mempool::{
     Mempool,
     Pages, //
 };

@@ -2,7 +2,7 @@
 
 //! What C calls back for memory takes `unsafe` to say.
 
-use kscale::{
+use kscale::mm::{
     mempool::Source,
     page::Page, //
 };

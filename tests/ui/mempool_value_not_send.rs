@@ -4,7 +4,7 @@
 
 use kernel::sync::MutexGuard;
 
-use kscale::mempool::{
+use kscale::mm::mempool::{
     Kmalloc,
     Mempool,
     PoolBox, //

@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 
-use kscale::mempool::{
+use kscale::mm::mempool::{
     Kmalloc,
     Mempool,
     PoolBox, //

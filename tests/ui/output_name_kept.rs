@@ -2,7 +2,7 @@
 
 //! The name of a device is freed with the device, so it must not be kept.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn name(out: &dm::Output<'_>, device: dm::Device) -> Option<&'static str> {
     out.device_name(device)

@@ -2,7 +2,7 @@
 
 //! The page allocator has single pages only in bulk, so larger blocks must not be asked for.
 
-use kscale::{
+use kscale::mm::{
     gfp::Gfp,
     page::{
         alloc_bulk,

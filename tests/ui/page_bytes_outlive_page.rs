@@ -2,7 +2,7 @@
 
 //! The bytes of a page are freed with it, so they must not be borrowed any longer.
 
-use kscale::page::FilledPage;
+use kscale::mm::page::FilledPage;
 
 fn uses(page: FilledPage, uses: fn(&[u8])) {
     let bytes = page.as_slice();

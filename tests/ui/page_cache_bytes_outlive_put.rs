@@ -2,9 +2,9 @@
 
 //! The bytes of a page go with it, so they must not be borrowed when it is left to a cache.
 
-use kscale::{
+use kscale::mm::{
     page::Page,
-    page_cache::PageCache, //
+    page_stash::PageCache, //
 };
 
 fn uses(cache: &PageCache, mut page: Page, uses: fn(&[u8])) {

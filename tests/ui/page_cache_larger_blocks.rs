@@ -2,9 +2,9 @@
 
 //! A cache has single pages, which is how it frees them, so larger blocks must not get there.
 
-use kscale::{
+use kscale::mm::{
     page::Page,
-    page_cache::PageCache, //
+    page_stash::PageCache, //
 };
 
 fn puts(cache: &PageCache, pages: Page<1>) {

@@ -2,9 +2,9 @@
 
 //! A page that was left to a cache may be anybody's, so it must not be used any longer.
 
-use kscale::{
+use kscale::mm::{
     page::Page,
-    page_cache::PageCache, //
+    page_stash::PageCache, //
 };
 
 fn uses(cache: &PageCache, mut page: Page) {

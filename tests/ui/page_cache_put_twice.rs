@@ -2,9 +2,9 @@
 
 //! A page is in one slot at most, so it must not be left to two CPUs.
 
-use kscale::{
+use kscale::mm::{
     page::Page,
-    page_cache::PageCache, //
+    page_stash::PageCache, //
 };
 
 fn puts(cache: &PageCache, page: Page) {

@@ -2,7 +2,7 @@
 
 //! A page that was filled must not become one that was not.
 
-use kscale::page::{
+use kscale::mm::page::{
     FilledPage,
     Page, //
 };

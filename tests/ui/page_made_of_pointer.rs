@@ -4,7 +4,7 @@
 
 use core::ptr::NonNull;
 
-use kscale::page::Page;
+use kscale::mm::page::Page;
 
 fn makes_up() -> Page {
     Page {

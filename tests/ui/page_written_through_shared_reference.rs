@@ -2,7 +2,7 @@
 
 //! Who shares a page must not write to it.
 
-use kscale::page::Page;
+use kscale::mm::page::Page;
 
 fn writes(page: &Page) {
     page.fill(0);

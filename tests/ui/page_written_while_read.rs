@@ -2,7 +2,7 @@
 
 //! The bytes of a page must not change while they are borrowed.
 
-use kscale::page::FilledPage;
+use kscale::mm::page::FilledPage;
 
 fn writes(mut page: FilledPage, uses: fn(&[u8])) {
     let bytes = page.as_slice();

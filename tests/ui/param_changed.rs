@@ -2,7 +2,7 @@
 
 //! A parameter is root's to change.
 
-use kscale::param::{
+use kscale::module::param::{
     writable_param,
     Param, //
 };

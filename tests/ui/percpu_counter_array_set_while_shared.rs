@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_counter::PerCpuCounterArray;
+use kscale::percpu::counter::PerCpuCounterArray;
 
 fn sets(counters: &mut Pin<KBox<PerCpuCounterArray<2>>>) -> Result {
     let [first, _] = counters.as_array();

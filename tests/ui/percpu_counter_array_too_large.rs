@@ -4,9 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_counter::{
-    PerCpuCounterArray, //
-};
+use kscale::percpu::counter::PerCpuCounterArray;
 
 pub fn allocates() -> Result<Pin<KBox<PerCpuCounterArray<8193>>>> {
     KBox::try_pin_init(PerCpuCounterArray::new(0), GFP_KERNEL)

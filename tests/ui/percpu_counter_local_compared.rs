@@ -2,7 +2,7 @@
 
 //! C compares the shared count of a local counter first, which is wrong, so it must not be compared.
 
-use kscale::percpu_counter::LocalPerCpuCounter;
+use kscale::percpu::counter::LocalPerCpuCounter;
 
 fn compares(counter: &LocalPerCpuCounter) -> core::cmp::Ordering {
     counter.compare(1)

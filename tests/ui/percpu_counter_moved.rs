@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_counter::PerCpuCounter;
+use kscale::percpu::counter::PerCpuCounter;
 
 fn moves(counter: Pin<KBox<PerCpuCounter>>) -> PerCpuCounter {
     *Pin::into_inner(counter)

@@ -4,9 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_counter::{
-    PerCpuCounter, //
-};
+use kscale::percpu::counter::PerCpuCounter;
 
 fn creates() -> PerCpuCounter {
     PerCpuCounter::new(0)

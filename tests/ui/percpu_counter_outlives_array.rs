@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_counter::{
+use kscale::percpu::counter::{
     PerCpuCounter,
     PerCpuCounterArray, //
 };

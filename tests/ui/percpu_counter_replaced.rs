@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_counter::PerCpuCounter;
+use kscale::percpu::counter::PerCpuCounter;
 
 fn swaps(first: Pin<&mut PerCpuCounter>, second: Pin<&mut PerCpuCounter>) {
     core::mem::swap(first.get_mut(), second.get_mut());

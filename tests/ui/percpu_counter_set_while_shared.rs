@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu_counter::PerCpuCounter;
+use kscale::percpu::counter::PerCpuCounter;
 
 fn sets(counter: Pin<&PerCpuCounter>) {
     PerCpuCounter::set(counter, 0);

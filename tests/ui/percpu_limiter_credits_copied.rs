@@ -2,7 +2,7 @@
 
 //! Each credit goes back once, so there must not be two of one.
 
-use kscale::percpu_limiter::Credits;
+use kscale::percpu::limiter::Credits;
 
 fn copies(credits: Credits<'_>) {
     drop(credits);

@@ -2,7 +2,7 @@
 
 //! Credits go back to their limiter, so it must still be there.
 
-use kscale::percpu_limiter::CreditLimiter;
+use kscale::percpu::limiter::CreditLimiter;
 
 fn drops_first(limiter: CreditLimiter) {
     let credits = limiter.acquire(1);

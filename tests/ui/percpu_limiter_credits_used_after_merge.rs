@@ -2,7 +2,7 @@
 
 //! What was added to other credits is of these.
 
-use kscale::percpu_limiter::Credits;
+use kscale::percpu::limiter::Credits;
 
 fn merges<'a>(mut credits: Credits<'a>, other: Credits<'a>) -> u64 {
     let _ = credits.merge(other);

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::rcu_list::List;
+use kscale::sync::rcu_list::List;
 
 fn drops(list: Pin<KBox<List<u32>>>, uses: fn(Option<&u32>)) {
     let mut walk = list.walk();

@@ -2,7 +2,7 @@
 
 //! An entry is the right to remove a value, once.
 
-use kscale::rcu_list::{
+use kscale::sync::rcu_list::{
     Entry,
     List, //
 };

@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 
-use kscale::rcu_list::List;
+use kscale::sync::rcu_list::List;
 
 fn shares<T: Sync>() {}
 

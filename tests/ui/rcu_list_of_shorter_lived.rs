@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::rcu_list::List;
+use kscale::sync::rcu_list::List;
 
 fn outlive<'s>(list: &List<&'static u32>, short: &'s u32) {
     let list: &List<&'s u32> = list;

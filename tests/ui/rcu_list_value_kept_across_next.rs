@@ -2,7 +2,7 @@
 
 //! A walk has a reference to one value at a time.
 
-use kscale::rcu_list::Walk;
+use kscale::sync::rcu_list::Walk;
 
 fn keeps(walk: &mut Walk<'_, u32>, uses: fn(Option<&u32>)) {
     let first = walk.next();

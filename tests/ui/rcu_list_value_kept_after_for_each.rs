@@ -2,7 +2,7 @@
 
 //! A value may be removed once `for_each()` goes on.
 
-use kscale::rcu_list::List;
+use kscale::sync::rcu_list::List;
 
 fn keeps(list: &List<u32>, uses: fn(Option<&u32>)) {
     let mut last = None;

@@ -2,7 +2,7 @@
 
 //! The memory of a clone goes back to its pool with it, so it must not be used after that.
 
-use kscale::{
+use kscale::block::{
     bio::SegmentsMut,
     dm::{
         ReadClone,

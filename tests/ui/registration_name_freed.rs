@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn registers<T: dm::Target>(name: &CStr) -> Result<dm::Registration<T>> {
     dm::Registration::with_name(name)

@@ -2,7 +2,7 @@
 
 //! Only a target can be registered.
 
-use kscale::dm;
+use kscale::block::dm;
 
 struct NoTarget;
 

@@ -2,7 +2,7 @@
 
 //! A semaphore is released by the task that took it.
 
-use kscale::rwsem::RwSemaphore;
+use kscale::sync::rwsem::RwSemaphore;
 
 fn sends<T: Send>(_: T) {}
 

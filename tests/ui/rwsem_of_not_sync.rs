@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 
-use kscale::rwsem::RwSemaphore;
+use kscale::sync::rwsem::RwSemaphore;
 
 fn shares<T: Sync>() {}
 

@@ -2,7 +2,7 @@
 
 //! Others may write once the guard is dropped.
 
-use kscale::rwsem::RwSemaphore;
+use kscale::sync::rwsem::RwSemaphore;
 
 fn keeps(rwsem: &RwSemaphore<u32>, uses: fn(&u32)) {
     let guard = rwsem.read();

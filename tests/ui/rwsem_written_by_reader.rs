@@ -2,7 +2,7 @@
 
 //! Others read at the same time.
 
-use kscale::rwsem::RwSemaphore;
+use kscale::sync::rwsem::RwSemaphore;
 
 fn writes(rwsem: &RwSemaphore<u32>) {
     *rwsem.read() = 1;

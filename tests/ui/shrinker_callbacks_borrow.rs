@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::shrinker::{
+use kscale::mm::shrinker::{
     Callbacks,
     Count,
     Scan,

@@ -6,7 +6,7 @@ use kernel::prelude::*;
 
 use core::cell::Cell;
 
-use kscale::shrinker::{
+use kscale::mm::shrinker::{
     Callbacks,
     Count,
     Scan,

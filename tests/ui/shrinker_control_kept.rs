@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::{
+use kscale::mm::{
     memcg::MemCgroup,
     shrinker::{
         Callbacks,

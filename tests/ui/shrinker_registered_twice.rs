@@ -7,7 +7,7 @@ use kernel::{
     sync::Arc, //
 };
 
-use kscale::shrinker::{
+use kscale::mm::shrinker::{
     Callbacks,
     Shrinker, //
 };

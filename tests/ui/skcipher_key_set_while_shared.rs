@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::skcipher::Skcipher;
+use kscale::crypto::skcipher::Skcipher;
 
 fn sets(cipher: &Skcipher, key: &[u8]) -> Result {
     cipher.set_key(key)

@@ -5,9 +5,11 @@
 use kernel::prelude::*;
 
 use kscale::{
-    gfp::Gfp,
-    page::Page,
-    skcipher::Skcipher, //
+    crypto::skcipher::Skcipher,
+    mm::{
+        gfp::Gfp,
+        page::Page, //
+    }, //
 };
 
 fn drops_page(cipher: &Skcipher) -> Result {

@@ -5,8 +5,8 @@
 use kernel::prelude::*;
 
 use kscale::{
-    page::FilledPage,
-    skcipher::Skcipher, //
+    crypto::skcipher::Skcipher,
+    mm::page::FilledPage, //
 };
 
 fn reads(cipher: &Skcipher, page: &mut FilledPage) -> Result<Option<u8>> {

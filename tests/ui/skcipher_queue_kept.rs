@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::skcipher::{
+use kscale::crypto::skcipher::{
     Queue,
     Skcipher, //
 };

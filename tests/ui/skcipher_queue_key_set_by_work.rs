@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::skcipher::Skcipher;
+use kscale::crypto::skcipher::Skcipher;
 
 fn sets(cipher: &mut Skcipher, key: &[u8]) -> Result {
     cipher.queue(|_| cipher.set_key(key))

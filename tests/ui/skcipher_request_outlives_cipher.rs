@@ -2,7 +2,7 @@
 
 //! A request uses its cipher, so it must not outlive that.
 
-use kscale::skcipher::{
+use kscale::crypto::skcipher::{
     Request,
     Skcipher, //
 };

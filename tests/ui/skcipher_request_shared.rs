@@ -5,8 +5,8 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::SegmentMut,
-    skcipher::Request, //
+    block::bio::SegmentMut,
+    crypto::skcipher::Request, //
 };
 
 fn encrypts(request: &Request<'_>, data: SegmentMut<'_>, iv: &[u8]) -> Result {

@@ -5,8 +5,8 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::Segment,
-    skcipher::Request, //
+    block::bio::Segment,
+    crypto::skcipher::Request, //
 };
 
 fn decrypts(request: &mut Request<'_>, data: Segment<'_>, iv: &[u8]) -> Result {

@@ -4,7 +4,7 @@
 
 use kernel::sync::MutexGuard;
 
-use kscale::{
+use kscale::mm::{
     boxed::Boxed,
     slab::{
         Cache,

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::slab::Cache;
+use kscale::mm::slab::Cache;
 
 #[repr(align(8192))]
 pub struct Aligned(u8);

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::slab::Cache;
+use kscale::mm::slab::Cache;
 
 pub fn creates() -> Result<Cache<()>> {
     Cache::new(c"nothing")

@@ -2,7 +2,7 @@
 
 //! A cookie knows its domain, so there is no other to ask.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     Normal, //
 };

@@ -2,7 +2,7 @@
 
 //! A cookie is asked of the domain that made it.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     Normal, //
 };

@@ -2,7 +2,7 @@
 
 //! Guards of [`Fast`] readers may not be dropped elsewhere, so there is no `down_read()`.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     Fast, //
 };

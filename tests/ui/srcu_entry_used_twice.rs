@@ -2,7 +2,7 @@
 
 //! An entry is the right to remove an item, once.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Entry,
     List,
     Normal, //

@@ -2,7 +2,7 @@
 
 //! A domain does what one of its flavors does in C, so there are no others.
 
-use kscale::srcu::Flavor;
+use kscale::sync::srcu::Flavor;
 
 enum Lite {}
 

@@ -2,7 +2,7 @@
 
 //! A callback runs at any time, when what the value borrows may be gone.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Normal,
     Retired, //
 };

@@ -2,7 +2,7 @@
 
 //! A callback runs in another task.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Normal,
     Retired, //
 };

@@ -2,7 +2,7 @@
 
 //! A guard of another flavor is one of another domain.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     Fast,
     Normal,

@@ -2,7 +2,7 @@
 
 //! Dropping a domain waits for its guards, so none may be left in this task.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     Fast, //
 };

@@ -2,7 +2,7 @@
 
 //! A guard is dropped by the task that took it, so it must not be [`Send`].
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     Normal, //
 };

@@ -2,7 +2,7 @@
 
 //! An item can be on one list at a time.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Item,
     List,
     Normal, //

@@ -2,7 +2,7 @@
 
 //! An item that was removed may be freed once the guard is dropped.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     List,
     Normal, //

@@ -2,7 +2,7 @@
 
 //! What was in an item before it was swapped is what readers see since.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Item,
     Normal,
     PointerWriter, //

@@ -2,7 +2,7 @@
 
 //! Whoever removes an item has it, so it must be [`Send`].
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     List,
     Normal, //
 };

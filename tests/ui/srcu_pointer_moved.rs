@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Normal,
     Pointer, //
 };

@@ -4,7 +4,7 @@
 
 use core::cell::Cell;
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Fast,
     Pointer, //
 };

@@ -2,7 +2,7 @@
 
 //! An item that was left to a callback is gone.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Normal,
     Retired, //
 };

@@ -2,7 +2,7 @@
 
 //! Readers may still see an item that was taken away from new ones.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Normal,
     Retired, //
 };

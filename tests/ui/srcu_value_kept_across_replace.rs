@@ -2,7 +2,7 @@
 
 //! What a writer has replaced may be freed at any time.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Item,
     Normal,
     PointerWriter, //

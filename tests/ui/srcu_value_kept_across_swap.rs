@@ -2,7 +2,7 @@
 
 //! What a writer has swapped out is its item's, to be changed.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Item,
     Normal,
     PointerWriter, //

@@ -2,7 +2,7 @@
 
 //! A value may be freed once the guard is dropped.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Domain,
     Normal,
     Pointer, //

@@ -2,7 +2,7 @@
 
 //! A value may be freed once the guard that came with it is dropped.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Normal,
     Pointer, //
 };

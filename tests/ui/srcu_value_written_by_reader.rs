@@ -2,7 +2,7 @@
 
 //! Others read the same value at the same time.
 
-use kscale::srcu::{
+use kscale::sync::srcu::{
     Normal,
     Pointer, //
 };

@@ -2,7 +2,7 @@
 
 //! The line of a table is under construction in `ctr` only, so it must not be kept.
 
-use kscale::dm;
+use kscale::block::dm;
 
 fn keeps(kept: &mut Option<&'static mut dm::Table<'static>>, table: &mut dm::Table<'_>) {
     *kept = Some(table);

@@ -2,7 +2,7 @@
 
 //! The device may use the tags of a bio from then on, so whoever gave them must not.
 
-use kscale::{
+use kscale::block::{
     bio::Tags,
     dm::{
         CloneBio,

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use kscale::dm;
+use kscale::block::dm;
 
 use module::Case as LocalModule;
 

@@ -7,7 +7,7 @@ use kernel::{
     sync::MutexGuard, //
 };
 
-use kscale::dm;
+use kscale::block::dm;
 
 use module::Case as LocalModule;
 

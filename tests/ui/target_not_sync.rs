@@ -6,7 +6,7 @@ use kernel::prelude::*;
 
 use core::cell::Cell;
 
-use kscale::dm;
+use kscale::block::dm;
 
 use module::Case as LocalModule;
 

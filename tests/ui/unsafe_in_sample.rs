@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use kscale::page::FilledPage;
+use kscale::mm::page::FilledPage;
 
 fn reads(page: &FilledPage) -> u8 {
     // SAFETY: A page has a first byte.

@@ -4,7 +4,7 @@
 
 use kernel::workqueue::RawWorkItem;
 
-use kscale::workqueue::Workqueue;
+use kscale::sync::workqueue::Workqueue;
 
 fn queues<W>(queue: &Workqueue, item: W)
 where

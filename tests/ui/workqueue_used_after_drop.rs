@@ -10,7 +10,7 @@ use kernel::{
     }, //
 };
 
-use kscale::workqueue::Workqueue;
+use kscale::sync::workqueue::Workqueue;
 
 fn queues<W>(queue: Workqueue, item: Arc<W>)
 where

@@ -13,9 +13,11 @@ mod tests {
     use core::num::NonZeroU32;
 
     use kscale::{
-        crc32::crc32,
-        gfp::Gfp,
-        page::FilledPage, //
+        lib::crc32::crc32,
+        mm::{
+            gfp::Gfp,
+            page::FilledPage, //
+        }, //
     };
 
     /// A sector, known in both forms.

@@ -7,13 +7,13 @@ use kernel::prelude::*;
 use core::num::NonZeroU32;
 
 use kscale::{
-    bio::{
+    block::bio::{
         BlkError,
         BlkResult,
         Segment,
         SegmentMut, //
     },
-    skcipher::Queue, //
+    crypto::skcipher::Queue, //
 };
 
 use crate::iv::{

@@ -4,7 +4,7 @@
 
 use core::num::NonZeroU32;
 
-use kscale::bio::{
+use kscale::block::bio::{
     BlkError,
     BlkResult,
     Segment,

@@ -130,7 +130,7 @@ impl<'a> Ring<'a> {
 mod tests {
     use super::*;
 
-    use kscale::crc32::crc32;
+    use kscale::lib::crc32::crc32;
 
     /// Returns the pattern that the known answers are of.
     fn pattern(len: usize) -> Result<KVec<u8>> {

@@ -10,22 +10,26 @@ use kernel::prelude::*;
 use core::mem::MaybeUninit;
 
 use kscale::{
-    bio::{
+    block::bio::{
         BlkError,
         Segment,
         SegmentMut, //
     },
-    gfp::Gfp,
-    key::memzero_explicit,
-    mempool::{
-        Element,
-        Mempool,
-        Pages, //
+    crypto::{
+        secret::memzero_explicit,
+        skcipher::{
+            Request,
+            Skcipher,
+            MAX_IV_SIZE, //
+        }, //
     },
-    skcipher::{
-        Request,
-        Skcipher,
-        MAX_IV_SIZE, //
+    mm::{
+        gfp::Gfp,
+        mempool::{
+            Element,
+            Mempool,
+            Pages, //
+        }, //
     }, //
 };
 

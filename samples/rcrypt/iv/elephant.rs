@@ -10,16 +10,18 @@
 use kernel::prelude::*;
 
 use kscale::{
-    aes,
-    bio::{
+    block::bio::{
         BlkError,
         Segment,
         SegmentMut, //
     },
-    key::memzero_explicit,
-    skcipher::{
-        Request,
-        Skcipher, //
+    crypto::{
+        aes,
+        secret::memzero_explicit,
+        skcipher::{
+            Request,
+            Skcipher, //
+        }, //
     }, //
 };
 

@@ -14,19 +14,21 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
+    block::bio::{
         Segment,
         SegmentMut,
         SECTOR_SIZE, //
     },
-    fips,
-    md5::{
-        self,
-        Md5, //
-    },
-    skcipher::{
-        Request,
-        MAX_IV_SIZE, //
+    crypto::{
+        fips,
+        md5::{
+            self,
+            Md5, //
+        },
+        skcipher::{
+            Request,
+            MAX_IV_SIZE, //
+        }, //
     }, //
 };
 

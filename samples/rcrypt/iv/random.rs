@@ -5,15 +5,15 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
+    block::bio::{
         Segment,
         SegmentMut, //
     },
-    random,
-    skcipher::{
+    crypto::skcipher::{
         Request,
         MAX_IV_SIZE, //
-    }, //
+    },
+    lib::random, //
 };
 
 use crate::integrity::Layout;

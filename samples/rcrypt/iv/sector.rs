@@ -5,11 +5,11 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
+    block::bio::{
         Segment,
         SegmentMut, //
     },
-    skcipher::{
+    crypto::skcipher::{
         Request,
         MAX_IV_SIZE, //
     }, //

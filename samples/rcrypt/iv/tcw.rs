@@ -11,20 +11,22 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
+    block::bio::{
         Segment,
         SegmentMut,
         SECTOR_SIZE, //
     },
-    crc32::crc32,
-    key::{
-        memzero_explicit,
-        Key, //
+    crypto::{
+        secret::{
+            memzero_explicit,
+            Key, //
+        },
+        skcipher::{
+            Request,
+            MAX_IV_SIZE, //
+        }, //
     },
-    skcipher::{
-        Request,
-        MAX_IV_SIZE, //
-    }, //
+    lib::crc32::crc32, //
 };
 
 use super::{

@@ -4,17 +4,17 @@
 
 use crate::atomic;
 
-#[path = "../../../rust/iova/magazine/array.rs"]
+#[path = "../../../rust/iommu/iova/magazine/array.rs"]
 mod array;
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../rust/iova/magazine/depot.rs"]
+#[path = "../../../rust/iommu/iova/magazine/depot.rs"]
 mod depot;
-#[path = "../../../rust/iova/magazine/policy.rs"]
+#[path = "../../../rust/iommu/iova/magazine/policy.rs"]
 mod policy;
-#[path = "../../../rust/iova/magazine/rcache.rs"]
+#[path = "../../../rust/iommu/iova/magazine/rcache.rs"]
 mod rcache;
-#[path = "../../../rust/iova/magazine/slot.rs"]
+#[path = "../../../rust/iommu/iova/magazine/slot.rs"]
 mod slot;
 #[path = "storm.rs"]
 pub(crate) mod storm;

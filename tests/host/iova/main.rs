@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Drives the magazine cache of `rust/iova/magazine`, the very source that the kernel runs, with the
+//! Drives the magazine cache of `rust/iommu/iova/magazine`, the very source that the kernel runs, with the
 //! workloads of `samples/iova_storm`: on virtual CPUs, and in threads.
 //!
 //! Prints a line of KTAP for each check.

@@ -53,48 +53,56 @@ mod tests {
     };
 
     use kscale::{
-        bio::BioSet,
-        cpuhp,
-        dm,
-        fault::{
-            each_failure,
-            each_failure_once, //
+        block::{
+            bio::BioSet,
+            dm, //
         },
-        gfp::Gfp,
-        key::Key,
-        mempool::{
-            Allocator,
-            Counted,
-            Kmalloc,
-            Mempool,
-            Pages,
-            Slab, //
+        crypto::{
+            secret::Key,
+            skcipher::Skcipher, //
         },
-        page::{
-            self,
-            Page, //
+        mm::{
+            gfp::Gfp,
+            mempool::{
+                Allocator,
+                Counted,
+                Kmalloc,
+                Mempool,
+                Pages,
+                Slab, //
+            },
+            page::{
+                self,
+                Page, //
+            },
+            slab::Cache, //
         },
         percpu::{
+            counter::{
+                LocalPerCpuCounter,
+                PerCpuCounter,
+                PerCpuCounterArray, //
+            },
+            hotplug,
+            limiter::{
+                CreditCounter,
+                CreditLimiter, //
+            },
             possible_cpus,
             PerCpu,
             PerCpuInts, //
         },
-        percpu_counter::{
-            LocalPerCpuCounter,
-            PerCpuCounter,
-            PerCpuCounterArray, //
+        sync::{
+            rcu_list,
+            rwsem::new_rwsem,
+            workqueue::{
+                Flags,
+                Workqueue, //
+            }, //
         },
-        percpu_limiter::{
-            CreditCounter,
-            CreditLimiter, //
-        },
-        rcu_list,
-        rwsem::new_rwsem,
-        skcipher::Skcipher,
-        slab::Cache,
-        workqueue::{
-            Flags,
-            Workqueue, //
+        testing::fault::{
+            each_failure,
+            each_failure_once, //
         }, //
     };
 
@@ -179,7 +187,7 @@ mod tests {
     struct Online(Atomic<i32>);
 
     #[vtable]
-    impl cpuhp::Callbacks for Online {
+    impl hotplug::Callbacks for Online {
         fn online(&self, _: CpuId) -> Result {
             self.0.add(1, Relaxed);
             Ok(())
@@ -194,12 +202,12 @@ mod tests {
     fn cpuhp() -> Result {
         let online = Arc::new(Online(Atomic::new(0)), GFP_KERNEL)?;
 
-        let failures = each_failure(|| cpuhp::Registration::new(online.clone()))?;
+        let failures = each_failure(|| hotplug::Registration::new(online.clone()))?;
         assert!(failures.refused >= 1);
         // What a registration began before it failed, it has undone.
         assert_eq!(online.0.load(Relaxed), 0);
 
-        let again = cpuhp::Registration::new(online.clone())?;
+        let again = hotplug::Registration::new(online.clone())?;
         assert!(online.0.load(Relaxed) > 0);
         drop(again);
         assert_eq!(online.0.load(Relaxed), 0);

@@ -15,8 +15,7 @@ mod tests {
     };
 
     use kscale::{
-        fault::each_failure,
-        iova::{
+        iommu::iova::{
             flush_queue::{
                 FlushQueue,
                 Iotlb, //
@@ -25,7 +24,8 @@ mod tests {
             Builder,
             CachedDomain,
             WhenFull, //
-        }, //
+        },
+        testing::fault::each_failure, //
     };
 
     const LIMIT_PFN: usize = 1023;

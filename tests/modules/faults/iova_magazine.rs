@@ -14,8 +14,7 @@ mod tests {
     };
 
     use kscale::{
-        fault::each_failure,
-        iova::{
+        iommu::iova::{
             magazine::{
                 Cache,
                 Policy,
@@ -25,7 +24,8 @@ mod tests {
             Builder,
             Domain,
             WhenFull, //
-        }, //
+        },
+        testing::fault::each_failure, //
     };
 
     const LIMIT_PFN: usize = 1023;

@@ -11,11 +11,11 @@ mod tests {
     use kernel::cpu::CpuId;
 
     use kscale::{
-        fault::each_failure,
-        page_cache::{
+        mm::page_stash::{
             Options,
             PageCache, //
-        }, //
+        },
+        testing::fault::each_failure, //
     };
 
     fn cache() -> Result<PageCache> {

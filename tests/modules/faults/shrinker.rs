@@ -11,20 +11,22 @@ mod tests {
     use kernel::sync::Arc;
 
     use kscale::{
-        fault::{
+        mm::{
+            gfp::Gfp,
+            list_lru::ListLru,
+            shrinker::{
+                Callbacks,
+                Count,
+                Flags,
+                Scan,
+                ScanControl,
+                ShrinkControl,
+                Shrinker, //
+            }, //
+        },
+        testing::fault::{
             each_failure,
             each_failure_once, //
-        },
-        gfp::Gfp,
-        list_lru::ListLru,
-        shrinker::{
-            Callbacks,
-            Count,
-            Flags,
-            Scan,
-            ScanControl,
-            ShrinkControl,
-            Shrinker, //
         }, //
     };
 

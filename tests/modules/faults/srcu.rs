@@ -14,11 +14,11 @@ mod tests {
     };
 
     use kscale::{
-        fault::{
+        sync::srcu,
+        testing::fault::{
             each_failure,
             Failures, //
-        },
-        srcu, //
+        }, //
     };
 
     #[test]

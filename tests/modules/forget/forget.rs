@@ -10,7 +10,7 @@
 
 use kernel::prelude::*;
 
-use kscale::leak::at_once;
+use kscale::testing::leak::at_once;
 
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod iova;
@@ -79,35 +79,39 @@ mod memory {
     };
 
     use kscale::{
-        bio::BioSet,
-        cpuhp,
-        gfp::Gfp,
-        key::Key,
-        leak::forget,
-        mempool::{
-            Bulk,
-            Element,
-            Kmalloc,
-            Mempool,
-            Pages,
-            PoolBox, //
+        block::bio::BioSet,
+        crypto::{
+            secret::Key,
+            skcipher::Skcipher, //
         },
-        page::Page,
+        mm::{
+            gfp::Gfp,
+            mempool::{
+                Bulk,
+                Element,
+                Kmalloc,
+                Mempool,
+                Pages,
+                PoolBox, //
+            },
+            page::Page,
+            slab::Cache, //
+        },
         percpu::{
+            counter::{
+                PerCpuCounter,
+                PerCpuCounterArray, //
+            },
+            hotplug,
+            limiter::CreditLimiter,
             PerCpu,
             PerCpuInts, //
         },
-        percpu_counter::{
-            PerCpuCounter,
-            PerCpuCounterArray, //
-        },
-        percpu_limiter::CreditLimiter,
-        skcipher::Skcipher,
-        slab::Cache,
-        workqueue::{
+        sync::workqueue::{
             Flags,
             Workqueue, //
-        }, //
+        },
+        testing::leak::forget, //
     };
 
     const MIN_NR: usize = 4;
@@ -116,7 +120,7 @@ mod memory {
     struct Hears;
 
     #[vtable]
-    impl cpuhp::Callbacks for Hears {
+    impl hotplug::Callbacks for Hears {
         fn online(&self, _: CpuId) -> Result {
             Ok(())
         }
@@ -127,7 +131,7 @@ mod memory {
     /// It is undone when this module goes, and leaks nothing.
     #[test]
     fn forgotten_callbacks_are_called_until_their_module_goes() -> Result {
-        mem::forget(cpuhp::Registration::new(Arc::new(Hears, GFP_KERNEL)?)?);
+        mem::forget(hotplug::Registration::new(Arc::new(Hears, GFP_KERNEL)?)?);
         Ok(())
     }
 
@@ -281,20 +285,22 @@ mod srcu {
     };
 
     use kscale::{
-        leak::forget,
-        rcu_list,
-        srcu::{
-            new_domain,
-            new_list,
-            new_pointer,
-            Domain,
-            Item,
-            List,
-            Normal,
-            OwnedDownGuard,
-            Pointer,
-            Retired, //
-        }, //
+        sync::{
+            rcu_list,
+            srcu::{
+                new_domain,
+                new_list,
+                new_pointer,
+                Domain,
+                Item,
+                List,
+                Normal,
+                OwnedDownGuard,
+                Pointer,
+                Retired, //
+            }, //
+        },
+        testing::leak::forget, //
     };
 
     /// Counts when it is dropped, by code of this module.

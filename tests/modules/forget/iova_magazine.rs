@@ -19,7 +19,7 @@ mod tests {
     };
 
     use kscale::{
-        iova::{
+        iommu::iova::{
             flush_queue::{
                 FlushQueue,
                 Iotlb, //
@@ -35,7 +35,7 @@ mod tests {
             Range,
             WhenFull, //
         },
-        leak::forget, //
+        testing::leak::forget, //
     };
 
     const LIMIT_PFN: usize = 1023;

@@ -16,13 +16,15 @@ mod tests {
     use kernel::cpu::CpuId;
 
     use kscale::{
-        gfp::Gfp,
-        leak::forget,
-        page::Page,
-        page_cache::{
-            Options,
-            PageCache, //
-        }, //
+        mm::{
+            gfp::Gfp,
+            page::Page,
+            page_stash::{
+                Options,
+                PageCache, //
+            }, //
+        },
+        testing::leak::forget, //
     };
 
     fn cache() -> Result<PageCache> {

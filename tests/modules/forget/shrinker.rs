@@ -19,24 +19,26 @@ mod tests {
     };
 
     use kscale::{
-        gfp::Gfp,
-        leak::forget,
-        list_lru::{
-            Isolated,
-            Item,
-            ListLru,
-            Status, //
+        mm::{
+            gfp::Gfp,
+            list_lru::{
+                Isolated,
+                Item,
+                ListLru,
+                Status, //
+            },
+            shrinker::{
+                Callbacks,
+                Count,
+                Flags,
+                Registration,
+                Scan,
+                ScanControl,
+                ShrinkControl,
+                Shrinker, //
+            }, //
         },
-        shrinker::{
-            Callbacks,
-            Count,
-            Flags,
-            Registration,
-            Scan,
-            ScanControl,
-            ShrinkControl,
-            Shrinker, //
-        }, //
+        testing::leak::forget, //
     };
 
     use crate::{

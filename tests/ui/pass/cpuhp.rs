@@ -14,7 +14,7 @@ use kernel::{
     }, //
 };
 
-use kscale::cpuhp::{
+use kscale::percpu::hotplug::{
     Callbacks,
     Registration, //
 };

@@ -5,12 +5,14 @@
 use kernel::prelude::*;
 
 use kscale::{
-    bio::{
+    block::bio::{
         Segment,
         SegmentMut, //
     },
-    key::Key,
-    skcipher::Skcipher, //
+    crypto::{
+        secret::Key,
+        skcipher::Skcipher, //
+    }, //
 };
 
 /// Makes a cipher with a key.

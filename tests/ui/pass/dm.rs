@@ -10,19 +10,19 @@ use core::num::{
 };
 
 use kscale::{
-    bio::{
-        BioSet,
-        BlkResult, //
+    block::{
+        bio::{
+            BioSet,
+            BlkResult, //
+        },
+        dm, //
     },
-    dm,
-    mempool::{
+    mm::mempool::{
         Mempool,
         Pages, //
     },
-    percpu_counter::{
-        PerCpuCounter, //
-    },
-    workqueue::{
+    percpu::counter::PerCpuCounter,
+    sync::workqueue::{
         Flags,
         Workqueue, //
     }, //

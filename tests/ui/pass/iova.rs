@@ -7,7 +7,7 @@ use kernel::{
     sync::Arc, //
 };
 
-use kscale::iova::{
+use kscale::iommu::iova::{
     flush_queue::{
         FlushQueue,
         Iotlb,

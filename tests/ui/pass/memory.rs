@@ -10,20 +10,22 @@ use core::{
 };
 
 use kscale::{
-    gfp::{
-        noio_scope,
-        Gfp, //
+    mm::{
+        gfp::{
+            noio_scope,
+            Gfp, //
+        },
+        mempool::{
+            Mempool,
+            Pages, //
+        },
+        page::Page,
+        page_stash::{
+            Options,
+            PageCache, //
+        }, //
     },
-    mempool::{
-        Mempool,
-        Pages, //
-    },
-    page::Page,
-    page_cache::{
-        Options,
-        PageCache, //
-    },
-    percpu_counter::{
+    percpu::counter::{
         LocalPerCpuCounter,
         PerCpuCounter,
         PerCpuCounterArray, //

@@ -9,7 +9,7 @@ use kernel::{
 
 use core::cell::Cell;
 
-use kscale::{
+use kscale::sync::{
     rcu_list,
     rwsem::RwSemaphore,
     srcu::{

@@ -4,7 +4,7 @@
 
 use super::Mutants;
 
-pub(crate) const SOURCE: &str = "../../../rust/iova/flush_queue/armed.rs";
+pub(crate) const SOURCE: &str = "../../../rust/iommu/iova/flush_queue/armed.rs";
 
 pub(crate) const MUTANTS: Mutants = &[
     (

@@ -4,7 +4,7 @@
 
 use super::Mutants;
 
-pub(crate) const SOURCE: &str = "../../../rust/percpu_limiter/pool.rs";
+pub(crate) const SOURCE: &str = "../../../rust/percpu/limiter/pool.rs";
 
 pub(crate) const MUTANTS: Mutants = &[
     (

@@ -4,7 +4,7 @@
 
 use super::Mutants;
 
-pub(crate) const SOURCE: &str = "../../../rust/list_lru/closed.rs";
+pub(crate) const SOURCE: &str = "../../../rust/mm/list_lru/closed.rs";
 
 pub(crate) const MUTANTS: Mutants = &[
     (

@@ -4,7 +4,7 @@
 
 use super::Mutants;
 
-pub(crate) const SOURCE: &str = "../../../rust/page_cache/slots.rs";
+pub(crate) const SOURCE: &str = "../../../rust/mm/page_stash/slots.rs";
 
 pub(crate) const MUTANTS: Mutants = &[
     (

@@ -4,7 +4,7 @@
 
 use super::Mutants;
 
-pub(crate) const SOURCE: &str = "../../../rust/dm/llist.rs";
+pub(crate) const SOURCE: &str = "../../../rust/block/dm/submit/llist.rs";
 
 pub(crate) const MUTANTS: Mutants = &[
     (

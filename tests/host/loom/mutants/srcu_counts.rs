@@ -4,7 +4,7 @@
 
 use super::Mutants;
 
-pub(crate) const SOURCE: &str = "../../../rust/srcu/pending/counts.rs";
+pub(crate) const SOURCE: &str = "../../../rust/sync/srcu/pending/counts.rs";
 
 pub(crate) const MUTANTS: Mutants = &[
     (

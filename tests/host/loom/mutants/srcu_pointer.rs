@@ -4,7 +4,7 @@
 
 use super::Mutants;
 
-pub(crate) const SOURCE: &str = "../../../rust/srcu/pointer/current.rs";
+pub(crate) const SOURCE: &str = "../../../rust/sync/srcu/pointer/current.rs";
 
 pub(crate) const MUTANTS: Mutants = &[
     (

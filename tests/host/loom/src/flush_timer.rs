@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The timer of flush queues, of which `rust/iova/flush_queue/armed.rs` knows whether it is armed.
+//! The timer of flush queues, of which `rust/iommu/iova/flush_queue/armed.rs` knows whether it is armed.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The credit limiters, whose algorithm is in `rust/percpu_limiter/pool.rs`.
+//! The credit limiters, whose algorithm is in `rust/percpu/limiter/pool.rs`.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

@@ -9,9 +9,9 @@ use std::{
 
 use crate::atomic;
 
-#[path = "../../../../rust/dm/llist.rs"]
+#[path = "../../../../rust/block/dm/submit/llist.rs"]
 mod llist;
-#[path = "../../../../rust/dm/sort.rs"]
+#[path = "../../../../rust/block/dm/submit/sort.rs"]
 mod sort;
 
 use llist::Llist;

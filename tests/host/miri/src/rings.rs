@@ -7,7 +7,7 @@ use crate::{
     atomic::barrier, //
 };
 
-#[path = "../../../../rust/iova/flush_queue/counters.rs"]
+#[path = "../../../../rust/iommu/iova/flush_queue/counters.rs"]
 mod counters;
-#[path = "../../../../rust/iova/flush_queue/ring.rs"]
+#[path = "../../../../rust/iommu/iova/flush_queue/ring.rs"]
 mod ring;

@@ -9,5 +9,5 @@ use crate::{
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/iova/flush_queue/counters.rs"]
+#[path = "../../../../../rust/iommu/iova/flush_queue/counters.rs"]
 mod counters;

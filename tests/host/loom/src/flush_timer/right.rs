@@ -7,9 +7,9 @@ use crate::{
     atomic::barrier, //
 };
 
-#[path = "../../../../../rust/iova/flush_queue/armed.rs"]
+#[path = "../../../../../rust/iommu/iova/flush_queue/armed.rs"]
 mod armed;
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/iova/flush_queue/counters.rs"]
+#[path = "../../../../../rust/iommu/iova/flush_queue/counters.rs"]
 mod counters;

@@ -9,6 +9,6 @@ use crate::{
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/iova/flush_queue/counters.rs"]
+#[path = "../../../../../rust/iommu/iova/flush_queue/counters.rs"]
 mod counters;
 include!(concat!(env!("OUT_DIR"), "/armed_module.rs"));

@@ -6,5 +6,5 @@ use crate::atomic;
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/percpu_limiter/pool.rs"]
+#[path = "../../../../../rust/percpu/limiter/pool.rs"]
 mod pool;

@@ -9,5 +9,5 @@ use crate::{
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/list_lru/closed.rs"]
+#[path = "../../../../../rust/mm/list_lru/closed.rs"]
 mod closed;

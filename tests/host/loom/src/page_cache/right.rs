@@ -7,5 +7,5 @@ use crate::atomic;
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/page_cache/slots.rs"]
+#[path = "../../../../../rust/mm/page_stash/slots.rs"]
 mod slots;

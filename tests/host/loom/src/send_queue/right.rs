@@ -6,5 +6,5 @@ use crate::atomic;
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/dm/llist.rs"]
+#[path = "../../../../../rust/block/dm/submit/llist.rs"]
 mod llist;

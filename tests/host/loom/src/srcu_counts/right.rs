@@ -6,5 +6,5 @@ use crate::atomic;
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/srcu/pending/counts.rs"]
+#[path = "../../../../../rust/sync/srcu/pending/counts.rs"]
 mod counts;

@@ -6,5 +6,5 @@ use crate::atomic;
 
 #[path = "checks.rs"]
 pub(crate) mod checks;
-#[path = "../../../../../rust/srcu/pointer/current.rs"]
+#[path = "../../../../../rust/sync/srcu/pointer/current.rs"]
 mod current;

@@ -2,7 +2,7 @@
 
 //! A list and a count, as in "kvfree_rcu: convert a page cache to lock-free variant" of 2021.
 //!
-//! With the names that `rust/page_cache/slots.rs` has. The list is that of `lib/llist.c`, in the
+//! With the names that `rust/mm/page_stash/slots.rs` has. The list is that of `lib/llist.c`, in the
 //! pages themselves: several may add to it at once, but only one may take single entries.
 
 use loom::sync::atomic::{

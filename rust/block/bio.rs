@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Parts of block I/O: operations, results, and the memory of a bio.
+//!
+//! A bio that device mapper hands to a target is a [`dm::MapBio`] or a [`dm::Bio`]; this module has
+//! what they are made of. The pages of a bio belong to somebody else, who may write to them at any
+//! time: a process that has them mapped, or a device. So a [`Segment`] is never a `&[u8]`: it names
+//! memory that C code reads, and a [`SegmentMut`] memory that C code may also write. Either can be
+//! had as a copy.
+//!
+//! Not covered: bios of one's own that belong to no target, protection information.
+//!
+//! C headers: [`include/linux/bio.h`](srctree/include/linux/bio.h),
+//! [`include/linux/bvec.h`](srctree/include/linux/bvec.h)
+//!
+//! [`dm::MapBio`]: crate::block::dm::MapBio
+//! [`dm::Bio`]: crate::block::dm::Bio
+
+use kernel::{
+    error::to_result,
+    page::PAGE_SIZE,
+    prelude::*,
+    types::Opaque, //
+};
+
+use core::{
+    marker::PhantomData,
+    num::{
+        NonZeroU16,
+        NonZeroU32, //
+    },
+    ptr::NonNull, //
+};
+
+use crate::bindings;
+
+#[cfg(kscale_kunit)]
+mod buffer;
+mod bytes;
+mod copy;
+mod filled;
+mod integrity;
+
+#[cfg(kscale_kunit)]
+pub use self::buffer::Buffer;
+pub(crate) use self::filled::Filled;
+use self::filled::Place;
+#[doc(inline)]
+pub use self::integrity::{
+    IntegrityProfile,
+    TagPool,
+    Tags, //
+};
+
+/// Bytes of a sector, the unit of positions and lengths in the block layer.
+pub const SECTOR_SIZE: u32 = bindings::SECTOR_SIZE;
+
+/// What a bio asks for, `enum req_op`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Reads sectors into the bio's pages.
+    Read,
+    /// Writes the bio's pages to sectors.
+    Write,
+    /// Tells the device that the sectors are not used any more.
+    Discard,
+    /// As [`Op::Discard`], and the data must not be recoverable.
+    SecureErase,
+    /// Writes zeroes to sectors; the bio has no pages.
+    WriteZeroes,
+    /// Changes the state of a zone, or of all of them; the bio has no pages.
+    ZoneManagement,
+    /// Anything else, such as the operations that are private to a driver.
+    Other,
+}
+
+impl Op {
+    pub(crate) fn from_opf(opf: bindings::blk_opf_t) -> Self {
+        match opf & bindings::REQ_OP_MASK {
+            bindings::req_op_REQ_OP_READ => Self::Read,
+            bindings::req_op_REQ_OP_WRITE => Self::Write,
+            bindings::req_op_REQ_OP_DISCARD => Self::Discard,
+            bindings::req_op_REQ_OP_SECURE_ERASE => Self::SecureErase,
+            bindings::req_op_REQ_OP_WRITE_ZEROES => Self::WriteZeroes,
+            bindings::req_op_REQ_OP_ZONE_OPEN
+            | bindings::req_op_REQ_OP_ZONE_CLOSE
+            | bindings::req_op_REQ_OP_ZONE_FINISH
+            | bindings::req_op_REQ_OP_ZONE_RESET
+            | bindings::req_op_REQ_OP_ZONE_RESET_ALL => Self::ZoneManagement,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The failure of a bio, a `blk_status_t` other than `BLK_STS_OK`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlkError(NonZeroU32);
+
+/// How a bio ended.
+pub type BlkResult = Result<(), BlkError>;
+
+macro_rules! blk_errors {
+    ($($(#[$meta:meta])* $name:ident = $sts:ident,)*) => {
+        impl BlkError {
+            $(
+                $(#[$meta])*
+                pub const $name: Self = match NonZeroU32::new(bindings::$sts as u32) {
+                    Some(status) => Self(status),
+                    None => ::kernel::build_error!(),
+                };
+            )*
+        }
+    };
+}
+
+blk_errors! {
+    /// The operation is not supported.
+    NOTSUPP = BLK_STS_NOTSUPP,
+    /// Data failed an integrity check, `EILSEQ`.
+    PROTECTION = BLK_STS_PROTECTION,
+    /// A resource was not available and the caller may try again, `ENOMEM`.
+    RESOURCE = BLK_STS_RESOURCE,
+    /// The device failed, `EIO`.
+    IOERR = BLK_STS_IOERR,
+}
+
+impl BlkError {
+    /// Makes a result of a `blk_status_t`.
+    pub(crate) fn result_from_raw(status: bindings::blk_status_t) -> BlkResult {
+        NonZeroU32::new(u32::from(status)).map_or(Ok(()), |status| Err(Self(status)))
+    }
+
+    /// Makes a `blk_status_t` of a result.
+    pub(crate) fn result_to_raw(result: BlkResult) -> bindings::blk_status_t {
+        match result {
+            Ok(()) => 0,
+            // CAST: `self.0` came from a `blk_status_t` or from one of its constants, all of which
+            // fit it.
+            Err(error) => error.0.get() as bindings::blk_status_t,
+        }
+    }
+}
+
+/// A piece of memory inside one page, which C code may read while `'a` lasts.
+///
+/// # Invariants
+///
+/// `offset + len <= PAGE_SIZE`, and for `'a` the page is allocated and those bytes of it may be
+/// read through its kernel mapping.
+#[derive(Clone, Copy)]
+pub struct Segment<'a> {
+    page: NonNull<bindings::page>,
+    offset: u32,
+    len: u32,
+    _memory: PhantomData<&'a [u8]>,
+}
+
+impl Segment<'_> {
+    /// Returns the length in bytes, at most [`PAGE_SIZE`].
+    ///
+    /// Context: Any.
+    #[expect(clippy::len_without_is_empty)]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Returns the page, the offset into it, and the length, both in bytes.
+    #[inline]
+    pub(crate) fn as_raw_parts(&self) -> (*mut bindings::page, u32, u32) {
+        (self.page.as_ptr(), self.offset, self.len)
+    }
+}
+
+/// A piece of memory inside one page, which C code may read and write while `'a` lasts.
+///
+/// # Invariants
+///
+/// As those of [`Segment`]; also, the bytes may be written, and are in no other segment of this
+/// bio that is alive. If there is a place, it is where they are in the memory that it is of.
+pub struct SegmentMut<'a>(Segment<'a>, Option<Place<'a>>);
+
+impl<'a> SegmentMut<'a> {
+    /// Returns the length in bytes, at most [`PAGE_SIZE`].
+    ///
+    /// Context: Any.
+    #[expect(clippy::len_without_is_empty)]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    /// Returns the same memory for reading.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn as_segment(&self) -> Segment<'_> {
+        self.0
+    }
+
+    /// Returns the page, the offset into it, and the length, both in bytes.
+    #[inline]
+    pub(crate) fn as_raw_parts(&self) -> (*mut bindings::page, u32, u32) {
+        self.0.as_raw_parts()
+    }
+
+    /// Notes that all of it was written.
+    ///
+    /// The caller must have written it, or reset [`Self::filled()`] if it turns out that it has not.
+    #[inline]
+    pub(crate) fn note_filled(&self) {
+        if let Some(place) = self.1 {
+            place.note(0, self.0.len);
+        }
+    }
+
+    /// Returns where it is noted what was written, if it is.
+    #[inline]
+    pub(crate) fn filled(&self) -> Option<&'a Filled> {
+        Some(self.1?.filled())
+    }
+}
+
+/// Walks the memory of a bio, segment by segment.
+///
+/// # Invariants
+///
+/// `iter` is a position in the table of `bio_vec`s that `table` points to, with at least
+/// `iter.bi_size` bytes from there on, and for `'a` table and pages stay as they are.
+pub struct Segments<'a> {
+    table: *const bindings::bio_vec,
+    iter: bindings::bvec_iter,
+    _bio: PhantomData<&'a bindings::bio>,
+}
+
+impl<'a> Segments<'a> {
+    /// Starts a walk.
+    ///
+    /// # Safety
+    ///
+    /// - `table` must have at least `iter.bi_size` bytes from `iter` on, or `iter.bi_size` be 0.
+    /// - For `'a`, the table must not change and the bytes must stay readable.
+    pub(crate) unsafe fn new(table: *const bindings::bio_vec, iter: bindings::bvec_iter) -> Self {
+        // INVARIANT: The caller promises just that.
+        Self {
+            table,
+            iter,
+            _bio: PhantomData,
+        }
+    }
+
+    /// Returns how many bytes are left.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn remaining_bytes(&self) -> u32 {
+        self.iter.bi_size
+    }
+
+    /// Returns the next segment, of at most `max_bytes` bytes, or [`None`] at the end.
+    ///
+    /// A segment never crosses a page, so it may be shorter than `max_bytes` before the end too.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn next_segment(&mut self, max_bytes: NonZeroU32) -> Option<Segment<'a>> {
+        const PAGE_BYTES: u32 = PAGE_SIZE as u32;
+
+        loop {
+            if self.iter.bi_size == 0 {
+                return None;
+            }
+
+            // CAST: From 32 to 64 bits.
+            let index = self.iter.bi_idx as usize;
+            // SAFETY: By the type invariants there are bytes from `iter` on, so `index` is inside
+            // the table, which does not change.
+            let vec = unsafe { *self.table.add(index) };
+
+            // The arithmetic follows `bvec_iter_bvec()` and `bvec_iter_advance()`. Nothing wraps:
+            // C keeps `bi_offset` below `bv_len`, and the end of a `bio_vec` below 4 GiB.
+            let left = vec.bv_len.wrapping_sub(self.iter.bi_offset);
+            let start = vec.bv_offset.wrapping_add(self.iter.bi_offset);
+            let offset = start % PAGE_BYTES;
+            let len = left
+                .min(self.iter.bi_size)
+                .min(PAGE_BYTES - offset)
+                .min(max_bytes.get());
+
+            self.iter.bi_size -= len;
+            if len == left {
+                self.iter.bi_idx = self.iter.bi_idx.wrapping_add(1);
+                self.iter.bi_offset = 0;
+            } else {
+                self.iter.bi_offset = self.iter.bi_offset.wrapping_add(len);
+            }
+            if len == 0 {
+                // An empty `bio_vec`: C steps over it too.
+                continue;
+            }
+
+            // CAST: From 32 to 64 bits.
+            // The pages of one `bio_vec` are adjacent in the memory map, see `bvec_iter_page()`.
+            let page = vec.bv_page.wrapping_add((start / PAGE_BYTES) as usize);
+            // INVARIANT: `offset + len <= PAGE_SIZE` by the minimum above; the rest by the type
+            // invariants.
+            return Some(Segment {
+                page: NonNull::new(page)?,
+                offset,
+                len,
+                _memory: PhantomData,
+            });
+        }
+    }
+}
+
+/// Walks the memory of a bio that may be written, segment by segment.
+///
+/// # Invariants
+///
+/// The bytes that `0` has still to visit may be written for `'a`, and nobody else in Rust has a
+/// segment of them. If there is a `Filled`, they are the last of the memory that it is of, which has as
+/// many bytes as the number says.
+pub struct SegmentsMut<'a>(Segments<'a>, Option<(&'a Filled, u32)>);
+
+impl<'a> SegmentsMut<'a> {
+    /// Starts a walk.
+    ///
+    /// # Safety
+    ///
+    /// - As for [`Segments::new()`]; also, the bytes may be written for `'a`.
+    /// - For `'a` there must be no other walk over them.
+    pub(crate) unsafe fn new(table: *const bindings::bio_vec, iter: bindings::bvec_iter) -> Self {
+        // SAFETY: The caller's promises include what `new()` asks for.
+        // INVARIANT: The caller promises the rest.
+        Self(unsafe { Segments::new(table, iter) }, None)
+    }
+
+    /// Starts a walk over new memory, and notes in `filled` what is written there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::new()`]; also, `filled` must be of these bytes, all of them.
+    #[inline]
+    pub(crate) unsafe fn new_unfilled(
+        table: *const bindings::bio_vec,
+        iter: bindings::bvec_iter,
+        filled: &'a Filled,
+    ) -> Self {
+        // SAFETY: The caller's promises include what `new()` asks for.
+        // INVARIANT: The caller promises the rest.
+        Self(
+            unsafe { Segments::new(table, iter) },
+            Some((filled, iter.bi_size)),
+        )
+    }
+
+    /// Returns how many bytes are left.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn remaining_bytes(&self) -> u32 {
+        self.0.remaining_bytes()
+    }
+
+    /// Returns the next segment, of at most `max_bytes` bytes, or [`None`] at the end.
+    ///
+    /// A segment never crosses a page, so it may be shorter than `max_bytes` before the end too.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn next_segment(&mut self, max_bytes: NonZeroU32) -> Option<SegmentMut<'a>> {
+        // OVERFLOW: Not more are left than there were.
+        let place = self
+            .1
+            .map(|(filled, len)| Place::new(filled, len.wrapping_sub(self.remaining_bytes())));
+
+        // INVARIANT: `0` visits every byte once, so no two segments overlap; the bytes may be
+        // written by the type invariants. What is left begins with the segment.
+        let segment = self.0.next_segment(max_bytes)?;
+        Some(SegmentMut(segment, place))
+    }
+}
+
+/// A reserve of bios, so that allocating one cannot fail where that would stop write-back.
+///
+/// C: `struct bio_set`.
+///
+/// # Invariants
+///
+/// `inner` was initialised by `bioset_init()` and stays so until it is dropped.
+#[pin_data(PinnedDrop)]
+pub struct BioSet {
+    #[pin]
+    inner: Opaque<bindings::bio_set>,
+}
+
+// SAFETY: `bioset_exit()` may run on any task.
+unsafe impl Send for BioSet {}
+
+// SAFETY: `bio_alloc_bioset()` and `bio_put()`, all that is done through `&BioSet`, may run
+// concurrently: the mempools and the slab behind the set do their own locking.
+unsafe impl Sync for BioSet {}
+
+impl BioSet {
+    /// Creates a set that holds `pool_size` bios, and as many full tables of segments, in reserve.
+    ///
+    /// Fails with [`ENOMEM`] if the reserve cannot be allocated.
+    ///
+    /// Context: Process context; sleeps. C: `bioset_init()` in `block/bio.c`.
+    pub fn new(pool_size: NonZeroU16) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            // INVARIANT: `inner` is initialised if this closure returns `Ok`.
+            inner <- Opaque::try_ffi_init(move |slot: *mut bindings::bio_set| {
+                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
+                unsafe { slot.write_bytes(0, 1) };
+                // SAFETY:
+                // - `slot` is zeroed memory that stays put until `PinnedDrop`, as `inner` is
+                //   structurally pinned.
+                // - `BIOSET_NEED_BVECS` is a flag of `bioset_init()`.
+                to_result(unsafe {
+                    bindings::bioset_init(
+                        slot,
+                        u32::from(pool_size.get()),
+                        0,
+                        // CAST: The constant is 1.
+                        bindings::BIOSET_NEED_BVECS as kernel::ffi::c_int,
+                    )
+                })
+            }),
+        })
+    }
+
+    /// Returns the C object, initialised for as long as `self` lives.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut bindings::bio_set {
+        self.inner.get()
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for BioSet {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY:
+        // - `inner` is initialised by the type invariants.
+        // - No bio of the set is left: each is held by a `dm::CloneBio`, which keeps the target
+        //   that has the set alive.
+        unsafe { bindings::bioset_exit(self.inner.get()) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_bio)]
+mod tests {
+    use super::*;
+
+    use crate::mm::{
+        gfp::Gfp,
+        page::Page, //
+    };
+
+    /// Walks `vecs` from byte `start` of the first on, `size` bytes in steps of `max`, and returns
+    /// page index, offset and length of each segment; pages count from `first`.
+    fn walk(
+        first: *mut bindings::page,
+        vecs: &[(usize, u32, u32)],
+        start: u32,
+        size: u32,
+        max: u32,
+    ) -> Result<KVec<(usize, u32, u32)>> {
+        let mut table = KVec::new();
+        for &(page, bv_offset, bv_len) in vecs {
+            let vec = bindings::bio_vec {
+                bv_page: first.wrapping_add(page),
+                bv_len,
+                bv_offset,
+            };
+            table.push(vec, GFP_KERNEL)?;
+        }
+        let iter = bindings::bvec_iter {
+            bi_size: size,
+            bi_offset: start,
+            ..Default::default()
+        };
+        // SAFETY: The callers pass no more bytes than `vecs` have, and `table` outlives the walk.
+        // No segment is read.
+        let mut segments = unsafe { Segments::new(table.as_ptr(), iter) };
+        let mut seen = KVec::new();
+        while let Some(segment) = segments.next_segment(NonZeroU32::new(max).ok_or(EINVAL)?) {
+            let (page, offset, len) = segment.as_raw_parts();
+            let index = (page as usize - first as usize) / size_of::<bindings::page>();
+            seen.push((index, offset, len), GFP_KERNEL)?;
+        }
+        Ok(seen)
+    }
+
+    #[test]
+    fn segments_follow_the_table() -> Result {
+        let page = Page::<0>::alloc(Gfp::KERNEL)?;
+        let first = page.as_ptr();
+        let whole = PAGE_SIZE as u32;
+
+        // One page as a whole, and in steps.
+        assert_eq!(
+            walk(first, &[(0, 0, whole)], 0, whole, whole)?[..],
+            [(0, 0, whole)]
+        );
+        assert_eq!(
+            walk(first, &[(0, 512, 1024)], 0, 1024, 512)?[..],
+            [(0, 512, 512), (0, 1024, 512)]
+        );
+        // A vector over several pages is cut at the page, whatever its offset.
+        assert_eq!(
+            walk(first, &[(0, whole - 512, 1024)], 0, 1024, whole)?[..],
+            [(0, whole - 512, 512), (1, 0, 512)]
+        );
+        assert_eq!(
+            walk(first, &[(0, 2 * whole + 8, 16)], 0, 16, whole)?[..],
+            [(2, 8, 16)]
+        );
+        // A walk may begin inside a vector, end inside one, and steps over empty ones.
+        assert_eq!(
+            walk(
+                first,
+                &[(0, 0, 1024), (1, 0, 0), (2, 0, 1024)],
+                512,
+                1024,
+                whole
+            )?[..],
+            [(0, 512, 512), (2, 0, 512)]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn no_bytes_are_no_segments() -> Result {
+        let page = Page::<0>::alloc(Gfp::KERNEL)?;
+        assert!(walk(page.as_ptr(), &[], 0, 0, 512)?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn results_survive_the_way_to_c_and_back() {
+        for result in [
+            Ok(()),
+            Err(BlkError::IOERR),
+            Err(BlkError::NOTSUPP),
+            Err(BlkError::PROTECTION),
+            Err(BlkError::RESOURCE),
+        ] {
+            let raw = BlkError::result_to_raw(result);
+            assert!(BlkError::result_from_raw(raw) == result);
+            assert!((raw == 0) == result.is_ok());
+        }
+    }
+
+    #[test]
+    fn flags_do_not_change_the_operation() {
+        for (raw, op) in [
+            (bindings::req_op_REQ_OP_READ, Op::Read),
+            (bindings::req_op_REQ_OP_WRITE, Op::Write),
+            (bindings::req_op_REQ_OP_DISCARD, Op::Discard),
+            (bindings::req_op_REQ_OP_SECURE_ERASE, Op::SecureErase),
+            (bindings::req_op_REQ_OP_WRITE_ZEROES, Op::WriteZeroes),
+            (bindings::req_op_REQ_OP_ZONE_OPEN, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_CLOSE, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_FINISH, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_RESET, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_RESET_ALL, Op::ZoneManagement),
+            (bindings::req_op_REQ_OP_ZONE_APPEND, Op::Other),
+        ] {
+            assert!(Op::from_opf(raw) == op);
+            assert!(Op::from_opf(raw | bindings::REQ_PREFLUSH) == op);
+        }
+    }
+
+    #[test]
+    fn a_bio_set_is_made_and_freed() -> Result {
+        let set = KBox::pin_init(BioSet::new(NonZeroU16::new(4).ok_or(EINVAL)?), GFP_KERNEL)?;
+        assert!(!set.as_raw().is_null());
+        Ok(())
+    }
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bytes of segments.
+//!
+//! They are copied out and in by C, page mapped and unmapped. There is no reference to them, as
+//! somebody else may write them meanwhile.
+//!
+//! For the same reason no code that the Rust compiler sees may read or write them. A race is
+//! undefined behaviour there, and the compiler uses that: it takes a copy of a copy for a second copy
+//! of the page. Even a C helper will not do, as `CONFIG_RUST_INLINE_HELPERS` makes it Rust's code. So
+//! every copy, also those in `copy.rs`, is a call of a function in `rust/mm/highmem.c`.
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ptr::NonNull,
+    slice, //
+};
+
+use crate::{
+    bindings,
+    mm::page::{
+        FilledPage,
+        Page, //
+    }, //
+};
+
+use super::{
+    Segment,
+    SegmentMut, //
+};
+
+impl Segment<'_> {
+    /// Copies bytes of the segment from `offset` on, until `bytes` is full.
+    ///
+    /// Of a byte that is written meanwhile it gets the old value or a new one. Whoever writes to the
+    /// segment later does not change `bytes`.
+    ///
+    /// Fails with [`EINVAL`] if the segment has not so many. Nothing is copied then.
+    ///
+    /// Context: Any. C: `memcpy_from_page()` in `include/linux/highmem.h`.
+    #[inline]
+    pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result {
+        let len = bytes.len();
+        // SAFETY: Bytes with values are bytes with or without, and all that is written there are
+        // values.
+        let bytes = unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), len) };
+        self.read_uninit_at(offset, bytes).map(drop)
+    }
+
+    /// As [`Self::read_at()`], to memory that need not have values before. Returns it with those that
+    /// it got.
+    ///
+    /// Context: Any. C: `memcpy_from_page()` in `include/linux/highmem.h`.
+    #[inline]
+    pub fn read_uninit_at<'b>(
+        &self,
+        offset: usize,
+        bytes: &'b mut [MaybeUninit<u8>],
+    ) -> Result<&'b mut [u8]> {
+        let (page, start) = self.place(offset, bytes.len())?;
+
+        // SAFETY:
+        // - `page` has `bytes.len()` readable bytes at `start`, see `place()`.
+        // - `bytes` is valid for writes of its length, and not part of the segment: who has a
+        //   reference to memory lends it to nobody as a segment meanwhile.
+        // - Others may write to the page. No access to it is Rust's: the function is compiled from C,
+        //   in an object of its own, so all that the Rust compiler knows is that it may write to
+        //   `bytes`. In the kernel's C, a plain access that races returns some value that was written.
+        unsafe {
+            bindings::kscale_memcpy_from_page(bytes.as_mut_ptr().cast(), page, start, bytes.len());
+        }
+        // SAFETY: All of it was written just now, and it is borrowed for as long as the result is.
+        Ok(unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) })
+    }
+
+    /// Returns the page and where in it `len` bytes from `offset` on are, all in the segment.
+    #[inline]
+    fn place(&self, offset: usize, len: usize) -> Result<(*mut bindings::page, usize)> {
+        // CAST: From 32 to 64 bits, both times.
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len as usize => {
+                // OVERFLOW: At most `PAGE_SIZE`, by the type invariants.
+                Ok((
+                    self.page.as_ptr(),
+                    (self.offset as usize).wrapping_add(offset),
+                ))
+            }
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+impl SegmentMut<'_> {
+    /// Copies `bytes` to the segment, from `offset` on.
+    ///
+    /// Fails with [`EINVAL`] if the segment has not room for all of them. Nothing is copied then.
+    ///
+    /// Context: Any. C: `memcpy_to_page()` in `include/linux/highmem.h`.
+    #[inline]
+    pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result {
+        let (page, start) = self.0.place(offset, bytes.len())?;
+
+        // SAFETY:
+        // - `page` has `bytes.len()` bytes at `start`, see `place()`, which may be written, by the
+        //   type invariants.
+        // - `bytes` is valid for reads of its length, not part of the segment, and changed by nobody,
+        //   see `read_at()`.
+        // - Others may read the page, or write to it. No access to it is Rust's, see `read_at()`, and
+        //   the bytes that it has then are the concern of who wrote them.
+        unsafe {
+            bindings::kscale_memcpy_to_page(page, start, bytes.as_ptr().cast(), bytes.len());
+        }
+        if let Some(place) = self.1 {
+            // CAST: Both are at most `PAGE_SIZE`, by the type invariants and `place()`.
+            place.note(offset as u32, bytes.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Returns the same memory for a while, to be used more than once.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn reborrow(&mut self) -> SegmentMut<'_> {
+        // INVARIANT: As `self`, which is borrowed for as long as the new one is alive.
+        SegmentMut(self.0, self.1)
+    }
+}
+
+impl Page {
+    /// Returns `len` bytes from `offset` on as a segment, for C code to write to, or [`None`] if the
+    /// page has not so many.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
+        // CAST: From 32 to 64 bits.
+        let end = offset.checked_add(len)? as usize;
+
+        // INVARIANT: The bytes are in the page by the check above. It is allocated, mapped and
+        // nobody else's, by the invariants of `Page`, and borrowed for as long as the segment is.
+        let segment = Segment {
+            page: NonNull::new(self.as_ptr())?,
+            offset,
+            len,
+            _memory: PhantomData,
+        };
+        (end <= PAGE_SIZE).then_some(SegmentMut(segment, None))
+    }
+}
+
+impl FilledPage {
+    /// As [`Page::segment_mut()`]: what C code writes are values, so all bytes have one afterwards.
+    ///
+    /// Context: Any.
+    #[inline]
+    pub fn segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
+        self.as_page_mut().segment_mut(offset, len)
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_bio_bytes)]
+mod tests {
+    use super::*;
+
+    use crate::mm::gfp::Gfp;
+
+    /// Returns a page of which each byte tells its place.
+    fn numbered() -> Result<FilledPage> {
+        let mut page = FilledPage::zeroed(Gfp::KERNEL)?;
+
+        for (i, byte) in page.as_mut_slice().iter_mut().enumerate() {
+            *byte = number(i);
+        }
+        Ok(page)
+    }
+
+    fn number(i: usize) -> u8 {
+        (i % 251) as u8
+    }
+
+    #[test]
+    fn bytes_come_from_where_the_segment_is() -> Result {
+        let mut page = numbered()?;
+
+        for (offset, len) in [(0, 4096), (512, 512), (3584, 512), (1, 2), (4096, 0)] {
+            let segment = page.segment_mut(offset, len).ok_or(EINVAL)?;
+            let mut bytes = KVec::zeroed(len as usize, GFP_KERNEL)?;
+
+            segment.as_segment().read_at(0, &mut bytes)?;
+            assert!(bytes
+                .iter()
+                .enumerate()
+                .all(|(i, &byte)| byte == number(offset as usize + i)));
+        }
+        let segment = page.segment_mut(512, 512).ok_or(EINVAL)?;
+        let mut last = [0; 2];
+        segment.as_segment().read_at(510, &mut last)?;
+        assert!(last == [number(1022), number(1023)]);
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_around_what_is_written_stay() -> Result {
+        let mut page = numbered()?;
+
+        page.segment_mut(512, 512)
+            .ok_or(EINVAL)?
+            .write_at(8, &[0xee; 16])?;
+
+        for (i, &byte) in page.as_slice().iter().enumerate() {
+            let expected = if (520..536).contains(&i) {
+                0xee
+            } else {
+                number(i)
+            };
+            assert_eq!(byte, expected);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_beyond_the_segment() -> Result {
+        let mut page = numbered()?;
+        let mut segment = page.segment_mut(512, 512).ok_or(EINVAL)?;
+
+        for (offset, len) in [
+            (0, 513),
+            (512, 1),
+            (513, 0),
+            (usize::MAX, 1),
+            (usize::MAX, 2),
+        ] {
+            let mut bytes = KVec::from_elem(7, len, GFP_KERNEL)?;
+
+            assert_eq!(
+                segment.as_segment().read_at(offset, &mut bytes),
+                Err(EINVAL)
+            );
+            assert!(bytes.iter().all(|&byte| byte == 7));
+            assert_eq!(segment.write_at(offset, &bytes), Err(EINVAL));
+        }
+        assert_eq!(segment.write_at(512, &[]), Ok(()));
+
+        assert!(page
+            .as_slice()
+            .iter()
+            .enumerate()
+            .all(|(i, &byte)| byte == number(i)));
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_beyond_the_page() -> Result {
+        let mut page = numbered()?;
+
+        for (offset, len) in [
+            (0, 4097),
+            (4096, 1),
+            (4095, 2),
+            (u32::MAX, 1),
+            (1, u32::MAX),
+        ] {
+            assert!(page.segment_mut(offset, len).is_none());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_reborrowed_segment_is_the_same_memory() -> Result {
+        let mut page = numbered()?;
+        let mut segment = page.segment_mut(512, 512).ok_or(EINVAL)?;
+        let mut byte = [0];
+
+        segment.reborrow().write_at(511, &[0xee])?;
+        assert_eq!(segment.reborrow().len(), 512);
+        segment.as_segment().read_at(511, &mut byte)?;
+        assert_eq!(byte, [0xee]);
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bios of a target, from `map` to completion.
+//!
+//! [`per_bio`] has what device mapper allocates with each bio. The other modules have the types by which
+//! a target holds a bio, one for each stage of its life.
+
+pub(super) mod bounce;
+pub(super) mod clone;
+pub(super) mod end_io;
+pub(super) mod integrity;
+pub(super) mod irq;
+pub(super) mod list;
+pub(super) mod map;
+pub(super) mod owned;
+pub(super) mod per_bio;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The devices of a target.
+
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use crate::{
+    bindings,
+    lib::unique::unique_id, //
+};
+
+/// A device of a target: a number that means something to that target only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    index: u32,
+    /// The `id` of the [`Devices`] that it is one of.
+    of: u64,
+}
+
+/// The devices of a target.
+///
+/// # Invariants
+///
+/// Each was got by `dm_get_device()` for the target, and not put. So its `bdev` is open.
+pub(in crate::block::dm) struct Devices {
+    list: KVec<OpenDevice>,
+    /// No other value has it.
+    id: u64,
+}
+
+/// A device that was got, with what its `dm_dev` was then.
+///
+/// Device mapper frees that when another target, written in C, has it open the device for more than the
+/// table is for: see `upgrade_mode()` in `drivers/md/dm-table.c`. The block device stays the same.
+struct OpenDevice {
+    bdev: *mut bindings::block_device,
+    mode: bindings::blk_mode_t,
+    /// Its number as `major:minor`, NUL-terminated.
+    name: [kernel::ffi::c_char; 16],
+    start_sectors: u64,
+}
+
+// SAFETY: The devices may be put by another task than the one that got them: `dtr` may run on any.
+unsafe impl Send for Devices {}
+
+// SAFETY: `&Devices` only reads what does not change, and what may be done with the block devices is up
+// to who has their addresses.
+unsafe impl Sync for Devices {}
+
+impl Devices {
+    pub(super) fn new() -> Self {
+        // INVARIANT: Holds vacuously.
+        Self {
+            list: KVec::new(),
+            id: unique_id(),
+        }
+    }
+
+    /// Opens a device for a target, which begins at a sector of it.
+    ///
+    /// # Safety
+    ///
+    /// `ti` must be the target of these devices, and the caller its `ctr`.
+    pub(super) unsafe fn open(
+        &mut self,
+        ti: *mut bindings::dm_target,
+        path: &CStr,
+        start_sectors: u64,
+    ) -> Result<Device> {
+        self.list.reserve(1, GFP_KERNEL)?;
+
+        // SAFETY: `ti` is alive by this function's contract, and its table is set, see
+        // `dm_table_add_target()` in `drivers/md/dm-table.c`.
+        let mode = unsafe { bindings::dm_table_get_mode((*ti).table) };
+        let mut dev = core::ptr::null_mut();
+        // SAFETY:
+        // - `ti` is a target whose `ctr` is running, by this function's contract.
+        // - `path` is NUL-terminated, and `dev` can be written to.
+        to_result(unsafe { bindings::dm_get_device(ti, path.as_char_ptr(), mode, &mut dev) })?;
+        // There is room for it, so this does not fail.
+        //
+        // SAFETY: It was just got for `ti`.
+        unsafe { self.push(&*dev, start_sectors) }
+    }
+
+    /// Adds a device that starts at a sector.
+    ///
+    /// # Safety
+    ///
+    /// `dev` must have been got for the target.
+    unsafe fn push(&mut self, dev: &bindings::dm_dev, start_sectors: u64) -> Result<Device> {
+        let index = u32::try_from(self.list.len()).map_err(|_| EINVAL)?;
+        let open = OpenDevice {
+            bdev: dev.bdev,
+            mode: dev.mode,
+            name: dev.name,
+            start_sectors,
+        };
+        // INVARIANT: By this function's contract.
+        self.list.push(open, GFP_KERNEL)?;
+        Ok(Device { index, of: self.id })
+    }
+
+    #[inline]
+    fn get(&self, device: Device) -> Option<&OpenDevice> {
+        if device.of != self.id {
+            return None;
+        }
+        // CAST: From 32 to 64 bits.
+        self.list.get(device.index as usize)
+    }
+
+    /// Returns the block device, open as long as `self` is borrowed and longer: until `put_all()`.
+    #[inline]
+    pub(in crate::block::dm) fn bdev(&self, device: Device) -> Option<*mut bindings::block_device> {
+        Some(self.get(device)?.bdev)
+    }
+
+    /// Returns the sector that the target begins at.
+    #[cfg(CONFIG_BLK_DEV_ZONED)]
+    pub(super) fn start_sectors(&self, device: Device) -> Option<u64> {
+        Some(self.get(device)?.start_sectors)
+    }
+
+    /// Returns the device's number as `major:minor`.
+    pub(in crate::block::dm) fn name(&self, device: Device) -> Option<&str> {
+        self.get(device)?.name().to_str().ok()
+    }
+
+    /// Calls `func` for each device, with its first sector, until it returns something but 0.
+    pub(super) fn iterate(
+        &self,
+        mut func: impl FnMut(*mut bindings::dm_dev, u64) -> kernel::ffi::c_int,
+    ) -> kernel::ffi::c_int {
+        self.list
+            .iter()
+            .map(|open| func(&mut open.dm_dev(), open.start_sectors))
+            .find(|&result| result != 0)
+            .unwrap_or(0)
+    }
+
+    /// Puts the devices.
+    ///
+    /// # Safety
+    ///
+    /// `ti` must be the target that they were got for, and the caller its `ctr` or `dtr`.
+    pub(super) unsafe fn put_all(self, ti: *mut bindings::dm_target) {
+        for open in self.list {
+            // Device mapper wants what it has for the device now, and tells who gets it once more.
+            let mut dev = core::ptr::null_mut();
+            // SAFETY: `ti` is alive, and so is its table.
+            let mode = unsafe { bindings::dm_table_get_mode((*ti).table) };
+            // SAFETY: `dm_get_device()` may be called here, by this function's contract, with a name
+            // and a pointer to write to. It opens nothing, as the table has the device for this mode.
+            let error =
+                unsafe { bindings::dm_get_device(ti, open.name().as_char_ptr(), mode, &mut dev) };
+            if error != 0 {
+                // Not reached: nothing is opened, so nothing can fail.
+                continue;
+            }
+            for _ in 0..2 {
+                // SAFETY: The device was got for `ti` just now and, by the type invariants, before,
+                // and put neither time. `dm_put_device()` may be called here as above.
+                unsafe { bindings::dm_put_device(ti, dev) };
+            }
+        }
+    }
+}
+
+impl OpenDevice {
+    /// Returns the device's number as `major:minor`.
+    fn name(&self) -> &CStr {
+        // SAFETY: It is NUL-terminated, see `format_dev_t()` in `include/linux/kdev_t.h`.
+        unsafe { CStr::from_char_ptr(self.name.as_ptr()) }
+    }
+
+    /// Returns what can be passed for the device as long as it is open, but for DAX.
+    fn dm_dev(&self) -> bindings::dm_dev {
+        bindings::dm_dev {
+            bdev: self.bdev,
+            mode: self.mode,
+            name: self.name,
+            ..pin_init::zeroed()
+        }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_devices)]
+mod tests {
+    use super::*;
+
+    /// Returns a value with a device, which is not there.
+    fn devices() -> Result<(Devices, Device)> {
+        let mut devices = Devices::new();
+        // SAFETY: Nothing is done with it, as `put_all()` is not called.
+        let device = unsafe { devices.push(&pin_init::zeroed(), 2048) }?;
+        Ok((devices, device))
+    }
+
+    #[test]
+    fn a_device_of_another_target_is_not_found() -> Result {
+        let (devices, own) = devices()?;
+        let (_others, other) = self::devices()?;
+
+        assert!(devices.bdev(own).is_some());
+        assert!(devices.bdev(other).is_none());
+        assert!(devices.name(other).is_none());
+        assert!(Devices::new().bdev(own).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn devices_are_visited_until_one_has_something_to_tell() -> Result {
+        let (mut devices, _) = devices()?;
+        // SAFETY: As in `devices()`.
+        unsafe { devices.push(&pin_init::zeroed(), 4096) }?;
+        let mut seen = KVec::new();
+
+        assert_eq!(devices.iterate(|_, start| (start == 2048).into()), 1);
+        assert_eq!(Devices::new().iterate(|_, _| 1), 0);
+        devices.iterate(|_, start| seen.push(start, GFP_KERNEL).map_or(-1, |()| 0));
+        assert_eq!(&seen[..], [2048, 4096]);
+        Ok(())
+    }
+}

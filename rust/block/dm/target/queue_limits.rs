@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The limits of a mapped device.
+
+use kernel::page::PAGE_SIZE;
+#[cfg(kscale_kunit)]
+use kernel::prelude::*;
+
+use core::{
+    marker::PhantomData,
+    num::NonZeroU32,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    block::bio::SECTOR_SIZE, //
+};
+
+/// Bytes of a page.
+const PAGE_BYTES: u32 = PAGE_SIZE as u32;
+
+/// The queue limits of a mapped device, in [`Target::io_hints()`].
+///
+/// # Invariants
+///
+/// `limits` may be written to for `'a`.
+///
+/// [`Target::io_hints()`]: crate::block::dm::Target::io_hints
+pub struct Limits<'a> {
+    limits: NonNull<bindings::queue_limits>,
+    _limits: PhantomData<&'a mut bindings::queue_limits>,
+}
+
+impl Limits<'_> {
+    /// Wraps the limits.
+    ///
+    /// # Safety
+    ///
+    /// `limits` must be valid for reads and writes for as long as `self` lives.
+    pub(super) unsafe fn new(limits: NonNull<bindings::queue_limits>) -> Self {
+        // INVARIANT: By this function's contract.
+        Self {
+            limits,
+            _limits: PhantomData,
+        }
+    }
+
+    /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two.
+    ///
+    /// The block layer refuses the table otherwise.
+    ///
+    /// Context: Any. C: `dm_stack_bs_limits()`.
+    pub fn stack_block_size(&mut self, bytes: NonZeroU32) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe { bindings::dm_stack_bs_limits(self.limits.as_ptr(), bytes.get()) };
+    }
+
+    /// Lets nobody poll for the completion of bios.
+    pub(super) fn disable_polling(&mut self) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe { (*self.limits.as_ptr()).features &= !bindings::BLK_FEAT_POLL };
+    }
+
+    /// Has no bio longer than `sectors`, or than the largest block that the block layer knows if that is
+    /// more: it takes no limit that is less than a block, and another line of the table may have those.
+    ///
+    /// Device mapper itself splits longer ones, also those that a target must not split.
+    ///
+    /// Context: Any. C: `blk_validate_limits()` in `block/blk-settings.c`.
+    pub fn limit_bio_sectors(&mut self, sectors: NonZeroU32) {
+        // At least a page, too.
+        let lowest = bindings::BLK_MAX_BLOCK_SIZE / SECTOR_SIZE;
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe {
+            let limits = self.limits.as_ptr();
+            (*limits).max_hw_sectors = (*limits).max_hw_sectors.min(sectors.get().max(lowest));
+        }
+    }
+
+    /// Has no atomic write longer than `bytes`, and none at all if that is less than the shortest that
+    /// the devices take.
+    ///
+    /// Context: Any. C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
+    pub fn limit_atomic_writes(&mut self, bytes: NonZeroU32) {
+        // What one is made of has a power of two of bytes.
+        let unit = 1 << bytes.ilog2();
+        // SAFETY: `limits` may be written to, by the type invariants.
+        let limits = unsafe { self.limits.as_mut() };
+
+        // Without devices there is the largest number, and no unit.
+        if matches!(limits.atomic_write_hw_max, 0 | u32::MAX) {
+            return;
+        }
+        if unit < limits.atomic_write_hw_unit_min {
+            limits.atomic_write_hw_max = 0;
+            limits.atomic_write_hw_unit_min = 0;
+            limits.atomic_write_hw_unit_max = 0;
+            limits.atomic_write_hw_boundary = 0;
+            return;
+        }
+        limits.atomic_write_hw_max = limits.atomic_write_hw_max.min(bytes.get());
+        limits.atomic_write_hw_unit_max = limits.atomic_write_hw_unit_max.min(unit);
+    }
+
+    /// Asks that memory for direct I/O be aligned to the logical block size, or to a page if that is
+    /// less: the block layer has no higher limit.
+    ///
+    /// Context: Any. C: `blk_validate_limits()` in `block/blk-settings.c`.
+    pub fn align_dma_to_logical_block_size(&mut self) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe {
+            let limits = self.limits.as_ptr();
+            let bytes = (*limits).logical_block_size.min(PAGE_BYTES);
+            (*limits).dma_alignment = bytes.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_limits)]
+mod tests {
+    use super::*;
+
+    /// Returns the limits that a target gets which asks for bios of at most `sectors`, and then for
+    /// blocks of `block_bytes`.
+    fn limited(block_bytes: u32, sectors: u32) -> Result<bindings::queue_limits> {
+        let mut limits = bindings::queue_limits {
+            logical_block_size: SECTOR_SIZE,
+            max_hw_sectors: 2048,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: It is alive until this returns, and nobody else's.
+        let mut wrapped = unsafe { Limits::new(NonNull::from(&mut limits)) };
+        wrapped.limit_bio_sectors(NonZeroU32::new(sectors).ok_or(EINVAL)?);
+        wrapped.stack_block_size(NonZeroU32::new(block_bytes).ok_or(EINVAL)?);
+        wrapped.align_dma_to_logical_block_size();
+        Ok(limits)
+    }
+
+    #[test]
+    fn bios_are_as_long_as_asked_for() -> Result {
+        assert_eq!(limited(512, 1024)?.max_hw_sectors, 1024);
+        assert_eq!(limited(4096, 4096)?.max_hw_sectors, 2048);
+        Ok(())
+    }
+
+    /// Which `blk_validate_limits()` warns of, in whatever order a target asks.
+    #[test]
+    fn bios_are_no_shorter_than_a_block() -> Result {
+        for block_bytes in [512, 4096, bindings::BLK_MAX_BLOCK_SIZE] {
+            let limits = limited(block_bytes, 1)?;
+            assert!(limits.max_hw_sectors * SECTOR_SIZE >= block_bytes.max(PAGE_BYTES));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_aligned_to_a_page_at_most() -> Result {
+        assert_eq!(limited(512, 1024)?.dma_alignment, 511);
+        assert_eq!(limited(4096, 1024)?.dma_alignment, 4095);
+        // The block layer warns of more.
+        assert_eq!(limited(8192, 1024)?.dma_alignment, 4095);
+        Ok(())
+    }
+
+    /// Returns the longest atomic write and its shortest and longest unit, for a target that asks for at
+    /// most `bytes` on a device with those.
+    fn limited_atomic(bytes: u32, (max, unit_min, unit_max): (u32, u32, u32)) -> (u32, u32, u32) {
+        let mut limits = bindings::queue_limits {
+            atomic_write_hw_max: max,
+            atomic_write_hw_unit_min: unit_min,
+            atomic_write_hw_unit_max: unit_max,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: It is alive until this returns, and nobody else's.
+        let mut wrapped = unsafe { Limits::new(NonNull::from(&mut limits)) };
+        if let Some(bytes) = NonZeroU32::new(bytes) {
+            wrapped.limit_atomic_writes(bytes);
+        }
+        (
+            limits.atomic_write_hw_max,
+            limits.atomic_write_hw_unit_min,
+            limits.atomic_write_hw_unit_max,
+        )
+    }
+
+    #[test]
+    fn atomic_writes_have_units_of_a_power_of_two() {
+        let device = (65536, 4096, 65536);
+
+        assert_eq!(limited_atomic(u32::MAX, device), device);
+        assert_eq!(limited_atomic(16384, device), (16384, 4096, 16384));
+        assert_eq!(limited_atomic(40000, device), (40000, 4096, 32768));
+        assert_eq!(limited_atomic(4096, device), (4096, 4096, 4096));
+        // Else the longest unit would be shorter than the shortest.
+        assert_eq!(limited_atomic(4095, device), (0, 0, 0));
+    }
+
+    #[test]
+    fn there_are_no_atomic_writes_without_devices() {
+        for none in [(0, 0, 0), (u32::MAX, 0, 0)] {
+            assert_eq!(limited_atomic(4096, none), none);
+        }
+    }
+}

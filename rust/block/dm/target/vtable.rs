@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callbacks that device mapper calls a [`Target`] through.
+
+use kernel::{
+    error::from_result,
+    ffi::{
+        c_char,
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    module::this_module,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    mem,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    block::{
+        bio::BlkError,
+        dm::{
+            bio::{
+                clone::CloneBio,
+                end_io::EndBio,
+                map::MapBio,
+                per_bio::PerBio, //
+            },
+            submit::sorted::SendQueue, //
+        }, //
+    },
+    mm::gfp::noio_scope, //
+};
+
+use super::{
+    args::{
+        Args,
+        CtrError, //
+    },
+    audit,
+    ctr::Table,
+    devices::Devices,
+    queue_limits::Limits,
+    status::Output,
+    target_type::{
+        self,
+        Functions,
+        TargetType, //
+    },
+    Target, //
+};
+
+/// What `dm_target.private` points to.
+///
+/// # Invariants
+///
+/// Values are pinned from construction on.
+#[pin_data]
+pub(in crate::block::dm) struct Inner<T: Target> {
+    #[pin]
+    target: T,
+    devices: Devices,
+    target_type: NonNull<TargetType>,
+    begin_sectors: u64,
+    name: &'static CStr,
+}
+
+impl<T: Target> Inner<T> {
+    #[inline]
+    pub(in crate::block::dm) fn target(&self) -> Pin<&T> {
+        // SAFETY: `self` is pinned by the type invariants, and `target` structurally.
+        unsafe { Pin::new_unchecked(&self.target) }
+    }
+
+    #[inline]
+    pub(in crate::block::dm) fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// Returns the type, which lives longer.
+    #[inline]
+    pub(in crate::block::dm) fn target_type(&self) -> NonNull<TargetType> {
+        self.target_type
+    }
+
+    #[inline]
+    pub(in crate::block::dm) fn begin_sectors(&self) -> u64 {
+        self.begin_sectors
+    }
+
+    /// Returns the name that the target is registered under.
+    pub(in crate::block::dm) fn name(&self) -> &'static CStr {
+        self.name
+    }
+}
+
+/// The callbacks of a target `T`.
+pub(super) struct Vtable<T: Target>(PhantomData<T>);
+
+impl<T: Target> Vtable<T> {
+    /// What device mapper registers, but for its own fields.
+    pub(super) fn target_type(name: &'static CStr) -> bindings::target_type {
+        bindings::target_type {
+            name: name.as_char_ptr(),
+            module: this_module::<T::OwnerModule>().as_ptr(),
+            version: T::VERSION,
+            features: Self::features(),
+            ctr: Some(Self::ctr),
+            dtr: Some(Self::dtr),
+            map: Some(Self::map),
+            // Also for targets that have none: there may be tags to drop. The bio has not ended when
+            // that returns.
+            end_io: if T::HAS_END_IO {
+                Some(target_type::end_io)
+            } else {
+                Some(Self::end_io)
+            },
+            presuspend: if T::HAS_PRESUSPEND {
+                Some(Self::presuspend)
+            } else {
+                None
+            },
+            presuspend_undo: if T::HAS_PRESUSPEND_UNDO {
+                Some(Self::presuspend_undo)
+            } else {
+                None
+            },
+            postsuspend: if T::HAS_POSTSUSPEND {
+                Some(Self::postsuspend)
+            } else {
+                None
+            },
+            preresume: if T::HAS_PRERESUME {
+                Some(Self::preresume)
+            } else {
+                None
+            },
+            resume: if T::HAS_RESUME {
+                Some(Self::resume)
+            } else {
+                None
+            },
+            status: Some(Self::status),
+            message: if T::HAS_MESSAGE {
+                Some(Self::message)
+            } else {
+                None
+            },
+            iterate_devices: Some(Self::iterate_devices),
+            io_hints: Some(Self::io_hints),
+            #[cfg(CONFIG_BLK_DEV_ZONED)]
+            report_zones: if T::HAS_ZONES {
+                Some(Self::report_zones)
+            } else {
+                None
+            },
+            ..pin_init::zeroed()
+        }
+    }
+
+    /// What is called for bios when it may be the last use of the target.
+    pub(super) const FUNCTIONS: Functions = Functions {
+        end_io: Self::end_io,
+        end_clone: CloneBio::<T>::end_clone,
+        run: PerBio::<T>::run,
+        send: SendQueue::<T>::send,
+    };
+
+    /// Returns what the target is capable of.
+    fn features() -> u64 {
+        let mut features = 0;
+
+        if T::ATOMIC_WRITES {
+            features |= bindings::DM_TARGET_ATOMIC_WRITES;
+        }
+        if T::HAS_ZONES {
+            // 0 without CONFIG_BLK_DEV_ZONED.
+            features |= bindings::DM_TARGET_ZONED_HM;
+        }
+        features.into()
+    }
+
+    /// Returns where the code of the target is; that of `ctr` again for what is not there.
+    pub(super) fn addresses(
+        target_type: &bindings::target_type,
+        functions: &Functions,
+    ) -> [usize; 17] {
+        macro_rules! address {
+            ($callback:ident) => {
+                target_type
+                    .$callback
+                    .map_or(Self::ctr as *const () as usize, |func| func as usize)
+            };
+        }
+        #[cfg(CONFIG_BLK_DEV_ZONED)]
+        let report_zones = address!(report_zones);
+        #[cfg(not(CONFIG_BLK_DEV_ZONED))]
+        let report_zones = Self::ctr as *const () as usize;
+
+        [
+            address!(ctr),
+            address!(dtr),
+            address!(map),
+            address!(presuspend),
+            address!(presuspend_undo),
+            address!(postsuspend),
+            address!(preresume),
+            address!(resume),
+            address!(status),
+            address!(message),
+            address!(iterate_devices),
+            address!(io_hints),
+            report_zones,
+            functions.end_io as usize,
+            functions.end_clone as usize,
+            functions.run as usize,
+            functions.send as usize,
+        ]
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// The caller must be a callback of `ti` other than `ctr` and `dtr`.
+    unsafe fn inner<'a>(ti: *mut bindings::dm_target) -> &'a Inner<T> {
+        // SAFETY: `ctr` set `private` to an `Inner<T>`, which only `dtr` frees, and device mapper
+        // calls that when no other callback runs, see `dm_table_destroy()`.
+        unsafe { &*(*ti).private.cast() }
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vtable::inner()`].
+    unsafe fn target<'a>(ti: *mut bindings::dm_target) -> Pin<&'a T> {
+        // SAFETY: By this function's contract.
+        unsafe { Self::inner(ti) }.target()
+    }
+
+    /// Constructs the target of a table line.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.ctr`.
+    unsafe extern "C" fn ctr(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+    ) -> c_int {
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
+        let mut table = unsafe { Table::new(ti) };
+        // SAFETY: The arguments are of this call, and `construct()` cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+
+        match Self::construct(&mut table, args) {
+            Ok(inner) => {
+                // SAFETY: `dtr`, which takes the box back, treats it as pinned.
+                let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
+                // SAFETY: This is `ctr`, so `ti` is nobody else's.
+                unsafe { (*ti).private = inner.cast() };
+                if T::AUDITED {
+                    // SAFETY: This is `ctr`.
+                    unsafe { audit::made(ti) };
+                }
+                0
+            }
+            Err(error) => {
+                // SAFETY: This is `ctr`, and the devices were got for `ti`.
+                unsafe { table.devices.put_all(ti) };
+                if let Some(message) = error.message() {
+                    // SAFETY: As above. The message is static, so it outlives the call, which is
+                    // all that device mapper needs it for.
+                    unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
+                }
+                if T::AUDITED {
+                    // SAFETY: This is `ctr`. Where there is no message, device mapper has set one, see
+                    // `dm_table_add_target()`.
+                    unsafe { audit::refused(ti) };
+                }
+                error.error().to_errno()
+            }
+        }
+    }
+
+    fn construct(table: &mut Table<'_>, args: Args<'_>) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
+        table.set_per_bio(PerBio::<T>::SIZE);
+        let (begin_sectors, name) = (table.begin_sectors(), table.target_name());
+        let target_type = table.target_type();
+        let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
+        let slot = inner.as_mut_ptr();
+
+        let target = T::ctr(table, args)?;
+        // SAFETY: `slot` is memory for an `Inner<T>`, which is not used if this fails, and is
+        // pinned below if it does not.
+        unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
+        let devices = mem::replace(&mut table.devices, Devices::new());
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).devices).write(devices) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).target_type).write(target_type) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).name).write(name) };
+
+        // SAFETY: All five fields were written.
+        // INVARIANT: Pinned before anyone sees it.
+        Ok(KBox::into_pin(unsafe { inner.assume_init() }))
+    }
+
+    /// Destroys the target.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.dtr`.
+    unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
+        // SAFETY: `ctr` made `private` of such a box. Nobody has a pointer to it any more:
+        //
+        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-table.c`, and no other
+        //   callback of the table runs then or will: it was never bound to the device, or
+        //   `dm_sync_table()` in `drivers/md/dm.c` has waited for those who got it from `md->map`.
+        // - No bio of the target is left. `dm_swap_table()` asks for a device that is suspended, and
+        //   `__dm_suspend()` waits for `md->pending_io`, which `__dm_io_complete()` lowers when all
+        //   parts of a bio have ended. `__dm_destroy()` waits until nobody has the device open,
+        //   `md->holders`, and who submits a bio has it open until that has ended.
+        // - So nothing that was borrowed from a bio is left: each of these borrows ends before the bio
+        //   does, as to end it takes the bio by value. A function that goes on then, in a section that
+        //   the registration waits for, has neither.
+        // - Work that was queued for a bio runs before it ends, and that of a `SendQueue` is waited for
+        //   when it is dropped.
+        let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
+        let mut inner = KBox::into_pin(inner);
+        let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
+
+        // The target first: it may use the devices until it is gone.
+        drop(inner);
+        // SAFETY: This is `dtr`, and the devices were got for `ti`.
+        unsafe { devices.put_all(ti) };
+        if T::AUDITED {
+            // SAFETY: This is `dtr`.
+            unsafe { audit::gone(ti) };
+        }
+    }
+
+    /// Maps a bio.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.map`.
+    unsafe extern "C" fn map(ti: *mut bindings::dm_target, bio: *mut bindings::bio) -> c_int {
+        // SAFETY: This is `map`. The target outlives the call even if the bio ends in it: device
+        // mapper holds its table in `dm_submit_bio()` in `drivers/md/dm.c`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `bio` is what `map` was called with, `inner` its target, and the lifetime of
+        // the temporary is this function's own.
+        let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
+
+        noio_scope(|| T::map(inner.target(), bio)).finish()
+    }
+
+    /// Takes a bio back.
+    ///
+    /// If the target has an `end_io` of its own, that may take the bio over, end it, and go on when
+    /// neither the target nor its table is there any more. Otherwise the bio ends when this has
+    /// returned.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.end_io`; by way of [`target_type::end_io()`], which
+    /// keeps the code, if the target has an `end_io` of its own.
+    unsafe extern "C" fn end_io(
+        _ti: *mut bindings::dm_target,
+        bio: *mut bindings::bio,
+        error: *mut bindings::blk_status_t,
+    ) -> c_int {
+        // SAFETY: `bio` is a clone that went through `map`, or device mapper would not call this.
+        let this = unsafe { PerBio::<T>::of(bio) };
+        // SAFETY: The pointer was given up when the bio was remapped, submitted, or ended, which
+        // is what leads here.
+        let ptr = unsafe { PerBio::from_raw(this) };
+
+        if !T::HAS_END_IO || ptr.ended() {
+            ptr.leave();
+            return bindings::DM_ENDIO_DONE as c_int;
+        }
+        // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
+        let result = BlkError::result_from_raw(unsafe { *error });
+        match T::end_io(EndBio::new(ptr, result)).finish() {
+            Some(result) => {
+                // SAFETY: As above.
+                unsafe { *error = BlkError::result_to_raw(result) };
+                bindings::DM_ENDIO_DONE as c_int
+            }
+            None => bindings::DM_ENDIO_INCOMPLETE as c_int,
+        }
+    }
+
+    /// Writes the status.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.status`.
+    unsafe extern "C" fn status(
+        ti: *mut bindings::dm_target,
+        kind: bindings::status_type_t,
+        _flags: c_uint,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) {
+        // SAFETY: This is `status`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
+        //
+        // CAST: From 32 to 64 bits.
+        let buf = unsafe { buffer(result, maxlen as usize) };
+        let mut out = Output::new(buf, inner.devices());
+
+        let written = match kind {
+            bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
+            bindings::status_type_t_STATUSTYPE_TABLE => inner.target().status_table(&mut out),
+            bindings::status_type_t_STATUSTYPE_IMA if T::HAS_STATUS_IMA => out
+                .write_target(inner.name(), T::VERSION)
+                .and_then(|()| inner.target().status_ima(&mut out)),
+            _ => Ok(()),
+        };
+        // `Output` never fails, so what did not fit is cut, as `DMEMIT()` does.
+        let _ = written;
+    }
+
+    /// Carries out a message.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.message`.
+    unsafe extern "C" fn message(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) -> c_int {
+        // SAFETY: This is `message`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: The arguments are of this call, and the target cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+        // CAST: From 32 to 64 bits.
+        let maxlen = maxlen as usize;
+
+        from_result(|| {
+            // The arguments are in the very memory that `result` points to, see `target_message()`
+            // in `drivers/md/dm-ioctl.c`, so the text is written elsewhere while they are used.
+            noio_scope(|| {
+                let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
+                let mut out = Output::new(&mut text, inner.devices());
+                inner.target().message(args, &mut out)?;
+                if out.is_empty() {
+                    return Ok(0);
+                }
+                // SAFETY: Device mapper passes a buffer with room for `maxlen` bytes, and `message`
+                // used the arguments up.
+                let result = unsafe { buffer(result, maxlen) };
+                for (to, from) in result.iter_mut().zip(out.as_bytes_with_nul()) {
+                    *to = *from;
+                }
+                // Tells device mapper that there is a text.
+                Ok(1)
+            })
+        })
+    }
+
+    /// Visits the devices.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.iterate_devices`.
+    unsafe extern "C" fn iterate_devices(
+        ti: *mut bindings::dm_target,
+        func: bindings::iterate_devices_callout_fn,
+        data: *mut c_void,
+    ) -> c_int {
+        let Some(func) = func else { return 0 };
+        // SAFETY: This is `iterate_devices`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `ti` is alive.
+        let len_sectors = unsafe { (*ti).len };
+
+        inner.devices().iterate(|dev, start_sectors| {
+            // SAFETY: `dev` is a device of `ti`, and device mapper passes `data` for `func`.
+            unsafe { func(ti, dev, start_sectors, len_sectors, data) }
+        })
+    }
+
+    /// Reports the zones.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.report_zones`.
+    #[cfg(CONFIG_BLK_DEV_ZONED)]
+    unsafe extern "C" fn report_zones(
+        ti: *mut bindings::dm_target,
+        args: *mut bindings::dm_report_zones_args,
+        nr_zones: c_uint,
+    ) -> c_int {
+        // SAFETY: This is `report_zones`.
+        let inner = unsafe { Self::inner(ti) };
+        let device = inner.target().zones();
+        let devices = inner.devices();
+        let (Some(bdev), Some(start)) = (devices.bdev(device), devices.start_sectors(device))
+        else {
+            return ENODEV.to_errno();
+        };
+
+        // SAFETY: The arguments are the caller's, `dm_blk_do_report_zones()`.
+        let next_sector = unsafe { (*args).next_sector };
+        // OVERFLOW: Device mapper asks for zones of the target, and has checked that the device is long
+        // enough, see `iterate_devices()`.
+        let sector = next_sector
+            .wrapping_sub(inner.begin_sectors())
+            .wrapping_add(start);
+        // SAFETY: The device is open as long as the target lives, and `args` are as above.
+        unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
+    }
+
+    /// Adjusts the limits.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.io_hints`.
+    unsafe extern "C" fn io_hints(
+        ti: *mut bindings::dm_target,
+        limits: *mut bindings::queue_limits,
+    ) {
+        let Some(limits) = NonNull::new(limits) else {
+            return;
+        };
+        // SAFETY: The limits are the caller's, `dm_calculate_queue_limits()`, to be changed.
+        let mut limits = unsafe { Limits::new(limits) };
+
+        // A poller would look at bios that are the target's, and at the queue that they were last
+        // in, which `Bio::submit()` may have changed.
+        limits.disable_polling();
+        if T::HAS_IO_HINTS {
+            // SAFETY: This is `io_hints`.
+            unsafe { Self::target(ti) }.io_hints(&mut limits);
+        }
+    }
+
+    /// See [`Target::presuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend`.
+    unsafe extern "C" fn presuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend`.
+        unsafe { Self::target(ti) }.presuspend();
+    }
+
+    /// See [`Target::presuspend_undo()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend_undo`.
+    unsafe extern "C" fn presuspend_undo(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend_undo`.
+        unsafe { Self::target(ti) }.presuspend_undo();
+    }
+
+    /// See [`Target::postsuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.postsuspend`.
+    unsafe extern "C" fn postsuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `postsuspend`.
+        unsafe { Self::target(ti) }.postsuspend();
+    }
+
+    /// See [`Target::preresume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.preresume`.
+    unsafe extern "C" fn preresume(ti: *mut bindings::dm_target) -> c_int {
+        from_result(|| {
+            // SAFETY: This is `preresume`.
+            unsafe { Self::target(ti) }.preresume()?;
+            Ok(0)
+        })
+    }
+
+    /// See [`Target::resume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.resume`.
+    unsafe extern "C" fn resume(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `resume`.
+        unsafe { Self::target(ti) }.resume();
+    }
+}
+
+/// Makes a slice of the buffer that device mapper passes for a text.
+///
+/// # Safety
+///
+/// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and nobody
+/// else's.
+unsafe fn buffer<'a>(result: *mut c_char, maxlen: usize) -> &'a mut [u8] {
+    if result.is_null() {
+        return &mut [];
+    }
+    // SAFETY: By this function's contract.
+    unsafe { core::slice::from_raw_parts_mut(result.cast(), maxlen) }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The keys of `authenc()`.
+
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use crate::{
+    bindings,
+    crypto::{
+        secret::Key,
+        skcipher::not_empty, //
+    }, //
+};
+
+use super::Aead;
+
+/// Room for the two keys of `authenc(<digest>,<cipher>)` in the one piece that it takes.
+///
+/// Made beforehand, so that a key can be replaced when memory is short. Between the calls of
+/// [`AuthencKey::set()`] there is no key in it.
+///
+/// C: `struct crypto_authenc_key_param` in `include/crypto/authenc.h`.
+pub struct AuthencKey {
+    packed: Key,
+    encryption_len: usize,
+}
+
+/// A `struct rtattr` in the byte order of the machine: its length and type, 16 bits each, and as its
+/// data the length of the key for encryption, big endian.
+const HEADER_LEN: usize = 8;
+
+/// Returns the length of the digests of a hash in bytes, 32 for `hmac(sha256)`: that of the longest tag
+/// of `authenc()`, and what dm-crypt takes for the length of its key.
+///
+/// May load a module. Fails with [`ENOENT`] if there is no such hash or its name is empty.
+///
+/// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it. C:
+/// `crypto_alloc_ahash()`, `crypto_ahash_digestsize()` in `include/crypto/hash.h`.
+pub fn digest_size(hash: &CStr) -> Result<u32> {
+    not_empty(hash)?;
+    // SAFETY: `hash` is a C string.
+    let size = unsafe { bindings::crypto_ahash_digestsize_by_name(hash.as_char_ptr()) };
+
+    to_result(size)?;
+    Ok(u32::try_from(size)?)
+}
+
+impl AuthencKey {
+    /// Makes room for keys of so many bytes.
+    ///
+    /// Fails with [`EINVAL`] if they are too long for C, and with [`ENOMEM`] if there is no memory.
+    ///
+    /// Context: Task. Sleeps.
+    pub fn new(encryption_len: usize, authentication_len: usize) -> Result<Self> {
+        let len = encryption_len
+            .checked_add(authentication_len)
+            .and_then(|len| len.checked_add(HEADER_LEN))
+            .filter(|&len| u32::try_from(len).is_ok())
+            .ok_or(EINVAL)?;
+
+        Ok(Self {
+            packed: Key::zeroed(len)?,
+            encryption_len,
+        })
+    }
+
+    /// Replaces the key of `cipher`.
+    ///
+    /// Fails with [`EINVAL`] if the keys are not as long as this was made for, and as
+    /// [`Aead::set_key()`] does.
+    ///
+    /// Context: Task. Whether it sleeps is up to the cipher.
+    pub fn set(&mut self, cipher: &mut Aead, encryption: &[u8], authentication: &[u8]) -> Result {
+        let result = self
+            .pack(encryption, authentication)
+            .and_then(|()| cipher.set_key(self.packed.as_bytes()));
+
+        self.packed.wipe();
+        result
+    }
+
+    fn pack(&mut self, encryption: &[u8], authentication: &[u8]) -> Result {
+        if encryption.len() != self.encryption_len {
+            return Err(EINVAL);
+        }
+        // CAST: `new()` checked it.
+        let [enc_0, enc_1, enc_2, enc_3] = (encryption.len() as u32).to_be_bytes();
+        // CAST: The constant is 8.
+        let [len_0, len_1] = (HEADER_LEN as u16).to_ne_bytes();
+        let [type_0, type_1] = bindings::CRYPTO_AUTHENC_KEYA_PARAM.to_ne_bytes();
+        let header: [u8; HEADER_LEN] = [len_0, len_1, type_0, type_1, enc_0, enc_1, enc_2, enc_3];
+
+        self.packed
+            .replace_by_parts(&[&header, authentication, encryption])
+    }
+}

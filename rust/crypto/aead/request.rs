@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One thread's use of an authenticated cipher.
+
+use kernel::{
+    ffi::{
+        c_int,
+        c_uint, //
+    },
+    prelude::*, //
+};
+
+use crate::{
+    bindings,
+    block::bio::SegmentMut,
+    crypto::{
+        request_buf,
+        skcipher::MAX_IV_SIZE, //
+    }, //
+};
+
+use super::{
+    Aead,
+    MAX_ASSOCIATED_SIZE,
+    MAX_TAG_SIZE, //
+};
+
+/// What a request points to. All of it is copied here, so that a driver may use it by DMA.
+#[repr(C, align(16))]
+pub(super) struct Head {
+    iv: [u8; MAX_IV_SIZE],
+    associated: [u8; MAX_ASSOCIATED_SIZE],
+    tag: [u8; MAX_TAG_SIZE],
+    /// Associated data, if there is some, data, and tag.
+    sg: [bindings::scatterlist; 3],
+}
+
+// SAFETY: Numbers, and a struct of numbers.
+unsafe impl request_buf::Head for Head {}
+
+/// One thread's use of an [`Aead`].
+///
+/// Each call copies the vector, the associated data and the tag; the data stays where it is.
+///
+/// What the cipher left in it is wiped on drop.
+///
+/// # Invariants
+///
+/// The request of `frame` is initialised, has the cipher of `cipher`, and completes the wait of
+/// `frame`.
+pub struct Request<'t> {
+    cipher: &'t Aead,
+    frame: request_buf::Frame<'t, Head, bindings::aead_request>,
+}
+
+impl<'t> Request<'t> {
+    /// Sets a request up for `cipher`, in a frame of its own.
+    pub(super) fn new(
+        cipher: &'t Aead,
+        mut frame: request_buf::Frame<'t, Head, bindings::aead_request>,
+    ) -> Self {
+        let (request, wait) = (frame.request(), frame.wait());
+
+        // SAFETY: `tfm` is a cipher by its type invariants; the request is valid for writes, and
+        // zeros are a valid value.
+        unsafe { bindings::aead_request_set_tfm(request, cipher.tfm.as_ptr()) };
+        // SAFETY: As above; the callback takes a `crypto_wait`.
+        unsafe {
+            bindings::aead_request_set_callback(
+                request,
+                bindings::CRYPTO_TFM_REQ_MAY_BACKLOG,
+                Some(bindings::crypto_req_done),
+                wait.cast(),
+            )
+        };
+        // INVARIANT: Established above.
+        Self { cipher, frame }
+    }
+
+    /// Encrypts `data` in place, and makes the `tag` of it and of what goes with it.
+    ///
+    /// Fails with [`EINVAL`] unless the length of `data` is a multiple of [`Aead::block_size`],
+    /// `iv` is [`Aead::iv_size`] and `tag` is [`Aead::tag_size`] bytes, and `associated` is at most
+    /// [`MAX_ASSOCIATED_SIZE`]; with `ENOKEY` if the cipher has no key; with [`EDEADLK`] in a hard
+    /// interrupt, and if [`Aead::is_async`] also in a softirq, and with those or interrupts off; with
+    /// [`ENOMEM`] if the data is not aligned as the cipher needs it and there is no memory to copy it
+    /// to. `data` and `tag` are undefined then.
+    ///
+    /// Context: Task or softirq. Sleeps if [`Aead::is_async`].
+    pub fn encrypt(
+        &mut self,
+        data: SegmentMut<'_>,
+        associated: &[u8],
+        iv: &[u8],
+        tag: &mut [u8],
+    ) -> Result {
+        // What was in the frame before does not matter.
+        self.set_crypt(&data, associated, iv, tag, 0)?;
+        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the data.
+        unsafe { self.run(bindings::crypto_aead_encrypt)? };
+        if let Some(made) = self.frame.head().tag.get(..tag.len()) {
+            tag.copy_from_slice(made);
+        }
+        Ok(())
+    }
+
+    /// Decrypts `data` in place, if it and what goes with it is what the `tag` was made of.
+    ///
+    /// Fails with [`EBADMSG`] if it is not, and otherwise as [`Self::encrypt()`]. `data` is
+    /// undefined then.
+    ///
+    /// Context: Task or softirq. Sleeps if [`Aead::is_async`].
+    pub fn decrypt(
+        &mut self,
+        data: SegmentMut<'_>,
+        associated: &[u8],
+        iv: &[u8],
+        tag: &[u8],
+    ) -> Result {
+        // The cipher takes what it verifies as a part of the ciphertext. OVERFLOW: At most 64.
+        self.set_crypt(&data, associated, iv, tag, tag.len() as u32)?;
+        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the data.
+        unsafe { self.run(bindings::crypto_aead_decrypt) }
+    }
+
+    /// Points the request to the data and to copies of the rest.
+    ///
+    /// The cipher gets `more` bytes after the data.
+    fn set_crypt(
+        &mut self,
+        data: &SegmentMut<'_>,
+        associated: &[u8],
+        iv: &[u8],
+        tag: &[u8],
+        more: u32,
+    ) -> Result {
+        let (page, offset, len) = data.as_raw_parts();
+        let request = self.frame.request();
+        let head = self.frame.head();
+
+        if iv.len() != self.cipher.iv_size()
+            || tag.len() != self.cipher.tag_size()
+            || len == 0
+            || len % self.cipher.block_size != 0
+        {
+            return Err(EINVAL);
+        }
+        copy_to(&mut head.iv, iv)?;
+        copy_to(&mut head.associated, associated)?;
+        copy_to(&mut head.tag, tag)?;
+
+        // There must be no empty entries before the last byte.
+        let skip = usize::from(associated.is_empty());
+        let n_entries = 3 - skip - usize::from(tag.is_empty());
+        let sg = head.sg.as_mut_ptr();
+        // SAFETY: The table has three entries at least.
+        unsafe { bindings::sg_init_table(sg, n_entries as c_uint) };
+        if skip == 0 {
+            // SAFETY: The entry is initialised, and the bytes are memory from `kmalloc()`.
+            // CAST: At most `MAX_ASSOCIATED_SIZE`.
+            unsafe {
+                bindings::sg_set_buf(
+                    sg,
+                    head.associated.as_mut_ptr().cast(),
+                    associated.len() as c_uint,
+                )
+            };
+        }
+        // SAFETY: The entry is initialised, and `page` is a page with `len` bytes at `offset` by the
+        // invariants of the segment.
+        unsafe { bindings::sg_set_page(sg.add(1 - skip), page, len, offset) };
+        if !tag.is_empty() {
+            // SAFETY: The entry is initialised, and the bytes are memory from `kmalloc()`.
+            // CAST: At most `MAX_TAG_SIZE`.
+            unsafe {
+                bindings::sg_set_buf(
+                    sg.add(2 - skip),
+                    head.tag.as_mut_ptr().cast(),
+                    tag.len() as c_uint,
+                )
+            };
+        }
+
+        // CAST: At most `MAX_ASSOCIATED_SIZE`.
+        // SAFETY: The request is initialised by the type invariants.
+        unsafe { bindings::aead_request_set_ad(request, associated.len() as c_uint) };
+        // SAFETY: As above.
+        // OVERFLOW: At most a page and a tag.
+        unsafe {
+            bindings::aead_request_set_crypt(request, sg, sg, len + more, head.iv.as_mut_ptr())
+        };
+        Ok(())
+    }
+
+    /// Runs the request.
+    ///
+    /// # Safety
+    ///
+    /// `set_crypt()` succeeded, and the data is still borrowed by the caller.
+    unsafe fn run(
+        &mut self,
+        crypt: unsafe extern "C" fn(*mut bindings::aead_request) -> c_int,
+    ) -> Result {
+        let is_async = self.cipher.is_async;
+
+        // SAFETY:
+        // - The request has a cipher, and completes the wait of the frame, by the type invariants.
+        // - Data, vector and table are set and live, by the contract of this function; the
+        //   frame has room for the context of the cipher by the type invariants of `Aead`.
+        // - Unless `is_async`, the cipher is done with it when the call returns.
+        unsafe { self.frame.run(is_async, crypt) }
+    }
+}
+
+/// Copies `from` to the begin of `to`.
+fn copy_to(to: &mut [u8], from: &[u8]) -> Result {
+    to.get_mut(..from.len())
+        .ok_or(EINVAL)?
+        .copy_from_slice(from);
+    Ok(())
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The block cipher AES, one block at a time.
+//!
+//! For formats that encrypt single blocks. For data use a mode of operation, such as those of
+//! [`skcipher`](crate::crypto::skcipher), which is also faster. Decryption is not supported.
+//!
+//! C header: [`include/crypto/aes.h`](srctree/include/crypto/aes.h)
+
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+use core::mem::MaybeUninit;
+
+use crate::bindings;
+
+/// Bytes of a block.
+pub const BLOCK_SIZE: usize = 16;
+
+/// A key for encryption, wiped on drop.
+///
+/// # Invariants
+///
+/// `key` was initialised by a successful `aes_prepareenckey()`.
+pub struct EncKey {
+    key: KBox<MaybeUninit<bindings::aes_enckey>>,
+}
+
+impl EncKey {
+    /// Prepares a key of 16, 24 or 32 bytes.
+    ///
+    /// Fails with [`EINVAL`] if it has another length, with [`ENOMEM`] if there is no memory.
+    ///
+    /// Context: task. Sleeps.
+    pub fn new(bytes: &[u8]) -> Result<Self> {
+        let mut key = KBox::new_uninit(GFP_KERNEL)?;
+
+        prepare(&mut key, bytes)?;
+        // INVARIANT: Just initialised.
+        Ok(Self { key })
+    }
+
+    /// Replaces the key by one of 16, 24 or 32 bytes. Allocates nothing.
+    ///
+    /// Fails with [`EINVAL`] if it has another length. Then the old key is still there.
+    ///
+    /// Context: any.
+    pub fn replace(&mut self, bytes: &[u8]) -> Result {
+        // INVARIANT: Initialised again, or as before.
+        prepare(&mut self.key, bytes)
+    }
+
+    /// Returns the encrypted block.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn encrypt(&self, block: &[u8; BLOCK_SIZE]) -> [u8; BLOCK_SIZE] {
+        let mut out = [0; BLOCK_SIZE];
+
+        // SAFETY: `key` is initialised by the type invariants, and the arrays are blocks.
+        unsafe { bindings::aes_encrypt(self.key.as_ptr(), out.as_mut_ptr(), block.as_ptr()) };
+        out
+    }
+}
+
+/// Initialises `key` by `aes_prepareenckey()`; if that fails, leaves it as it is.
+fn prepare(key: &mut MaybeUninit<bindings::aes_enckey>, bytes: &[u8]) -> Result {
+    // It looks at the length, and cannot fail once it writes.
+    //
+    // SAFETY:
+    // - `key` is valid for writes.
+    // - `bytes` is valid for reads of its length.
+    to_result(unsafe { bindings::aes_prepareenckey(key.as_mut_ptr(), bytes.as_ptr(), bytes.len()) })
+}
+
+impl Drop for EncKey {
+    fn drop(&mut self) {
+        // SAFETY: `key` is valid for writes, and not used again.
+        unsafe {
+            bindings::memzero_explicit(
+                self.key.as_mut_ptr().cast(),
+                size_of::<bindings::aes_enckey>(),
+            )
+        };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_aes)]
+mod tests {
+    use super::*;
+
+    use crate::crypto::secret::Key;
+
+    #[test]
+    fn known_answers() -> Result {
+        // FIPS 197, appendix C.
+        const KEY: &[u8] = b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+        let block = 0x00112233445566778899aabbccddeeff_u128.to_be_bytes();
+        let key = Key::from_hex(KEY)?;
+
+        for (len, expected) in [
+            (16, 0x69c4e0d86a7b0430d8cdb78070b4c55a_u128),
+            (24, 0xdda97ca4864cdfe06eaf70a0ec0d7191),
+            (32, 0x8ea2b7ca516745bfeafc49904b496089),
+        ] {
+            let key = EncKey::new(key.as_bytes().get(..len).ok_or(EINVAL)?)?;
+
+            assert!(key.encrypt(&block) == expected.to_be_bytes());
+            // Nothing of it changed.
+            assert!(key.encrypt(&block) == expected.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn other_lengths_are_refused() -> Result {
+        let mut key = EncKey::new(&[1; 16])?;
+        let block = key.encrypt(&[2; 16]);
+
+        for len in [0, 1, 15, 17, 31, 33] {
+            assert_eq!(EncKey::new(&[7; 33][..len]).err(), Some(EINVAL));
+            assert_eq!(key.replace(&[7; 33][..len]), Err(EINVAL));
+            assert!(key.encrypt(&[2; 16]) == block);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_replaced_key_is_as_a_new_one() -> Result {
+        let mut key = EncKey::new(&[1; 16])?;
+        let other = EncKey::new(&[3; 32])?;
+
+        key.replace(&[3; 32])?;
+        assert!(key.encrypt(&[2; 16]) == other.encrypt(&[2; 16]));
+        Ok(())
+    }
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Symmetric key ciphers.
+//!
+//! A [`Skcipher`] is a cipher and its key, which any number of threads can use at once. Each of
+//! them does so through a [`Request`] of its own: scratch memory on its stack, set up once and
+//! used for as many pieces of data as there are. Drivers that finish a request later
+//! (`CRYPTO_ALG_ASYNC`) are waited for; a [`Queue`] has several requests of theirs under way.
+//!
+//! Data is named by page ([`Segment`], [`SegmentMut`]) rather than borrowed, as user space may
+//! write to it meanwhile.
+//!
+//! Not supported: drivers that allocate for a request (`CRYPTO_ALG_ALLOCATES_MEMORY`), data in more
+//! than one piece, chained calls. For authenticated encryption see [`aead`](crate::crypto::aead).
+//!
+//! C header: [`include/crypto/skcipher.h`](srctree/include/crypto/skcipher.h)
+//!
+//! [`Segment`]: crate::block::bio::Segment
+//! [`SegmentMut`]: crate::block::bio::SegmentMut
+
+mod queue;
+mod request;
+mod tfm;
+
+#[cfg(kscale_kunit)]
+use kernel::prelude::*;
+
+pub(crate) use self::tfm::not_empty;
+#[doc(inline)]
+pub use self::{
+    queue::Queue,
+    request::{
+        Request,
+        MAX_IV_SIZE, //
+    },
+    tfm::Skcipher, //
+};
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_skcipher)]
+mod tests {
+    use super::*;
+    use crate::{
+        block::bio::Buffer,
+        crypto::{
+            request_buf,
+            secret::Key, //
+        }, //
+    };
+    use kernel::str::CString;
+
+    /// Known answers, in hexadecimal.
+    struct Vector {
+        cipher: &'static CStr,
+        key: &'static [u8],
+        iv: &'static [u8],
+        plaintext: &'static [u8],
+        ciphertext: &'static [u8],
+    }
+
+    const VECTORS: [Vector; 4] = [
+        // IEEE P1619, vector 2.
+        Vector {
+            cipher: c"xts(aes)",
+            key: b"1111111111111111111111111111111122222222222222222222222222222222",
+            iv: b"33333333330000000000000000000000",
+            plaintext: b"4444444444444444444444444444444444444444444444444444444444444444",
+            ciphertext: b"c454185e6a16936e39334038acef838bfb186fff7480adc4289382ecd6d394f0",
+        },
+        // IEEE P1619, vector 3.
+        Vector {
+            cipher: c"xts(aes)",
+            key: b"fffefdfcfbfaf9f8f7f6f5f4f3f2f1f022222222222222222222222222222222",
+            iv: b"33333333330000000000000000000000",
+            plaintext: b"4444444444444444444444444444444444444444444444444444444444444444",
+            ciphertext: b"af85336b597afc1a900b2eb21ec949d292df4c047e0b21532186a5971a227a89",
+        },
+        // IEEE P1619, vector 10 (256-bit keys), the first 64 of its 512 bytes.
+        Vector {
+            cipher: c"xts(aes)",
+            key: b"2718281828459045235360287471352662497757247093699959574966967627\
+                   3141592653589793238462643383279502884197169399375105820974944592",
+            iv: b"ff000000000000000000000000000000",
+            plaintext: b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\
+                         202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f",
+            ciphertext: b"1c3b3a102f770386e4836c99e370cf9bea00803f5e482357a4ae12d414a3e63b\
+                          5d31e276f8fe4a8d66b317f9ac683f44680a86ac35adfc3345befecb4bb188fd",
+        },
+        // RFC 3602, case 2.
+        Vector {
+            cipher: c"cbc(aes)",
+            key: b"c286696d887c9aa0611bbb3e2025a45a",
+            iv: b"562e17996d093d28ddb3ba695a2e6f58",
+            plaintext: b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+            ciphertext: b"d296cd94c2cccf8a3a863028b5e1dc0a7586602d253cfff91b8266bea6d61ab1",
+        },
+    ];
+
+    /// Returns a cipher with the key of `vector`.
+    fn cipher(vector: &Vector) -> Result<Skcipher> {
+        let mut cipher = Skcipher::new(vector.cipher)?;
+
+        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        Ok(cipher)
+    }
+
+    /// Returns the name of an XTS that finishes later: cryptd wraps implementations, not ciphers.
+    fn later_name() -> Result<CString> {
+        let cipher = Skcipher::new(c"xts(aes)")?;
+        let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
+
+        CString::try_from_fmt(fmt!("cryptd({driver})"))
+    }
+
+    #[test]
+    fn known_answers() -> Result {
+        for vector in &VECTORS {
+            let cipher = cipher(vector)?;
+            let iv = Key::from_hex(vector.iv)?;
+            let plaintext = Key::from_hex(vector.plaintext)?;
+            let ciphertext = Key::from_hex(vector.ciphertext)?;
+            let len = plaintext.as_bytes().len();
+            let src = Buffer::new(plaintext.as_bytes(), 0)?;
+            let mut dst = Buffer::new(&[], 0)?;
+            let mut back = Buffer::new(&[], 0)?;
+            let mut request = cipher.request();
+
+            request.encrypt(
+                src.segment(0, len as u32)?,
+                dst.segment_mut(0, len as u32)?,
+                iv.as_bytes(),
+            )?;
+            assert!(*dst.contents(0, len)? == *ciphertext.as_bytes());
+
+            request.decrypt(
+                dst.segment(0, len as u32)?,
+                back.segment_mut(0, len as u32)?,
+                iv.as_bytes(),
+            )?;
+            assert!(*back.contents(0, len)? == *plaintext.as_bytes());
+            assert!(*src.contents(0, len)? == *plaintext.as_bytes());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn in_place_equals_out_of_place() -> Result {
+        for vector in &VECTORS {
+            let cipher = cipher(vector)?;
+            let mut request = cipher.request();
+            let iv = Key::from_hex(vector.iv)?;
+            let mut data = KVec::new();
+            for i in 0..4096_usize {
+                data.push((i * 7 % 251) as u8, GFP_KERNEL)?;
+            }
+
+            for (offset, len) in [(0_u32, 512_u32), (512, 1024), (3584, 512), (0, 4096)] {
+                let src = Buffer::new(&data, 0)?;
+                let mut dst = Buffer::new(&[], 0)?;
+                let mut in_place = Buffer::new(&data, 0)?;
+
+                request.encrypt(
+                    src.segment(offset, len)?,
+                    dst.segment_mut(offset, len)?,
+                    iv.as_bytes(),
+                )?;
+                request.encrypt_in_place(in_place.segment_mut(offset, len)?, iv.as_bytes())?;
+                let (start, end) = (offset as usize, len as usize);
+                assert!(*in_place.contents(start, end)? == *dst.contents(start, end)?);
+                assert!(*in_place.contents(start, end)? != *src.contents(start, end)?);
+
+                request.decrypt_in_place(in_place.segment_mut(offset, len)?, iv.as_bytes())?;
+                assert!(*in_place.contents(0, 4096)? == *data);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_around_the_destination_stay() -> Result {
+        let [.., vector] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let src = Buffer::new(&[1; 4096], 0)?;
+        let mut dst = Buffer::new(&[0xee; 4096], 0)?;
+
+        cipher
+            .request()
+            .encrypt(src.segment(0, 512)?, dst.segment_mut(1024, 512)?, &[0; 16])?;
+
+        assert!(*dst.contents(0, 1024)? == [0xee; 1024]);
+        assert!(*dst.contents(1536, 2560)? == [0xee; 2560]);
+        assert!(*dst.contents(1024, 512)? != [0xee; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn bad_lengths() -> Result {
+        let [vector, ..] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let mut request = cipher.request();
+        let src = Buffer::new(&[], 0)?;
+        let mut dst = Buffer::new(&[], 0)?;
+
+        // Length of the source, of the destination, and of the initialisation vector.
+        for (src_len, dst_len, iv_len) in [
+            (512, 512, 15),
+            (512, 512, 17),
+            (512, 512, 0),
+            (512, 512, MAX_IV_SIZE + 1),
+            (512, 1024, 16),
+            (1024, 512, 16),
+            (500, 500, 16),
+            (8, 8, 16),
+        ] {
+            let iv = KVec::from_elem(0, iv_len, GFP_KERNEL)?;
+            let result =
+                request.encrypt(src.segment(0, src_len)?, dst.segment_mut(0, dst_len)?, &iv);
+            assert_eq!(result, Err(EINVAL));
+            assert_eq!(
+                request.decrypt_in_place(dst.segment_mut(0, dst_len)?, &iv),
+                if iv_len == 16 && dst_len % 16 == 0 {
+                    Ok(())
+                } else {
+                    Err(EINVAL)
+                }
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn no_key() -> Result {
+        let cipher = Skcipher::new(c"xts(aes)")?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+
+        let result = request.encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
+        assert_eq!(result, Err(ENOKEY));
+        let result = request.decrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
+        assert_eq!(result, Err(ENOKEY));
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn wrong_key_length() -> Result {
+        let [vector, ..] = &VECTORS;
+
+        // XTS takes 32 to 64 bytes; a length out of this range does not touch the old key.
+        for (len, then) in [
+            (0, Ok(())),
+            (31, Ok(())),
+            (33, Err(ENOKEY)),
+            (40, Err(ENOKEY)),
+            (65, Ok(())),
+        ] {
+            let mut cipher = cipher(vector)?;
+            let mut data = Buffer::new(&[7; 512], 0)?;
+            let key = KVec::from_elem(1, len, GFP_KERNEL)?;
+
+            assert_eq!(cipher.set_key(&key), Err(EINVAL));
+            let result = cipher
+                .request()
+                .encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16]);
+            assert_eq!(result, then);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn ciphers_that_finish_later_are_waited_for() -> Result {
+        let [vector, ..] = &VECTORS;
+        let mut cipher = Skcipher::new(&later_name()?)?;
+        assert!(cipher.is_async() && cipher.may_sleep());
+        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        let iv = Key::from_hex(vector.iv)?;
+        let plaintext = Key::from_hex(vector.plaintext)?;
+        let ciphertext = Key::from_hex(vector.ciphertext)?;
+        let len = plaintext.as_bytes().len();
+        let src = Buffer::new(plaintext.as_bytes(), 0)?;
+        let mut dst = Buffer::new(&[], 0)?;
+        let mut request = cipher.request();
+
+        for _ in 0..100 {
+            request.encrypt(
+                src.segment(0, len as u32)?,
+                dst.segment_mut(0, len as u32)?,
+                iv.as_bytes(),
+            )?;
+            assert!(*dst.contents(0, len)? == *ciphertext.as_bytes());
+            request.decrypt_in_place(dst.segment_mut(0, len as u32)?, iv.as_bytes())?;
+            assert!(*dst.contents(0, len)? == *plaintext.as_bytes());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn ciphers_that_finish_at_once_are_preferred() -> Result {
+        // Now that there is a cryptd(), it has the higher priority.
+        let _later = Skcipher::new(&later_name()?)?;
+
+        let cipher = Skcipher::new(c"xts(aes)")?;
+        assert!(!cipher.is_async() && !cipher.may_sleep());
+        Ok(())
+    }
+
+    #[test]
+    fn ciphers_that_a_stack_has_no_room_for_are_used_without_a_warning() -> Result {
+        // Each adds its own context to that of the one in it. The kernel's log is not to say so: a
+        // guest with a warning has failed.
+        let name =
+            c"essiv(essiv(essiv(essiv(essiv(cbc(aes),sha256),sha256),sha256),sha256),sha256)";
+        let mut cipher = Skcipher::new(name)?;
+        assert!(!cipher.is_async() && cipher.may_sleep());
+        cipher.set_key(&[1; 32])?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+
+        request.encrypt_in_place(data.segment_mut(0, 512)?, &[2; 16])?;
+        assert!(*data.contents(0, 512)? != [7; 512]);
+        request.decrypt_in_place(data.segment_mut(0, 512)?, &[2; 16])?;
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn errors_of_ciphers_that_finish_later() -> Result {
+        let cipher = Skcipher::new(&later_name()?)?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+
+        for (len, iv_len, error) in [(512, 16, ENOKEY), (512, 15, EINVAL), (500, 16, EINVAL)] {
+            let iv = KVec::from_elem(0, iv_len, GFP_KERNEL)?;
+            let result = request.encrypt_in_place(data.segment_mut(0, len)?, &iv);
+            assert_eq!(result, Err(error));
+        }
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn who_may_not_sleep_is_refused_a_cipher_that_finishes_later() -> Result {
+        let [vector, ..] = &VECTORS;
+        let mut cipher = Skcipher::new(&later_name()?)?;
+        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+
+        for result in request_buf::where_nobody_may_sleep(|| {
+            request.encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16])
+        }) {
+            assert_eq!(result, Err(EDEADLK));
+        }
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        Ok(())
+    }
+
+    #[test]
+    fn unknown_cipher() {
+        for name in [c"", c"kscale_no_such_cipher"] {
+            assert_eq!(Skcipher::new(name).err(), Some(ENOENT));
+        }
+        // A hash is not a cipher.
+        assert!(Skcipher::new(c"sha256").is_err());
+    }
+
+    #[test]
+    fn sizes() -> Result {
+        let cipher = Skcipher::new(c"ecb(aes)")?;
+        assert_eq!((cipher.iv_size(), cipher.block_size()), (0, 16));
+
+        let cipher = Skcipher::new(c"cbc(aes)")?;
+        assert_eq!((cipher.iv_size(), cipher.block_size()), (16, 16));
+        assert!(!cipher.driver_name().is_empty());
+        Ok(())
+    }
+}

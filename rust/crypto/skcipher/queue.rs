@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Several requests of a cipher at once.
+
+use kernel::prelude::*;
+
+use core::marker::PhantomData;
+
+use crate::{
+    bindings,
+    block::bio::{
+        Filled,
+        Segment,
+        SegmentMut, //
+    },
+    crypto::request_buf::{
+        self,
+        Frames,
+        Started, //
+    },
+    mm::gfp::Gfp, //
+};
+
+use super::{
+    request::{
+        new_frame,
+        Crypt,
+        Data,
+        Frame,
+        Head, //
+    },
+    Skcipher, //
+};
+
+/// Requests that a queue has under way at most.
+const MAX_STARTED: usize = 16;
+
+/// A request that its cipher goes on with.
+type Pending<'d> = request_buf::Pending<'d, Head, bindings::skcipher_request>;
+
+impl Skcipher {
+    /// Calls `work` with a queue of requests for this cipher, and waits for all of them.
+    ///
+    /// A cipher that finishes later works on some pieces of data meanwhile others are prepared. One
+    /// that finishes at once is done with each when it is given to the queue; a
+    /// [`Request`](super::Request) is faster then.
+    ///
+    /// Fails as `work` does, and otherwise with the error of the first request that failed.
+    ///
+    /// Context: Task or softirq. Sleeps as a request does.
+    pub fn queue<'d>(&'d self, work: impl FnOnce(&mut Queue<'d>) -> Result) -> Result {
+        // INVARIANT: Nothing is started. `work` cannot keep the queue, which is dropped here, nor
+        // give it away for another that would not be: all are made here. `'d` is longer than this
+        // call, as is every lifetime that a function takes.
+        let mut queue = Queue {
+            cipher: self,
+            started: [const { None }; MAX_STARTED],
+            oldest: 0,
+            len: 0,
+            spare: None,
+            result: Ok(()),
+            _data: PhantomData,
+        };
+        let result = work(&mut queue);
+
+        while queue.wait_for_oldest().is_some() {}
+        result.and(queue.result)
+    }
+}
+
+/// Requests of one cipher, of which several may be under way: see [`Skcipher::queue()`].
+///
+/// Their data is lent for `'d`, which is longer than the queue lives.
+///
+/// # Invariants
+///
+/// - From `oldest` on, around the end, there are `len` requests in `started`, in the order in which
+///   they were started. What they point to is valid for `'d`.
+/// - They and `spare` are set up as [`new_frame()`] does for `cipher`.
+/// - The queue is dropped before `'d` ends.
+pub struct Queue<'d> {
+    cipher: &'d Skcipher,
+    /// With what is to be reset if it fails.
+    started: [Option<(Pending<'d>, Option<&'d Filled>)>; MAX_STARTED],
+    oldest: usize,
+    len: usize,
+    /// A request that is done, for the next.
+    spare: Option<Frame<'d>>,
+    /// That of the requests that were waited for.
+    result: Result,
+    /// Data that is lent for less than `'d` will not do.
+    _data: PhantomData<fn(&'d ()) -> &'d ()>,
+}
+
+impl<'d> Queue<'d> {
+    /// Encrypts `src` into `dst`, which is done when the queue is.
+    ///
+    /// Waits for an older request if there are too many, and for this one if the cipher has no room
+    /// for more. Fails as [`Request::encrypt()`](super::Request::encrypt), and with the error of an
+    /// older request if that failed. Nothing is encrypted then, but what is under way still may be.
+    ///
+    /// Context: As for [`Request::encrypt()`](super::Request::encrypt).
+    pub fn encrypt(&mut self, src: Segment<'d>, dst: SegmentMut<'d>, iv: &[u8]) -> Result {
+        let data = Data {
+            src: Some(src.as_raw_parts()),
+            dst: dst.as_raw_parts(),
+        };
+
+        // SAFETY: The segments are lent for `'d`.
+        unsafe { self.start(&data, iv, bindings::crypto_skcipher_encrypt, dst.filled())? };
+        // It was written, or is reset if that fails later.
+        dst.note_filled();
+        Ok(())
+    }
+
+    /// Decrypts `data` in place, which is done when the queue is. Otherwise as [`Self::encrypt()`].
+    pub fn decrypt_in_place(&mut self, data: SegmentMut<'d>, iv: &[u8]) -> Result {
+        let data = Data {
+            src: None,
+            dst: data.as_raw_parts(),
+        };
+
+        // SAFETY: The segment is lent for `'d`.
+        unsafe { self.start(&data, iv, bindings::crypto_skcipher_decrypt, None) }
+    }
+
+    /// Starts a request. Should it fail after this has returned, what was written of `filled` is reset.
+    ///
+    /// # Safety
+    ///
+    /// The segments that `data` is made of must be lent for `'d`. `crypt` must do what
+    /// `crypto_skcipher_encrypt()` does.
+    unsafe fn start(
+        &mut self,
+        data: &Data,
+        iv: &[u8],
+        crypt: Crypt,
+        filled: Option<&'d Filled>,
+    ) -> Result {
+        self.result?;
+        self.cipher.check(data, iv)?;
+        let Some(frames) = self.cipher.frames() else {
+            // SAFETY: The segments are lent for longer than this call.
+            return unsafe { self.cipher.request().crypt(data, iv, crypt) };
+        };
+        let mut frame = self.frame(frames)?;
+        let request = frame.request();
+
+        // SAFETY: The request and the tables are initialised, see `new_frame()`; the data is by the
+        // safety requirements.
+        unsafe { frame.head().set_crypt(request, data, iv)? };
+        // SAFETY:
+        // - The request is set up, and has a callback, see `new_frame()`.
+        // - What it points to is in the frame, or lent for `'d`, before the end of which the queue
+        //   drops what this returns, by the type invariants.
+        match unsafe { frame.start(self.cipher.is_async, crypt) } {
+            Started::Done(frame, Ok(())) => {
+                self.spare = Some(frame);
+                Ok(())
+            }
+            Started::Done(_, result) => result,
+            Started::Pending(pending) => {
+                let free = self.oldest.wrapping_add(self.len) % MAX_STARTED;
+                if let Some(free) = self.started.get_mut(free) {
+                    // INVARIANT: The newest is the last. `frame()` left room for it.
+                    *free = Some((pending, filled));
+                    self.len += 1;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns a frame that is set up for the cipher, and leaves room for one that is started.
+    fn frame(&mut self, frames: &'d Frames<Head, bindings::skcipher_request>) -> Result<Frame<'d>> {
+        if self.len < MAX_STARTED {
+            if let Some(frame) = self.spare.take() {
+                return Ok(frame);
+            }
+            // Who has frames must not wait for more: all that there are may be in such hands.
+            let gfp = match self.len {
+                0 => Gfp::noio_or_atomic(),
+                _ => Gfp::NOWAIT,
+            };
+            match frames.alloc(gfp) {
+                Ok(frame) => return Ok(new_frame(self.cipher, frame)),
+                Err(error) if self.len == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+        self.wait_for_oldest().ok_or(ENOMEM)
+    }
+
+    /// Waits for the request that was started first, and returns its frame, if there is one.
+    fn wait_for_oldest(&mut self) -> Option<Frame<'d>> {
+        let (pending, filled) = self.started.get_mut(self.oldest)?.take()?;
+        // INVARIANT: One less, from the next one on.
+        self.oldest = self.oldest.wrapping_add(1) % MAX_STARTED;
+        self.len -= 1;
+
+        let (frame, result) = pending.wait();
+        if result.is_err() {
+            filled.inspect(|filled| filled.reset());
+        }
+        self.result = self.result.and(result);
+        Some(frame)
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_skcipher_queue)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        block::bio::Buffer,
+        crypto::request_buf::where_nobody_may_sleep,
+        percpu, //
+    };
+
+    use kernel::{
+        ffi::c_int,
+        str::CString, //
+    };
+
+    const LEN: u32 = 512;
+    const IV: [u8; 16] = [3; 16];
+
+    /// Returns an XTS with a key, and the same that finishes later: cryptd wraps implementations.
+    fn ciphers() -> Result<(Skcipher, Skcipher)> {
+        let mut cipher = Skcipher::new(c"xts(aes)")?;
+        let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
+        let mut later = Skcipher::new(&CString::try_from_fmt(fmt!("cryptd({driver})"))?)?;
+        let key: [u8; 32] = core::array::from_fn(|i| i as u8);
+
+        cipher.set_key(&key)?;
+        later.set_key(&key)?;
+        Ok((cipher, later))
+    }
+
+    /// Returns so many pages, each with data of its own.
+    fn buffers(count: u8) -> Result<KVec<Buffer>> {
+        let mut buffers = KVec::new();
+        for i in 0..count {
+            buffers.push(Buffer::new(&[i; LEN as usize], 0)?, GFP_KERNEL)?;
+        }
+        Ok(buffers)
+    }
+
+    /// Decrypts each in place, up to the first failure.
+    fn decrypt<'d>(queue: &mut Queue<'d>, buffers: &'d mut [Buffer]) -> Result {
+        buffers
+            .iter_mut()
+            .try_for_each(|data| queue.decrypt_in_place(data.segment_mut(0, LEN)?, &IV))
+    }
+
+    /// Tells the request's owner that there is room for it, if there was none, and that it failed.
+    ///
+    /// # Safety
+    ///
+    /// The request must have a callback.
+    unsafe fn fail(request: *mut bindings::skcipher_request, errors: &[Error]) {
+        // SAFETY: By this function's contract.
+        let (complete, data) = unsafe { ((*request).base.complete, (*request).base.data) };
+
+        for error in errors {
+            // SAFETY: As above.
+            unsafe { complete.map(|complete| complete(data, error.to_errno())) };
+        }
+    }
+
+    /// A driver that takes the request and fails, before it has said that it goes on with it.
+    ///
+    /// # Safety
+    ///
+    /// The request must have a callback.
+    unsafe extern "C" fn fails_later(request: *mut bindings::skcipher_request) -> c_int {
+        // SAFETY: By this function's contract.
+        unsafe { fail(request, &[EIO]) };
+        EINPROGRESS.to_errno()
+    }
+
+    /// As [`fails_later()`], but first it has no room for the request.
+    ///
+    /// # Safety
+    ///
+    /// As for that.
+    unsafe extern "C" fn has_no_room(request: *mut bindings::skcipher_request) -> c_int {
+        // SAFETY: By this function's contract.
+        unsafe { fail(request, &[EINPROGRESS, EIO]) };
+        EBUSY.to_errno()
+    }
+
+    /// Starts a request by a driver that is not there.
+    fn start<'d>(
+        queue: &mut Queue<'d>,
+        buffer: &'d mut Buffer,
+        crypt: Crypt,
+        filled: Option<&'d Filled>,
+    ) -> Result {
+        let data = Data {
+            src: None,
+            dst: buffer.segment_mut(0, LEN)?.as_raw_parts(),
+        };
+
+        // SAFETY: The buffer is lent for `'d`, and `crypt` does nothing with it.
+        unsafe { queue.start(&data, &IV, crypt, filled) }
+    }
+
+    #[test]
+    fn several_are_under_way_at_once() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(5)?;
+        let (first, rest) = buffers.split_at_mut(1);
+        let mut under_way = 0;
+
+        cipher.queue(|queue| {
+            // This one may sleep, and the next ones use what it allocated, or get more at once.
+            decrypt(queue, first)?;
+            // cryptd works on the CPU that it was called on, so now it does not get on.
+            let cpu = percpu::preempt_disable();
+            let result = decrypt(queue, rest);
+            let is_not_done =
+                |(pending, _): &mut (Pending<'_>, _)| (!pending.is_done()).then_some(());
+            let started = queue.started.iter_mut().flatten();
+            under_way = started.filter_map(is_not_done).count();
+            drop(cpu);
+            result
+        })?;
+        assert!(under_way >= 4);
+        Ok(())
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_are_done_in_the_end() -> Result {
+        let (at_once, later) = ciphers()?;
+
+        for cipher in [&at_once, &later] {
+            let plaintexts = buffers(3 * MAX_STARTED as u8)?;
+            let mut ciphertexts = buffers(3 * MAX_STARTED as u8)?;
+
+            cipher.queue(|queue| {
+                for (src, dst) in plaintexts.iter().zip(&mut ciphertexts) {
+                    queue.encrypt(src.segment(0, LEN)?, dst.segment_mut(0, LEN)?, &IV)?;
+                }
+                Ok(())
+            })?;
+            for (src, dst) in plaintexts.iter().zip(&ciphertexts) {
+                let mut expected = Buffer::new(&[], 0)?;
+                at_once.request().encrypt(
+                    src.segment(0, LEN)?,
+                    expected.segment_mut(0, LEN)?,
+                    &IV,
+                )?;
+                let len = LEN as usize;
+                assert!(*dst.contents(0, len)? == *expected.contents(0, len)?);
+            }
+
+            cipher.queue(|queue| decrypt(queue, &mut ciphertexts))?;
+            for (src, dst) in plaintexts.iter().zip(&ciphertexts) {
+                let len = LEN as usize;
+                assert!(*dst.contents(0, len)? == *src.contents(0, len)?);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_fails_later_fails_the_queue() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(2 * MAX_STARTED as u8)?;
+        let mut started = 0;
+
+        let result = cipher.queue(|queue| {
+            let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
+            start(queue, first, fails_later, None)?;
+            for data in rest {
+                queue.decrypt_in_place(data.segment_mut(0, LEN)?, &IV)?;
+                started += 1;
+            }
+            Ok(())
+        });
+        assert_eq!(result, Err(EIO));
+        // Nothing was after there had to be waited for the first.
+        assert_eq!(started, MAX_STARTED);
+
+        let result = cipher.queue(|queue| {
+            let first = buffers.first_mut().ok_or(EINVAL)?;
+            start(queue, first, fails_later, None)
+        });
+        assert_eq!(result, Err(EIO));
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_not_filled_by_what_fails_later() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(2)?;
+        let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
+        let filled = Filled::new();
+
+        for data in rest {
+            // SAFETY: `filled` is of these bytes.
+            let segment = unsafe { data.unfilled_segment_mut(LEN, &filled) }?;
+            assert_eq!((segment.len(), filled.len()), (LEN, 0));
+            segment.note_filled();
+        }
+        assert_eq!(filled.len(), LEN);
+        let result = cipher.queue(|queue| start(queue, first, fails_later, Some(&filled)));
+        assert_eq!((result, filled.len()), (Err(EIO), 0));
+        Ok(())
+    }
+
+    #[test]
+    fn what_ends_well_hides_no_failure() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(3)?;
+
+        // All are waited for at the end, the one that failed first.
+        let result = cipher.queue(|queue| {
+            let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
+            start(queue, first, fails_later, None)?;
+            decrypt(queue, rest)
+        });
+        assert_eq!(result, Err(EIO));
+        Ok(())
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_waited_for_at_once() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(2)?;
+        let mut results = [Ok(()); 2];
+
+        let result = cipher.queue(|queue| {
+            let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
+            results = [start(queue, first, has_no_room, None), decrypt(queue, rest)];
+            Ok(())
+        });
+        assert_eq!(results, [Err(EIO), Ok(())]);
+        assert_eq!(result, Ok(()));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_refused() -> Result {
+        let (at_once, later) = ciphers()?;
+        let without_key = Skcipher::new(c"xts(aes)")?;
+
+        for (cipher, len, iv_len, error) in [
+            (&at_once, LEN, 15, EINVAL),
+            (&later, LEN, 15, EINVAL),
+            (&later, LEN - 1, 16, EINVAL),
+            (&without_key, LEN, 16, ENOKEY),
+        ] {
+            let iv = KVec::from_elem(0, iv_len, GFP_KERNEL)?;
+            let mut data = Buffer::new(&[7; LEN as usize], 0)?;
+
+            let result =
+                cipher.queue(|queue| queue.decrypt_in_place(data.segment_mut(0, len)?, &iv));
+            assert_eq!(result, Err(error));
+        }
+        let mut buffers = buffers(1)?;
+        for result in where_nobody_may_sleep(|| later.queue(|queue| decrypt(queue, &mut buffers))) {
+            assert_eq!(result, Err(EDEADLK));
+        }
+        Ok(())
+    }
+}

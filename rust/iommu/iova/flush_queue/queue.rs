@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A ring for each CPU, and a timer for all.
+
+use kernel::{
+    ffi::c_void,
+    module::this_module,
+    prelude::*,
+    sync::Arc, //
+};
+
+use core::{
+    mem,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+
+use crate::{
+    bindings,
+    module::cleanup::{
+        self,
+        Noted, //
+    }, //
+};
+
+use super::{
+    super::{
+        range::Range,
+        space::{
+            Space,
+            SpaceRef, //
+        }, //
+    },
+    instance::{
+        timeout,
+        Entry,
+        Instance, //
+    }, //
+};
+
+/// What devices look translations up in.
+#[vtable]
+pub trait Iotlb: Send + Sync + 'static {
+    /// Has translations of ranges that were unmapped not be used from its return on.
+    ///
+    /// See the [module documentation](super) for the context. C: `flush_iotlb_all()` in
+    /// `struct iommu_domain_ops`.
+    fn flush_all(&self);
+}
+
+/// Frees ranges after a flush that began after they were queued.
+///
+/// See the [module documentation](super) for the protocol.
+///
+/// Dropped, it flushes once more and frees all that is queued. One that is leaked goes on until the
+/// module that implements [`Iotlb`] goes; ranges are freed then, its memory is not. One that is dropped
+/// by its own timer, in [`Iotlb::flush_all()`], would wait for that: the log says so, and it goes on
+/// until then, too.
+///
+/// A destructor that runs when the module has gone may still use it, but there is no timer any more.
+///
+/// # Invariants
+///
+/// `noted` is what was noted with `stop()`, `free()` and what `into_data()` returned for a reference
+/// to `instance`.
+pub struct FlushQueue<S: Space + 'static, T: Iotlb> {
+    instance: Arc<Instance<S, T>>,
+    noted: Noted,
+}
+
+impl<S: Space, T: Iotlb> FlushQueue<S, T> {
+    /// How long C's queues wait until they flush, in milliseconds.
+    pub const TIMEOUT_MS: u32 = 10;
+
+    /// Creates a queue for ranges of `space`, translations of which are in `iotlb`.
+    ///
+    /// As [`with_timeout()`](Self::with_timeout) with C's [timeout](Self::TIMEOUT_MS).
+    ///
+    /// Context: As [`with_timeout()`](Self::with_timeout).
+    pub fn new(space: Arc<S>, iotlb: Arc<T>) -> Result<Self> {
+        Self::with_timeout(space, iotlb, Self::TIMEOUT_MS)
+    }
+
+    /// Creates a queue that flushes `timeout_ms` milliseconds after a range was queued, if not
+    /// before.
+    ///
+    /// Takes 6 KiB of memory for each possible CPU.
+    ///
+    /// Fails with [`ENOMEM`], and with [`EINVAL`] if the code of the queue is not in the module that
+    /// implements [`Iotlb`].
+    ///
+    /// Context: process. May sleep.
+    pub fn with_timeout(space: Arc<S>, iotlb: Arc<T>, timeout_ms: u32) -> Result<Self> {
+        let module = this_module::<T::OwnerModule>().as_ptr();
+        if !Self::is_in(module) {
+            pr_err!("flush queues must be created by the module that implements their IOTLB\n");
+            return Err(EINVAL);
+        }
+
+        let instance = Arc::pin_init(Instance::new(space, iotlb, timeout_ms), GFP_KERNEL)?;
+        let data = Self::into_data(instance.clone());
+
+        // SAFETY:
+        // - The code of the queue is in `module`, see above, so that is loaded, and it is used here.
+        // - Both are fit for what `into_data()` returns.
+        let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, data) };
+        match noted {
+            // INVARIANT: That was noted.
+            Ok(noted) => Ok(Self { instance, noted }),
+            Err(error) => {
+                // SAFETY: It is from `into_data()`, the timer is not armed, and nobody else frees it,
+                // as it was not noted.
+                unsafe { Self::free(data) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees `range` after a flush that has not begun yet.
+    ///
+    /// May flush, and frees others of this CPU that there was one for.
+    ///
+    /// Gives the range back if it is not of this queue's space.
+    ///
+    /// Context: any but NMI. Never sleeps. One barrier, and the lock of this CPU's ring, which others
+    /// take when they flush because of the timer. C: `queue_iova()` in `drivers/iommu/dma-iommu.c`.
+    #[inline]
+    pub fn queue<R: SpaceRef<Space = S>>(&self, range: Range<R>) -> Result<(), Range<R>> {
+        let instance = &self.instance;
+        if !ptr::eq(range.space(), &*instance.space) {
+            return Err(range);
+        }
+        instance.queue(Entry::new(range));
+        Ok(())
+    }
+
+    /// Flushes now, and frees all that was queued before.
+    ///
+    /// As the timer does. What is queued meanwhile may be left.
+    ///
+    /// Context: any but NMI. Never sleeps. Takes the locks of all rings, one after the other.
+    pub fn flush(&self) {
+        self.instance.flush();
+    }
+
+    /// Returns how many ranges are queued.
+    ///
+    /// Context: any but NMI. Never sleeps. Takes the locks of all rings, one after the other.
+    pub fn queued(&self) -> usize {
+        self.instance.queued()
+    }
+
+    /// Returns what the ranges are of.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn space(&self) -> &Arc<S> {
+        &self.instance.space
+    }
+
+    /// Returns what [`stop()`](Self::stop) takes.
+    fn data(instance: &Arc<Instance<S, T>>) -> NonNull<c_void> {
+        // SAFETY: It is the address of a value.
+        unsafe { NonNull::new_unchecked(Arc::as_ptr(instance).cast_mut()) }.cast()
+    }
+
+    /// Leaves a reference for [`free()`](Self::free) to drop.
+    fn into_data(instance: Arc<Instance<S, T>>) -> NonNull<c_void> {
+        let data = Self::data(&instance);
+        mem::forget(instance);
+        data
+    }
+
+    /// Tells whether all code that depends on `S` and `T` is code of `module`.
+    fn is_in(module: *mut bindings::module) -> bool {
+        let own = [
+            timeout::<S, T> as *const () as usize,
+            Self::stop as *const () as usize,
+            Self::free as *const () as usize,
+        ];
+        // SAFETY: It is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        unsafe { cleanup::has_code(module, &own) }
+    }
+
+    /// Has the timer call no more.
+    ///
+    /// # Safety
+    ///
+    /// `data` must be from [`data()`](Self::data), and somebody have a reference. Not to be called by
+    /// the timer.
+    unsafe fn stop(data: NonNull<c_void>) {
+        // SAFETY: The reference has it be there.
+        let instance = unsafe { data.cast::<Instance<S, T>>().as_ref() };
+        instance.timer.shutdown_sync();
+    }
+
+    /// Frees what is queued, and drops a reference.
+    ///
+    /// # Safety
+    ///
+    /// `data` must be from [`into_data()`](Self::into_data), this be called once for that, and the
+    /// timer never have been armed or be shut down.
+    unsafe fn free(data: NonNull<c_void>) {
+        // SAFETY: By the safety requirements.
+        let instance = unsafe { Arc::from_raw(data.cast::<Instance<S, T>>().as_ptr()) };
+        // Whoever has the other reference may have been leaked.
+        instance.flush();
+    }
+}
+
+impl<S: Space, T: Iotlb> Drop for FlushQueue<S, T> {
+    /// Sleeps.
+    fn drop(&mut self) {
+        if self.instance.is_in_timer() {
+            pr_err!("a flush queue was dropped by its own timer, and stays\n");
+            return;
+        }
+        if !cleanup::take_back(self.noted) {
+            // The module is going, which sees to it.
+            return;
+        }
+        let data = Self::data(&self.instance);
+        // SAFETY: `self` has a reference, and this is not the timer, see above.
+        unsafe { Self::stop(data) };
+        // SAFETY: It was noted by the type invariants, and was taken back: this is called once. The
+        // timer was just shut down.
+        unsafe { Self::free(data) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_iova_flush_queue)]
+mod tests {
+    use super::*;
+
+    use super::super::super::{
+        Builder,
+        CachedDomain,
+        WhenFull, //
+    };
+
+    use kernel::{
+        new_spinlock_irq,
+        page::PAGE_SIZE,
+        sync::{
+            atomic::{
+                Acquire,
+                Atomic,
+                Full,
+                Relaxed, //
+            },
+            SpinLockIrq, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        }, //
+    };
+
+    use crate::{
+        module::cleanup::testing::EmptyModule,
+        percpu::{
+            preempt_disable,
+            testing::on_all_cpus, //
+        },
+        testing::leak::forget, //
+    };
+
+    /// Longer than any test takes.
+    const NEVER_MS: u32 = 3_600_000;
+
+    type Queue = FlushQueue<CachedDomain, Flushes>;
+
+    /// Counts flushes.
+    #[pin_data]
+    struct Flushes {
+        started: Atomic<u64>,
+        finished: Atomic<u64>,
+        /// To be dropped in the next flush.
+        #[pin]
+        queue: SpinLockIrq<Option<Queue>>,
+    }
+
+    #[vtable]
+    impl Iotlb for Flushes {
+        fn flush_all(&self) {
+            self.started.fetch_add(1, Full);
+            drop(self.queue.lock().take());
+            self.finished.fetch_add(1, Full);
+        }
+    }
+
+    fn queue(timeout_ms: u32) -> Result<(Queue, Arc<Flushes>)> {
+        let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
+        let flushes = Arc::pin_init(
+            pin_init!(Flushes {
+                started: Atomic::new(0),
+                finished: Atomic::new(0),
+                queue <- new_spinlock_irq!(None),
+            }),
+            GFP_KERNEL,
+        )?;
+        let domain = Arc::new(domain, GFP_KERNEL)?;
+        let queue = FlushQueue::with_timeout(domain, flushes.clone(), timeout_ms)?;
+        Ok((queue, flushes))
+    }
+
+    /// Waits for what the timer brings about, and tells whether it has.
+    fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+        (0..10_000).any(|_| {
+            let is_so = is_so();
+            if !is_so {
+                fsleep(Delta::from_millis(1));
+            }
+            is_so
+        })
+    }
+
+    /// Takes the only eight page frames from 8 to 15.
+    fn take(domain: &CachedDomain) -> Result<Range<&CachedDomain>> {
+        domain.alloc_fast(8, 15, WhenFull::FlushRcaches)
+    }
+
+    /// Queues some of what there is up to page frame 1023, and tells how often that failed.
+    fn queue_some(queue: &Queue, count: usize) -> usize {
+        let queued = (0..count).filter(|_| {
+            let range = queue.space().alloc_fast(1, 1023, WhenFull::Fail);
+            range.is_ok_and(|range| queue.queue(range).is_ok())
+        });
+        count - queued.count()
+    }
+
+    #[test]
+    fn a_full_ring_flushes() -> Result {
+        let (queue, flushes) = queue(NEVER_MS)?;
+
+        // On one CPU, for one ring.
+        let preemption = preempt_disable();
+        let mut failed = queue_some(&queue, 255);
+        let full = (queue.queued(), flushes.finished.load(Relaxed));
+        failed += queue_some(&queue, 1);
+        let flushed = (queue.queued(), flushes.finished.load(Relaxed));
+        failed += queue_some(&queue, 10 * 255);
+        drop(preemption);
+
+        assert_eq!(failed, 0);
+        assert_eq!(full, (255, 0));
+        assert_eq!(flushed, (1, 1));
+        assert_eq!(flushes.finished.load(Relaxed), 11);
+        Ok(())
+    }
+
+    #[test]
+    fn a_range_is_not_free_before_a_flush() -> Result {
+        let (queue, flushes) = queue(NEVER_MS)?;
+        for number in 0..3 {
+            let range = take(queue.space())?;
+            let pfn = range.pfn();
+            assert!(queue.queue(range).is_ok());
+
+            assert!(take(queue.space()).is_err());
+            assert_eq!(flushes.finished.load(Relaxed), number);
+            queue.flush();
+            assert_eq!(take(queue.space())?.pfn(), pfn);
+            assert_eq!(queue.queued(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn ranges_of_another_domain_are_given_back() -> Result {
+        let ((queue, _), (other, _)) = (queue(NEVER_MS)?, self::queue(NEVER_MS)?);
+
+        let foreign = take(other.space())?;
+        let foreign = queue.queue(foreign).err().ok_or(EINVAL)?;
+        assert_eq!(foreign.pfn(), 8);
+        assert!(take(other.space()).is_err());
+        drop(foreign);
+        drop(take(other.space())?);
+
+        // In whatever way they refer to it.
+        let counting = other
+            .space()
+            .alloc_fast_arc(8, 15, WhenFull::FlushRcaches)?;
+        let counting = queue.queue(counting).err().ok_or(EINVAL)?;
+        assert!(other.queue(counting).is_ok());
+        assert_eq!((queue.queued(), other.queued()), (0, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn the_timer_frees_what_no_other_flush_does() -> Result {
+        let (queue, flushes) = queue(1)?;
+        for _ in 0..2 {
+            let before = flushes.finished.load(Relaxed);
+            assert!(queue.queue(take(queue.space())?).is_ok());
+            assert!(wait_until(|| queue.queued() == 0));
+            assert!(flushes.finished.load(Relaxed) > before);
+            drop(take(queue.space())?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_dropped_queue_flushes_and_frees_all() -> Result {
+        let (queue, flushes) = queue(NEVER_MS)?;
+        let domain = queue.space().clone();
+        assert!(queue.queue(take(&domain)?).is_ok());
+
+        drop(queue);
+        assert_eq!(flushes.finished.load(Relaxed), 1);
+        drop(take(&domain)?);
+        // Nobody else has them any more.
+        assert!(Arc::into_unique_or_drop(domain).is_some());
+        assert!(Arc::into_unique_or_drop(flushes).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_queue_dropped_by_its_timer_stays() -> Result {
+        let (mut queue, flushes) = queue(1)?;
+
+        // Again, if the timer was the first to get there.
+        for _ in 0..100 {
+            let before = flushes.finished.load(Relaxed);
+            let range = queue.space().alloc_fast(1, 1023, WhenFull::Fail)?;
+            assert!(queue.queue(range).is_ok());
+            *flushes.queue.lock() = Some(queue);
+            assert!(wait_until(|| flushes.finished.load(Relaxed) > before));
+
+            let back = flushes.queue.lock().take();
+            match back {
+                Some(back) => queue = back,
+                None => return Ok(()),
+            }
+        }
+        Err(ETIMEDOUT)
+    }
+
+    /// The flush of the timer does not count for a range that was queued in a flush that still
+    /// runs.
+    #[test]
+    fn the_timer_comes_again_for_what_it_has_left() -> Result {
+        let (queue, flushes) = queue(1)?;
+        let mut result = Err(ETIMEDOUT);
+
+        queue.instance.counters.flush(|| {
+            result = take(queue.space()).and_then(|range| {
+                queue.queue(range).map_err(|_| EINVAL)?;
+                let has_flushed = wait_until(|| flushes.finished.load(Relaxed) > 0);
+                has_flushed.then_some(()).ok_or(ETIMEDOUT)
+            });
+        });
+
+        result?;
+        assert!(wait_until(|| queue.queued() == 0));
+        Ok(())
+    }
+
+    #[test]
+    fn a_queue_may_be_leaked() -> Result {
+        let (queue, _) = queue(1)?;
+        assert!(queue.queue(take(queue.space())?).is_ok());
+        forget(queue)
+    }
+
+    /// What a destructor may be, of something else that its module has left.
+    #[test]
+    fn a_queue_is_there_when_its_module_has_gone() -> Result {
+        let (queue, flushes) = queue(1)?;
+        let domain = queue.space().clone();
+        assert!(queue.queue(take(&domain)?).is_ok());
+
+        assert!(cleanup::take_back(queue.noted));
+        let data = Queue::data(&queue.instance);
+        // SAFETY: `queue` has a reference, and this is not the timer.
+        unsafe { Queue::stop(data) };
+        // SAFETY: It was noted, and was taken back; the timer was just shut down.
+        unsafe { Queue::free(data) };
+
+        // Somebody else still has the domain.
+        let before = flushes.finished.load(Relaxed);
+        let space = ptr::from_ref(&*domain);
+        assert!(Arc::into_unique_or_drop(domain).is_none());
+        assert!(ptr::eq(space, &**queue.space()));
+        assert!(queue.queue(take(queue.space())?).is_ok());
+        assert_eq!(queue.queued(), 1);
+        assert_eq!(flushes.finished.load(Relaxed), before);
+        drop(queue);
+        assert_eq!(flushes.finished.load(Relaxed), before + 1);
+        assert!(Arc::into_unique_or_drop(flushes).is_some());
+        Ok(())
+    }
+
+    /// Page frames, and how many flushes had begun when they were queued, plus 1, or 0.
+    struct Books {
+        queue: Queue,
+        flushes: Arc<Flushes>,
+        queued: KVec<Atomic<u64>>,
+        errors: Atomic<u32>,
+    }
+
+    #[test]
+    fn ranges_of_all_cpus_wait_for_a_flush() -> Result {
+        const PFNS: usize = 4096;
+        const ROUNDS: usize = 1000;
+        let mut queued = KVec::with_capacity(PFNS, GFP_KERNEL)?;
+        for _ in 0..PFNS {
+            queued.push(Atomic::new(0), GFP_KERNEL)?;
+        }
+        let (queue, flushes) = queue(1)?;
+        let books = Books {
+            queue,
+            flushes,
+            queued,
+            errors: Atomic::new(0),
+        };
+        let books = Arc::new(books, GFP_KERNEL)?;
+
+        let tasks = on_all_cpus(&books, |books| {
+            for _ in 0..ROUNDS {
+                let domain = books.queue.space();
+                let range = domain.alloc_fast(1, PFNS - 1, WhenFull::FlushRcaches);
+                let is_fine = range.is_ok_and(|range| {
+                    let flushes = &books.flushes;
+                    let queued = &books.queued[range.pfn()];
+                    // Flushes that must have ended by now.
+                    let is_flushed = flushes.finished.load(Acquire) >= queued.xchg(0, Full);
+                    queued.store(flushes.started.load(Relaxed) + 1, Relaxed);
+                    books.queue.queue(range).is_ok() && is_flushed
+                });
+                if !is_fine {
+                    books.errors.add(1, Relaxed);
+                }
+            }
+        })?;
+
+        assert_eq!(books.errors.load(Relaxed), 0);
+        assert!(books.flushes.finished.load(Relaxed) >= tasks * ROUNDS as u64 / PFNS as u64);
+        Ok(())
+    }
+
+    /// Has its code in another module than it says.
+    struct Foreign;
+
+    #[vtable]
+    impl Iotlb for Foreign {
+        type OwnerModule = EmptyModule;
+
+        fn flush_all(&self) {}
+    }
+
+    #[test]
+    fn code_of_another_module_is_refused() -> Result {
+        let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
+        let domain = Arc::new(domain, GFP_KERNEL)?;
+        let foreign = Arc::new(Foreign, GFP_KERNEL)?;
+
+        let error = FlushQueue::new(domain.clone(), foreign.clone()).err();
+
+        assert_eq!(error, Some(EINVAL));
+        assert!(Arc::into_unique_or_drop(domain).is_some());
+        assert!(Arc::into_unique_or_drop(foreign).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn one_that_is_not_noted_leaves_nothing() -> Result {
+        let (other, flushes) = queue(NEVER_MS)?;
+        let domain = other.space().clone();
+        drop(other);
+
+        let error = cleanup::NOTE
+            .fail(|| FlushQueue::new(domain.clone(), flushes.clone()).map(drop))
+            .err();
+
+        assert_eq!(error, Some(ENOMEM));
+        assert!(Arc::into_unique_or_drop(domain).is_some());
+        assert!(Arc::into_unique_or_drop(flushes).is_some());
+        Ok(())
+    }
+}

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The magazine cache of real CPUs.
+
+use kernel::{
+    cpu::CpuId,
+    ffi::c_void,
+    impl_has_delayed_work,
+    module::this_module,
+    new_delayed_work,
+    prelude::*,
+    sync::Arc,
+    time::msecs_to_jiffies,
+    workqueue::{
+        self,
+        DelayedWork,
+        HasWork,
+        WorkItem, //
+    }, //
+};
+
+use core::{
+    mem,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    module::cleanup::{
+        self,
+        Noted, //
+    },
+    percpu::hotplug, //
+};
+
+use super::{
+    super::{
+        cached::WhenFull,
+        domain::Domain,
+        range::Range,
+        space::Free, //
+    },
+    caches::{
+        Caches,
+        Counts,
+        Usage, //
+    },
+    cpus::PossibleCpus,
+    policy::Policy, //
+};
+
+/// How long magazines may be in a depot before the policy is asked. C: `IOVA_DEPOT_DELAY`.
+const TRIM_DELAY_MS: u32 = 100;
+
+/// A [`Domain`] whose ranges go to magazines of the CPU when they are freed, and come from there.
+///
+/// It may be dropped as long as there are no ranges, which see to that by borrowing it or by counting
+/// on it.
+///
+/// # Invariants
+///
+/// `noted` is what was noted with `Shared::stop()`, `Shared::free()` and what
+/// `Shared::into_data()` returned for a reference to `shared`.
+pub struct Cache {
+    shared: Arc<Shared>,
+    /// Goes when the cache does, in `Drop`.
+    hotplug: Option<hotplug::Registration<Shared>>,
+    noted: Noted,
+}
+
+/// What work items and hotplug callbacks have, too.
+#[pin_data]
+struct Shared {
+    caches: Caches<PossibleCpus>,
+    trims: bool,
+    #[pin]
+    work: DelayedWork<Shared>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Shared { self.work }
+}
+
+impl WorkItem for Shared {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if this.caches.trim() {
+            Self::trim_later(&this);
+        }
+    }
+}
+
+impl Shared {
+    /// Has the policy be asked for what it does not need, unless it will be already.
+    fn trim_later(this: &Arc<Self>) {
+        let delay = msecs_to_jiffies(TRIM_DELAY_MS);
+        // If it is queued already, or not to be any more, then it stays as it is.
+        let _ = workqueue::system().enqueue_delayed(this.clone(), delay);
+    }
+
+    /// Returns what [`stop()`](Self::stop) takes.
+    fn data(this: &Arc<Self>) -> NonNull<c_void> {
+        // SAFETY: It is the address of a value.
+        unsafe { NonNull::new_unchecked(Arc::as_ptr(this).cast_mut()) }.cast()
+    }
+
+    /// Leaves a reference for [`free()`](Self::free) to drop.
+    fn into_data(this: Arc<Self>) -> NonNull<c_void> {
+        let data = Self::data(&this);
+        mem::forget(this);
+        data
+    }
+
+    /// Returns the work item.
+    ///
+    /// # Safety
+    ///
+    /// `data` must be from [`data()`](Self::data), and somebody have a reference.
+    unsafe fn work(data: NonNull<c_void>) -> *mut bindings::delayed_work {
+        // SAFETY: The reference has it be there.
+        let work = unsafe { <Self as HasWork<Self>>::raw_get_work(data.cast().as_ptr()) };
+        // CAST: It is the first field of a `delayed_work`, as this has one.
+        work.cast()
+    }
+
+    /// Waits for the work item, which is not queued any more from now on.
+    ///
+    /// # Safety
+    ///
+    /// `data` must be from [`data()`](Self::data), and somebody have a reference. The caller may
+    /// sleep.
+    unsafe fn stop(data: NonNull<c_void>) {
+        // SAFETY: By the safety requirements.
+        let work = unsafe { Self::work(data) };
+        // SAFETY: It was initialised with the value. C locks what it changes.
+        if unsafe { bindings::disable_delayed_work_sync(work) } {
+            // SAFETY: It was queued and never will be again, so the reference that it was queued
+            // with, from `Arc::into_raw()`, is nobody's.
+            drop(unsafe { Arc::from_raw(data.cast::<Self>().as_ptr()) });
+        }
+    }
+
+    /// Drops a reference.
+    ///
+    /// # Safety
+    ///
+    /// `data` must be from [`into_data()`](Self::into_data), and this be called once for that.
+    unsafe fn free(data: NonNull<c_void>) {
+        // SAFETY: By the safety requirements.
+        drop(unsafe { Arc::from_raw(data.cast::<Self>().as_ptr()) });
+    }
+}
+
+#[vtable]
+impl hotplug::Callbacks for Shared {
+    fn online(&self, cpu: CpuId) -> Result {
+        // CAST: To 64 bits.
+        self.caches.open(cpu.as_u32() as usize);
+        Ok(())
+    }
+
+    /// The CPU still runs for a while, but keeps nothing more.
+    fn offline(&self, cpu: CpuId) {
+        // CAST: To 64 bits.
+        self.caches.close(cpu.as_u32() as usize);
+    }
+}
+
+impl Cache {
+    /// Makes a cache of ranges of `domain` for all CPUs, with empty depots that `policy` is for.
+    ///
+    /// Fails with [`ENOMEM`], and with [`EDEADLK`] in a callback of CPU hotplug.
+    ///
+    /// Context: process. Sleeps, until no CPU is coming or going. Takes a lock for each possible CPU
+    /// and size, and a kibibyte for each magazine of 126 ranges once there are any.
+    // Not to be part of other crates: what C calls back must be in this one, which goes last.
+    #[inline(never)]
+    pub fn new(domain: Arc<Domain>, policy: Policy) -> Result<Self> {
+        let caches = Caches::new(domain, policy, PossibleCpus::new)?;
+        let shared = Arc::pin_init(
+            pin_init!(Shared {
+                caches,
+                trims: policy.trims(),
+                work <- new_delayed_work!("iova::magazine::Cache"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let hotplug = hotplug::Registration::new(shared.clone())?;
+
+        let data = Shared::into_data(shared.clone());
+        // SAFETY:
+        // - This is the library, which is loaded.
+        // - Both are fit for what `into_data()` returns.
+        let noted = unsafe {
+            cleanup::on_going(
+                this_module::<crate::LocalModule>().as_ptr(),
+                Shared::stop,
+                Shared::free,
+                data,
+            )
+        };
+        match noted {
+            // INVARIANT: That was noted.
+            Ok(noted) => Ok(Self {
+                shared,
+                hotplug: Some(hotplug),
+                noted,
+            }),
+            Err(error) => {
+                // SAFETY: It is from `into_data()`. Nobody else frees it, as it was not noted.
+                unsafe { Shared::free(data) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Allocates a range of `size_pfns` page frames, none of them above `limit_pfn`.
+    ///
+    /// It starts at a multiple of its size rounded up to a power of two. If that is at most 32 then
+    /// it takes up as many page frames, too, and comes from the magazines of this CPU if they have
+    /// one.
+    ///
+    /// Fails with [`EINVAL`] if `size_pfns` is 0, or there are not as many as it takes up from the
+    /// domain's first page frame to `limit_pfn`, or if that is above
+    /// [`Domain::last_pfn()`]; with [`ENOMEM`] if not enough are free in one piece, or memory is
+    /// short. With [`WhenFull::FlushRcaches`] all that is cached is freed before.
+    ///
+    /// Context: any but NMI. Never sleeps.
+    #[inline]
+    pub fn alloc(
+        &self,
+        size_pfns: usize,
+        limit_pfn: usize,
+        when_full: WhenFull,
+    ) -> Result<Range<&Self>> {
+        let pfn = self.shared.caches.alloc(size_pfns, limit_pfn, when_full)?;
+        // SAFETY: It was allocated just now, and `free()` frees what `Caches::alloc()` returns.
+        Ok(unsafe { Range::new(self, pfn, size_pfns) })
+    }
+
+    /// Allocates a range that keeps the cache alive.
+    ///
+    /// As [`alloc`](Self::alloc) otherwise. Costs a reference to the cache, which all CPUs share.
+    #[inline]
+    pub fn alloc_arc(
+        self: &Arc<Self>,
+        size_pfns: usize,
+        limit_pfn: usize,
+        when_full: WhenFull,
+    ) -> Result<Range<Arc<Self>>> {
+        let pfn = self.shared.caches.alloc(size_pfns, limit_pfn, when_full)?;
+        // SAFETY: As in `alloc()`.
+        Ok(unsafe { Range::new(self.clone(), pfn, size_pfns) })
+    }
+
+    /// Returns what happened so far.
+    ///
+    /// Context: any.
+    pub fn counts(&self) -> Counts {
+        self.shared.caches.counts()
+    }
+
+    /// Returns what there is now, exactly if nobody uses the cache.
+    ///
+    /// Context: any but NMI. Never sleeps. Takes the lock of every possible CPU.
+    pub fn usage(&self) -> Usage {
+        self.shared.caches.usage()
+    }
+}
+
+impl Free for Cache {
+    #[inline]
+    unsafe fn free(&self, pfn: usize, size_pfns: usize) {
+        // SAFETY: Ranges of a cache are from `Caches::alloc()`; by the safety requirements.
+        let is_kept = unsafe { self.shared.caches.free(pfn, size_pfns) };
+        if is_kept && self.shared.trims {
+            Shared::trim_later(&self.shared);
+        }
+    }
+
+    #[inline]
+    fn domain(&self) -> &Domain {
+        self.shared.caches.domain()
+    }
+}
+
+/// Sleeps. All that is cached goes to the domain.
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // In a callback of hotplug it stays, and what it needs with it.
+        drop(self.hotplug.take());
+        if !cleanup::take_back(self.noted) {
+            // The library is going, which sees to it.
+            return;
+        }
+        let data = Shared::data(&self.shared);
+        // SAFETY: It was noted by the type invariants, and was taken back: this is called once.
+        unsafe { Shared::stop(data) };
+        // SAFETY: As above.
+        unsafe { Shared::free(data) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_iova_magazine)]
+mod tests {
+    use super::*;
+
+    use super::super::{
+        super::{
+            testing::all_of,
+            Builder, //
+        },
+        array::MAGAZINE_SIZE, //
+    };
+
+    use crate::{
+        percpu::{
+            preempt_disable,
+            testing::on_all_cpus, //
+        },
+        testing::leak::forget, //
+    };
+
+    use kernel::{
+        page::PAGE_SIZE,
+        sync::atomic::{
+            Atomic,
+            Relaxed, //
+        }, //
+    };
+
+    const LIMIT_PFN: usize = 1 << 20;
+
+    fn domain() -> Result<Arc<Domain>> {
+        Ok(Arc::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?)
+    }
+
+    /// Allocates and frees as many ranges as magazines and depots pass on.
+    fn use_it(cache: &Cache) -> Result {
+        for (size_pfns, count) in [(1, 2 * MAGAZINE_SIZE + 1), (3, 10), (40, 10)] {
+            let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
+            for _ in 0..count {
+                ranges.push(
+                    cache.alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?,
+                    GFP_KERNEL,
+                )?;
+            }
+            // All of them are more than one CPU has room for.
+            let here = preempt_disable();
+            ranges.clear();
+            drop(here);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn all_cpus_may_use_it() -> Result {
+        for policy in [Policy::FixedDrop, Policy::Adaptive] {
+            let domain = domain()?;
+            let cache = Arc::new(Cache::new(domain.clone(), policy)?, GFP_KERNEL)?;
+            let failures = Arc::new((cache, Atomic::new(0)), GFP_KERNEL)?;
+
+            on_all_cpus(&failures, |(cache, failures)| {
+                if use_it(cache).is_err() {
+                    failures.add(1, Relaxed);
+                }
+            })?;
+            assert_eq!(failures.1.load(Relaxed), 0);
+            let usage = failures.0.usage();
+            assert_eq!(usage.ranges, usage.cached);
+
+            drop(failures);
+            assert_eq!(all_of(&domain, 400)?.len(), 400);
+        }
+        Ok(())
+    }
+
+    /// The depot has magazines, so a work item is queued that trims it.
+    #[test]
+    fn a_cache_may_be_dropped_before_it_is_trimmed() -> Result {
+        for policy in [Policy::Trimmed, Policy::Adaptive] {
+            let cache = Cache::new(domain()?, policy)?;
+            use_it(&cache)?;
+            assert!(cache.usage().depot > 0);
+            drop(cache);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_depot_that_nothing_is_to_go_from_is_left_alone() -> Result {
+        for (policy, is_looked_at) in [(Policy::Trimmed, false), (Policy::Adaptive, true)] {
+            let cache = Cache::new(domain()?, policy)?;
+            use_it(&cache)?;
+            let depot = cache.usage().depot;
+            assert!((1..=4).contains(&depot));
+
+            // As the work item, which queues itself again if this says so.
+            assert_eq!(cache.shared.caches.trim(), is_looked_at);
+            assert_eq!(cache.usage().depot, depot);
+        }
+        Ok(())
+    }
+
+    /// The end of the callbacks is to them as if all CPUs went.
+    #[test]
+    fn what_a_cpu_has_goes_when_it_does() -> Result {
+        let mut cache = Cache::new(domain()?, Policy::Adaptive)?;
+        use_it(&cache)?;
+        let before = cache.usage();
+        assert!(before.magazines > before.depot);
+
+        drop(cache.hotplug.take());
+        let after = cache.usage();
+        assert_eq!(after.magazines, after.depot);
+        assert_eq!(after.cached, after.ranges);
+
+        // They keep nothing.
+        drop(cache.alloc(32, LIMIT_PFN, WhenFull::FlushRcaches)?);
+        assert_eq!(cache.usage(), after);
+        Ok(())
+    }
+
+    #[test]
+    fn a_range_keeps_its_cache() -> Result {
+        let domain = domain()?;
+        let cache = Arc::new(Cache::new(domain.clone(), Policy::Adaptive)?, GFP_KERNEL)?;
+
+        let range = cache.alloc_arc(1, 9, WhenFull::FlushRcaches)?;
+        drop(cache);
+        assert_eq!(range.space().counts().tree_allocs, 1);
+        assert_eq!((range.pfn(), range.addr()), (9, 9 * PAGE_SIZE as u64));
+        assert_eq!(all_of(&domain, 9)?.len(), 8);
+
+        drop(range);
+        assert_eq!(all_of(&domain, 9)?.len(), 9);
+        Ok(())
+    }
+
+    #[test]
+    fn senseless_ranges_are_refused() -> Result {
+        let cache = Arc::new(Cache::new(domain()?, Policy::Adaptive)?, GFP_KERNEL)?;
+
+        for (size_pfns, limit_pfn) in [(0, 9), (10, 9), (1, 0), (1, usize::MAX)] {
+            assert_eq!(
+                cache
+                    .alloc(size_pfns, limit_pfn, WhenFull::FlushRcaches)
+                    .err(),
+                Some(EINVAL)
+            );
+            assert_eq!(
+                cache
+                    .alloc_arc(size_pfns, limit_pfn, WhenFull::FlushRcaches)
+                    .err(),
+                Some(EINVAL)
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_cache_may_be_leaked() -> Result {
+        let cache = Cache::new(domain()?, Policy::Adaptive)?;
+        use_it(&cache)?;
+        forget(cache)
+    }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Small functions and data structures that other modules use.
+//!
+//! C headers: [`include/linux/crc32.h`](srctree/include/linux/crc32.h),
+//! [`include/linux/random.h`](srctree/include/linux/random.h),
+//! [`include/linux/printk.h`](srctree/include/linux/printk.h)
+
+pub mod crc32;
+pub mod random;
+pub mod ratelimit;
+pub(crate) mod stack;
+pub(crate) mod unique;

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The lists.
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        Arc,
+        LockClassKey, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    types::Opaque, //
+};
+
+use core::ptr::{
+    self,
+    NonNull, //
+};
+
+use super::{
+    closed::Closed,
+    item::{
+        Item,
+        NewItemError,
+        Node, //
+    },
+    walk::{
+        may_lock,
+        Isolated,
+        Status,
+        Walk, //
+    }, //
+};
+
+use crate::{
+    bindings,
+    mm::{
+        gfp::Gfp,
+        shrinker::{
+            ScanControl,
+            ShrinkControl,
+            Shrinker, //
+        },
+        slab::Cache, //
+    }, //
+};
+
+/// Items are taken off at most that many at a time, when the lists go.
+const BATCH: usize = 1024;
+
+/// What items share with their lists, for as long as there is any of them.
+///
+/// # Invariants
+///
+/// - `raw` is initialised, and pinned until [`PinnedDrop`] runs.
+/// - What is in its lists are [`Node`]s from `cache`, which the list has a reference to each.
+#[pin_data(PinnedDrop)]
+pub(super) struct Inner<T> {
+    #[pin]
+    raw: Opaque<bindings::list_lru>,
+    cache: Cache<Node<T>>,
+    /// For the locks of these lists: with C's one class for all, lockdep would take whoever has a lock
+    /// that is taken in walks of others, too, for who waits for itself.
+    _key: Pin<KBox<LockClassKey>>,
+    gfp: Gfp,
+    /// Nothing is added any more. Set before the last walk.
+    pub(super) closed: Closed,
+}
+
+// SAFETY: Any task may destroy the lists, and drop the values in them.
+unsafe impl<T: Send> Send for Inner<T> {}
+
+// SAFETY: C locks the lists. Any task may take values from them, and those in walks are shared.
+unsafe impl<T: Send + Sync> Sync for Inner<T> {}
+
+impl<T> Inner<T> {
+    /// Returns the lists as C takes them.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::list_lru {
+        self.raw.get()
+    }
+
+    /// Allocates memory for a node, and what the lists need for the cgroup that it is charged to.
+    pub(super) fn alloc(&self, gfp: Gfp) -> Result<NonNull<Node<T>>> {
+        // SAFETY: The lists are initialised by the type invariants.
+        unsafe { self.cache.alloc_lru(self.as_raw(), gfp | self.gfp) }
+    }
+
+    /// Frees memory of a node.
+    ///
+    /// # Safety
+    ///
+    /// `node` must be from [`alloc()`](Self::alloc), and not be used again.
+    pub(super) unsafe fn free(&self, node: NonNull<Node<T>>) {
+        // SAFETY: By the safety requirements.
+        unsafe { self.cache.free(node) };
+    }
+}
+
+#[pinned_drop]
+impl<T> PinnedDrop for Inner<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: The lists are initialised by the type invariants. There is nothing in them, as
+        // that has a reference to them.
+        unsafe { bindings::list_lru_destroy(self.as_raw()) };
+    }
+}
+
+/// A list for each NUMA node and memory cgroup.
+///
+/// Dropped, it takes all items off, which drops those that nobody else has a reference to, and
+/// then waits for others that walk it. Those that are left cannot be added again.
+pub struct ListLru<T: Send + Sync + 'static> {
+    inner: Arc<Inner<T>>,
+}
+
+impl<T: Send + Sync + 'static> ListLru<T> {
+    /// Creates the lists for a shrinker.
+    ///
+    /// There are some for memory cgroups if the shrinker
+    /// [knows of these](Shrinker::is_memcg_aware); items are charged to that of the task which
+    /// allocates them, then. `name` is for `/proc/slabinfo`, see [`Cache::new()`].
+    ///
+    /// Fails with [`EINVAL`] if the shrinker is not
+    /// [`NUMA_AWARE`](crate::mm::shrinker::Flags::NUMA_AWARE), or if the name is not fit, and with
+    /// [`ENOMEM`].
+    ///
+    /// Context: process. Sleeps. C: `list_lru_init_memcg()` in `include/linux/list_lru.h`.
+    pub fn new(name: &CStr, shrinker: &Shrinker) -> Result<Self> {
+        if !shrinker.is_numa_aware() {
+            return Err(EINVAL);
+        }
+        let is_memcg_aware = shrinker.is_memcg_aware();
+        let gfp = if is_memcg_aware {
+            Gfp::ACCOUNT
+        } else {
+            Gfp::NONE
+        };
+        let cache = Cache::reclaimable(name)?;
+        let key = KBox::pin_init(LockClassKey::new_dynamic(), GFP_KERNEL)?;
+        let empty = bindings::list_lru {
+            #[cfg(CONFIG_LOCKDEP)]
+            key: key.as_ptr(),
+            ..Default::default()
+        };
+        let inner = Arc::pin_init(
+            try_pin_init!(Inner {
+                cache,
+                _key: key,
+                gfp,
+                closed: Closed::new(),
+                // Nothing that may fail comes after it: C would keep pointers to what is freed.
+                raw <- Opaque::try_ffi_init(|slot: *mut bindings::list_lru| {
+                    // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. C
+                    // reads a field of it that only lockdep has.
+                    unsafe { slot.write(empty) };
+                    // SAFETY: As above, and it stays put until `PinnedDrop`, as the class of its locks
+                    // does. C copies what it needs of the shrinker.
+                    to_result(unsafe {
+                        bindings::__list_lru_init(slot, is_memcg_aware, shrinker.as_raw())
+                    })
+                }),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self { inner })
+    }
+
+    /// Allocates an item, which is on no list yet.
+    ///
+    /// Counts a reference to the lists, which all CPUs share.
+    ///
+    /// Fails if there is no memory, or none left for the cgroup of the task, and gives the value
+    /// back.
+    ///
+    /// Context: any but interrupts. Sleeps if `gfp` allows it. C: `kmem_cache_alloc_lru()` in
+    /// `include/linux/slab.h`.
+    pub fn alloc(&self, value: T, gfp: Gfp) -> Result<Item<T>, NewItemError<T>> {
+        Item::new(&self.inner, value, gfp)
+    }
+
+    /// Returns how many items are on the list of the node and the cgroup in question.
+    ///
+    /// Context: any but interrupts. Never sleeps. C: `list_lru_shrink_count()` in
+    /// `include/linux/list_lru.h`.
+    #[inline]
+    pub fn shrink_count(&self, control: &ShrinkControl) -> usize {
+        let control = control.as_raw();
+        // SAFETY: The lists are initialised by the type invariants of `Inner`, and `control` is as
+        // C passed it.
+        unsafe { bindings::list_lru_shrink_count(self.inner.as_raw(), control) }
+    }
+
+    /// Walks as many items as should be scanned, of the node and the cgroup in question.
+    ///
+    /// `decide` is called for each, with the list locked: it must not sleep, allocate memory that may,
+    /// nor drop a [`ListLru`]. To walk one, and to [add](Item::add) or [delete](Item::del) an item,
+    /// does nothing there, of whatever [`ListLru`]: two tasks could wait for each other's lists. The
+    /// log says so once.
+    ///
+    /// Context: any but interrupts. Never sleeps. C: `list_lru_shrink_walk()` in
+    /// `include/linux/list_lru.h`.
+    #[inline]
+    pub fn shrink_walk(
+        &self,
+        control: &ScanControl,
+        decide: impl FnMut(&T) -> Status,
+    ) -> Isolated<T> {
+        if !may_lock() {
+            return Isolated::new();
+        }
+        Walk::run(decide, |isolate, arg| {
+            // C goes round a list whose items are rotated, with the list locked.
+            let nr_to_scan = control.nr_to_scan().min(self.shrink_count(control));
+            let mut left = nr_to_scan;
+            let (nid, memcg) = control.target();
+            // SAFETY:
+            // - The lists are initialised by the type invariants of `Inner`.
+            // - The node is one that there is, and the cgroup has a reference, as C passed them.
+            // - `isolate` is fit to be called with `arg` and nodes of `T`, which is what is in
+            //   these lists by the type invariants of `Inner`.
+            unsafe {
+                bindings::list_lru_walk_one(
+                    self.inner.as_raw(),
+                    nid,
+                    memcg,
+                    isolate,
+                    arg,
+                    ptr::from_mut(&mut left),
+                )
+            };
+            // OVERFLOW: C counts down from there.
+            nr_to_scan.wrapping_sub(left)
+        })
+    }
+
+    /// Returns how many items are on all lists.
+    ///
+    /// Context: any. Never sleeps. C: `list_lru_count()` in `include/linux/list_lru.h`.
+    pub fn count(&self) -> usize {
+        // SAFETY: The lists are initialised by the type invariants of `Inner`.
+        unsafe { bindings::list_lru_count(self.inner.as_raw()) }
+    }
+
+    /// Walks up to `nr_to_walk` items, of one list after the other.
+    ///
+    /// They are not more than there [are](Self::count), so it ends even if `decide` rotates each of
+    /// them. As [`shrink_walk()`](Self::shrink_walk) otherwise.
+    ///
+    /// Context: process. C: `list_lru_walk()` in `include/linux/list_lru.h`.
+    pub fn walk(&self, nr_to_walk: usize, decide: impl FnMut(&T) -> Status) -> Isolated<T> {
+        if !may_lock() {
+            return Isolated::new();
+        }
+        self.walk_any(nr_to_walk, decide)
+    }
+
+    /// As [`walk()`](Self::walk), wherever it is.
+    fn walk_any(&self, nr_to_walk: usize, decide: impl FnMut(&T) -> Status) -> Isolated<T> {
+        Walk::run(decide, |isolate, arg| {
+            // C goes round a list whose items are rotated, with the list locked.
+            let nr_to_walk = nr_to_walk.min(self.count());
+            let mut left = nr_to_walk;
+            // SAFETY: As in `shrink_walk()`.
+            unsafe {
+                bindings::list_lru_walk(self.inner.as_raw(), isolate, arg, ptr::from_mut(&mut left))
+            };
+            // OVERFLOW: C counts down from there.
+            nr_to_walk.wrapping_sub(left)
+        })
+    }
+}
+
+/// Sleeps.
+impl<T: Send + Sync + 'static> Drop for ListLru<T> {
+    fn drop(&mut self) {
+        self.inner.closed.set();
+        while self.count() != 0 {
+            // Nobody else has these lists, and so waits for them with other lists locked.
+            if self.walk_any(BATCH, |_| Status::Isolate).scanned() == 0 {
+                // Some are on the list of a cgroup that is going. They will be on its parent's.
+                fsleep(Delta::from_millis(1));
+            }
+        }
+    }
+}
+
+/// What tests of this folder share.
+#[cfg(kscale_kunit)]
+pub(super) mod testing {
+    use super::*;
+
+    use crate::mm::shrinker::Flags;
+
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
+
+    /// A value that counts when it is dropped.
+    pub(crate) struct Value {
+        pub(crate) number: usize,
+        drops: Arc<Atomic<usize>>,
+    }
+
+    impl Value {
+        pub(crate) fn drops() -> Result<Arc<Atomic<usize>>> {
+            Ok(Arc::new(Atomic::new(0), GFP_KERNEL)?)
+        }
+
+        pub(crate) fn new(number: usize, drops: &Arc<Atomic<usize>>) -> Self {
+            Self {
+                number,
+                drops: drops.clone(),
+            }
+        }
+    }
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            self.drops.add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn lists() -> Result<ListLru<Value>> {
+        let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
+        ListLru::new(c"kunit-lru", &shrinker)
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_list_lru)]
+mod tests {
+    use super::{
+        testing::Value,
+        *, //
+    };
+
+    use crate::mm::shrinker::Flags;
+
+    use kernel::sync::atomic::Relaxed;
+
+    #[test]
+    fn lists_are_of_each_node() -> Result {
+        let shrinker = Shrinker::new(c"kunit", Flags::MEMCG_AWARE)?;
+        let error = ListLru::<Value>::new(c"kunit-lru", &shrinker).err();
+        assert_eq!(error, Some(EINVAL));
+
+        let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE)?;
+        let lru = ListLru::new(c"kunit-lru", &shrinker)?;
+        assert!(lru.inner.gfp == Gfp::NONE);
+        let drops = Value::drops()?;
+        assert!(lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?.add());
+        drop(lru);
+        assert_eq!(drops.load(Relaxed), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn names_are_those_of_caches() -> Result {
+        let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE)?;
+        let error = ListLru::<Value>::new(c"no such", &shrinker).err();
+        assert_eq!(error, Some(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn many_items_go_with_their_lists() -> Result {
+        let (lru, drops) = (testing::lists()?, Value::drops()?);
+        for number in 0..BATCH + 1 {
+            lru.alloc(Value::new(number, &drops), Gfp::KERNEL)?.add();
+        }
+
+        drop(lru);
+
+        assert_eq!(drops.load(Relaxed), BATCH + 1);
+        Ok(())
+    }
+
+    #[test]
+    fn lists_may_be_leaked() -> Result {
+        let (lru, drops) = (testing::lists()?, Value::drops()?);
+        lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?.add();
+
+        crate::testing::leak::forget(lru)?;
+
+        assert_eq!(drops.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn nodes_go_back_to_their_cache() -> Result {
+        let (lru, drops) = (testing::lists()?, Value::drops()?);
+        let inner = lru.inner.clone();
+        assert_eq!(inner.cache.live(), 0);
+
+        let first = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
+        let second = lru.alloc(Value::new(2, &drops), Gfp::KERNEL)?;
+        assert_eq!(inner.cache.live(), 2);
+        drop(first);
+        assert_eq!(inner.cache.live(), 1);
+        assert!(second.add());
+        drop(second);
+        assert_eq!(inner.cache.live(), 1);
+
+        drop(lru);
+        assert_eq!(inner.cache.live(), 0);
+        // No item has it any more.
+        assert!(Arc::into_unique_or_drop(inner).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn items_are_charged_if_there_are_cgroups() -> Result {
+        let aware = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
+        let lru = ListLru::<Value>::new(c"kunit-lru", &aware)?;
+
+        let expected = if aware.is_memcg_aware() {
+            Gfp::ACCOUNT
+        } else {
+            Gfp::NONE
+        };
+        assert!(lru.inner.gfp == expected);
+        Ok(())
+    }
+
+    #[test]
+    fn empty_lists_have_nothing() -> Result {
+        let lru = testing::lists()?;
+
+        let walk = lru.walk(usize::MAX, |_| Status::Isolate);
+        assert!(walk.is_empty());
+        assert_eq!((walk.len(), walk.scanned(), lru.count()), (0, 0, 0));
+        assert_eq!(walk.count(), 0);
+        Ok(())
+    }
+
+    /// Waits for nobody, however often they are walked at once.
+    #[test]
+    fn items_come_and_go_on_all_cpus() -> Result {
+        const ROUNDS: usize = 300;
+        let drops = Value::drops()?;
+        let shared = Arc::new((testing::lists()?, drops.clone()), GFP_KERNEL)?;
+
+        let tasks = crate::percpu::testing::on_all_cpus(&shared, |(lru, drops)| {
+            for number in 0..ROUNDS {
+                let Ok(item) = lru.alloc(Value::new(number, drops), Gfp::KERNEL) else {
+                    // Counts as one.
+                    drop(Value::new(number, drops));
+                    continue;
+                };
+                item.add();
+                match number % 4 {
+                    0 => drop(item.del()),
+                    1 => drop(lru.walk(2, |_| Status::Isolate)),
+                    2 => {
+                        let isolated = lru.walk(3, |_| Status::Isolate);
+                        // Found, and added again, before the walk returns it.
+                        item.add();
+                        drop(isolated);
+                    }
+                    _ => drop(lru.walk(1, |_| Status::Rotate)),
+                }
+            }
+        })?;
+        let inner = shared.0.inner.clone();
+        drop(shared);
+
+        // CAST: To 64 bits.
+        assert_eq!(drops.load(Relaxed) as u64, tasks * ROUNDS as u64);
+        assert_eq!(inner.cache.live(), 0);
+        Ok(())
+    }
+}

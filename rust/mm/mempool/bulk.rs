@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Many elements of a memory pool at once.
+
+use kernel::prelude::*;
+
+use core::mem::{
+    self,
+    MaybeUninit, //
+};
+
+use super::{
+    element::Element,
+    pool::Mempool,
+    source::Source, //
+};
+
+use crate::{
+    bindings,
+    mm::{
+        gfp::{
+            noio_scope,
+            Gfp, //
+        },
+        page::Page, //
+    }, //
+};
+
+impl<S: Source> Mempool<S> {
+    /// As the first pass of `mempool_alloc_bulk_noprof()` in `mm/mempool.c`: neither waits for
+    /// memory nor uses reserves other than the pool's.
+    const FIRST_PASS: Gfp = Gfp::NOWAIT.union(Gfp::NORETRY).union(Gfp::NOMEMALLOC);
+
+    /// Takes `slots.len()` elements, all of them or none.
+    ///
+    /// They come from the source in bulk where it has that: pages one by one of
+    /// [`page::alloc_bulk`](crate::mm::page::alloc_bulk), objects of a slab cache, and what
+    /// [`Allocator::alloc_bulk`](super::Allocator::alloc_bulk) gives. The rest comes from the
+    /// source one by one, and the rest of that from the reserve. If it has too few, waits without
+    /// taking any of them: no two callers ever wait for what the other holds, unless one of them
+    /// came with elements of the pool. Never starts I/O for memory, whatever the caller's context.
+    ///
+    /// `slots` is where the elements are kept meanwhile, as a call that must not fail cannot allocate
+    /// room for them: an array of `MaybeUninit`, or a vector's spare capacity.
+    ///
+    /// Fails with [`EINVAL`] if `slots` is empty or longer than [`min_nr()`](Self::min_nr), which
+    /// could wait for ever.
+    ///
+    /// Context: process. May sleep.
+    #[inline]
+    pub fn alloc_bulk<'a>(
+        &'a self,
+        slots: &'a mut [MaybeUninit<S::Memory>],
+    ) -> Result<Bulk<'a, S>> {
+        self.fill(slots)?;
+
+        // INVARIANT: `fill()` put an element into every slot.
+        Ok(Bulk { pool: self, slots })
+    }
+
+    /// Puts an element into each of `slots`, whatever is there.
+    #[inline]
+    pub(super) fn fill(&self, slots: &mut [MaybeUninit<S::Memory>]) -> Result {
+        if slots.is_empty() || slots.len() > self.min_nr() {
+            return Err(EINVAL);
+        }
+
+        // `mempool_alloc_bulk_noprof()` in `mm/mempool.c` always uses `GFP_KERNEL`.
+        noio_scope(|| {
+            // SAFETY: They are noted below, with the rest.
+            let populated = unsafe { self.source.alloc_bulk(Self::FIRST_PASS, slots) };
+            let rest = slots.get_mut(populated..).unwrap_or_default();
+
+            if !rest.is_empty() {
+                // SAFETY:
+                // - `inner` is initialised by the type invariants.
+                // - `rest` is valid for writes of `rest.len()` pointers, by the contract of
+                //   `Memory`.
+                // - At most `min_nr` elements are taken, checked above; `min_nr` cannot shrink
+                //   while `self` is borrowed, by the type invariants.
+                // INVARIANT: It fills `rest` with elements, which `Memory::from_raw()` takes, by
+                // the type invariants, and gives them to its caller.
+                //
+                // CAST: `min_nr` is an `i32`.
+                unsafe {
+                    bindings::mempool_alloc_bulk_noprof(
+                        self.inner.get(),
+                        rest.as_mut_ptr().cast(),
+                        rest.len() as u32,
+                    )
+                };
+            }
+        });
+        // SAFETY: Each slot holds an element by now, and they are the caller's.
+        unsafe { self.source.taken(slots.len()) };
+        Ok(())
+    }
+
+    /// Returns what is in `slots` to the reserve, and what it has no room for to the source.
+    ///
+    /// # Safety
+    ///
+    /// All of `slots` must hold elements that [`fill`](Self::fill) gave out, or pages like those,
+    /// which the caller gives away.
+    #[inline]
+    pub(super) unsafe fn empty(&self, slots: &mut [MaybeUninit<S::Memory>]) {
+        // With no elements at all, C may still read the first.
+        if slots.is_empty() {
+            return;
+        }
+        // SAFETY: The caller owns them, and `fill()` has noted them, or pages like those, by the safety
+        // requirements. They are given back below.
+        unsafe { self.source.returned(slots.len()) };
+
+        // SAFETY:
+        // - `inner` is initialised by the type invariants.
+        // - `slots` have the layout of pointers by the contract of `Memory`, and are elements.
+        // INVARIANT: Those that it takes, from the first on, are not used again.
+        //
+        // CAST: At most `MAX_MIN_NR`, as `fill()` checked.
+        let absorbed = unsafe {
+            bindings::mempool_free_bulk(
+                self.inner.get(),
+                slots.as_mut_ptr().cast(),
+                slots.len() as u32,
+            )
+        };
+        // CAST: From 32 to 64 bits.
+        let rest = slots.get_mut(absorbed as usize..).unwrap_or_default();
+        // SAFETY: By the safety requirements.
+        unsafe { self.source.free_bulk(rest) };
+    }
+}
+
+/// Elements from a [`Mempool`], returned to it on drop.
+///
+/// Do not forget it: its elements would be missing from the reserve from then on.
+///
+/// # Invariants
+///
+/// Each of `slots` holds an element of the pool that the source noted as taken, or a page like
+/// those, and `self` owns them.
+#[must_use = "the elements go back to their pool at once"]
+pub struct Bulk<'a, S: Source> {
+    pool: &'a Mempool<S>,
+    slots: &'a mut [MaybeUninit<S::Memory>],
+}
+
+impl<'a, S: Source> Bulk<'a, S> {
+    /// Takes an element out, to be returned on its own. Values are put in this way.
+    ///
+    /// Returns [`None`] if all of them are gone.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn take(&mut self) -> Option<Element<&'a Mempool<S>>> {
+        // INVARIANT: What is left holds an element as before.
+        let (last, rest) = mem::take(&mut self.slots).split_last_mut()?;
+        self.slots = rest;
+
+        // SAFETY: It holds an element by the type invariants, and `self` gives it up above.
+        let memory = unsafe { last.assume_init_read() };
+        // SAFETY: By the type invariants.
+        Some(unsafe { Element::new(self.pool, memory) })
+    }
+
+    /// Returns how many elements are in it.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns whether all elements were taken out.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+impl<S: Source<Memory = Page<ORDER>>, const ORDER: u32> Bulk<'_, S> {
+    /// Returns the pages.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn pages(&self) -> impl Iterator<Item = &Page<ORDER>> {
+        self.slots.iter().map(|slot| {
+            // SAFETY: By the type invariants.
+            unsafe { slot.assume_init_ref() }
+        })
+    }
+
+    /// Returns the pages for writing.
+    ///
+    /// It is fine to swap others in, as they are all alike.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn pages_mut(&mut self) -> impl Iterator<Item = &mut Page<ORDER>> {
+        self.slots.iter_mut().map(|slot| {
+            // SAFETY: By the type invariants.
+            unsafe { slot.assume_init_mut() }
+        })
+    }
+}
+
+/// Does not sleep.
+impl<S: Source> Drop for Bulk<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: They are elements by the type invariants, and not used again.
+        unsafe { self.pool.empty(self.slots) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_mempool_bulk)]
+mod tests {
+    use super::{
+        super::{
+            test_allocator::{
+                counting_pool,
+                Ledger, //
+            },
+            Pages,
+            Stats, //
+        },
+        *, //
+    };
+
+    use kernel::sync::atomic::Relaxed;
+
+    /// Room for the pages of the largest test.
+    fn slots<const N: usize>() -> [MaybeUninit<Page>; N] {
+        [const { MaybeUninit::uninit() }; N]
+    }
+
+    fn stats(bulk: u64, single: u64, reserve: u64) -> Stats {
+        Stats {
+            bulk,
+            single,
+            reserve,
+        }
+    }
+
+    #[test]
+    fn each_source_gives_the_rest_of_the_one_before() -> Result {
+        // Pages from the bulk allocator, refuses single ones, where 8 pages come from.
+        let rows = [
+            (8, false, stats(8, 0, 0)),
+            (7, false, stats(7, 1, 0)),
+            (0, false, stats(0, 8, 0)),
+            (8, true, stats(8, 0, 0)),
+            (7, true, stats(7, 0, 1)),
+            (1, true, stats(1, 0, 7)),
+            (0, true, stats(0, 0, 8)),
+        ];
+
+        for (bulk, refuses, expected) in rows {
+            let ledger = Ledger::new()?;
+            let pool = counting_pool(8, &ledger)?;
+            let mut slots = slots::<8>();
+            ledger.limit_bulk(bulk);
+            if refuses {
+                ledger.refuse();
+            }
+
+            let mut pages = pool.alloc_bulk(&mut slots)?;
+            for page in pages.pages_mut() {
+                page.fill(0xaa);
+            }
+            assert_eq!(pages.pages().count(), 8);
+            drop(pages);
+
+            assert!(pool.source().stats() == expected);
+            assert_eq!(ledger.live(), 8);
+            drop(pool);
+            assert_eq!(ledger.live(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn pages_of_the_reserve_stay_allocated() -> Result {
+        let ledger = Ledger::new()?;
+        let pool = counting_pool(8, &ledger)?;
+        let mut slots = slots::<8>();
+        ledger.limit_bulk(0);
+        ledger.refuse();
+
+        for _ in 0..4 {
+            let pages = pool.alloc_bulk(&mut slots)?;
+            assert!(pages
+                .pages()
+                .all(|page| page.references().load(Relaxed) == 1));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn lengths_from_one_to_the_reserve_are_taken() -> Result {
+        // Length, accepted by a pool of 4.
+        const ROWS: [(usize, bool); 5] = [(0, false), (1, true), (4, true), (5, false), (8, false)];
+        let ledger = Ledger::new()?;
+        let pool = counting_pool(4, &ledger)?;
+        let mut slots = slots::<8>();
+
+        for (len, accepted) in ROWS {
+            let result = pool.alloc_bulk(&mut slots[..len]).map(drop);
+            assert_eq!(result, if accepted { Ok(()) } else { Err(EINVAL) });
+        }
+
+        assert_eq!(ledger.live(), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn an_allocator_that_leaves_gaps_gets_its_pages_back() -> Result {
+        let ledger = Ledger::new()?;
+        let pool = counting_pool(4, &ledger)?;
+        let mut slots = slots::<4>();
+        ledger.limit_bulk(3);
+        ledger.leave_gap();
+        ledger.refuse();
+
+        let pages = pool.alloc_bulk(&mut slots)?;
+
+        assert_eq!(ledger.live(), 4);
+        drop(pages);
+        assert!(pool.source().stats() == stats(0, 0, 4));
+        Ok(())
+    }
+
+    #[test]
+    fn pages_are_taken_in_a_noio_scope() -> Result {
+        let ledger = Ledger::new()?;
+        let pool = counting_pool(2, &ledger)?;
+        let mut slots = slots::<2>();
+        ledger.limit_bulk(1);
+        assert_eq!(ledger.calls_outside_noio(), 2);
+
+        drop(pool.alloc_bulk(&mut slots)?);
+
+        assert_eq!(ledger.calls_outside_noio(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn the_page_allocator_gives_its_pages_in_bulk() -> Result {
+        let pool = KBox::pin_init(Mempool::new(256, Pages::<0>), GFP_KERNEL)?;
+        let mut slots = slots::<256>();
+
+        let pages = pool.alloc_bulk(&mut slots)?;
+
+        assert!(pages
+            .pages()
+            .all(|page| page.references().load(Relaxed) == 1));
+        // None of them is from the reserve, unless memory is short.
+        assert!(pool.alloc_preallocated().is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn elements_are_taken_out_and_go_back_one_by_one() -> Result {
+        let ledger = Ledger::new()?;
+        let pool = counting_pool(4, &ledger)?;
+        let mut slots = slots::<4>();
+        ledger.limit_bulk(2);
+        ledger.refuse();
+
+        let mut bulk = pool.alloc_bulk(&mut slots)?;
+        assert_eq!(bulk.len(), 4);
+        let first = bulk.take().ok_or(EINVAL)?;
+        drop(bulk.take());
+        assert_eq!(bulk.len(), 2);
+        drop(bulk);
+        assert_eq!(ledger.live(), 5);
+        drop(first);
+        assert_eq!(ledger.live(), 4);
+
+        let mut bulk = pool.alloc_bulk(&mut slots)?;
+        while bulk.take().is_some() {}
+        assert!(bulk.is_empty());
+        drop(bulk);
+        assert_eq!(ledger.live(), 4);
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pools of memory whose size is known at run time only.
+
+use kernel::{
+    bindings::{
+        mempool_alloc_t,
+        mempool_free_t, //
+    },
+    prelude::*, //
+};
+
+use core::{
+    ffi::c_void,
+    mem::MaybeUninit,
+    num::NonZeroUsize,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+
+use super::{
+    element::{
+        Element,
+        PoolRef, //
+    },
+    memory::Memory,
+    source::Source, //
+};
+use crate::bindings;
+
+/// Memory of so many bytes from `kmalloc()`.
+///
+/// For values whose type tells their size there is [`Kmalloc`](super::Kmalloc).
+pub(crate) struct KmallocBytes(NonZeroUsize);
+
+impl KmallocBytes {
+    /// Creates the source.
+    ///
+    /// Fails with [`EINVAL`] for no bytes, and for more than `kmalloc()` has.
+    pub(crate) fn new(size: usize) -> Result<Self> {
+        match NonZeroUsize::new(size) {
+            // CAST: From 32 to 64 bits.
+            Some(size) if size.get() <= bindings::KMALLOC_MAX_SIZE as usize => Ok(Self(size)),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Returns the size in bytes.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.0.get()
+    }
+}
+
+/// What [`KmallocBytes`] gives, and only the pool can free. Its memory leaks on drop.
+///
+/// # Invariants
+///
+/// The pointer is valid for reads and writes of as many bytes as the source says, and nobody
+/// else's.
+#[repr(transparent)]
+pub(crate) struct ByteSlot(NonNull<u8>);
+
+// SAFETY: There is no value in it, and `kfree()` may be called by any task.
+unsafe impl Send for ByteSlot {}
+
+// SAFETY: Through `&ByteSlot` there is only the address.
+unsafe impl Sync for ByteSlot {}
+
+// SAFETY:
+// - A `NonNull`, and transparent.
+// - By the type invariants; it never frees its memory.
+// - There is no way to put a value in it.
+unsafe impl Memory for ByteSlot {
+    #[inline]
+    fn into_raw(self) -> NonNull<c_void> {
+        self.0.cast()
+    }
+
+    #[inline]
+    unsafe fn from_raw(raw: NonNull<c_void>) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self(raw.cast())
+    }
+}
+
+// SAFETY:
+// - `mempool_kmalloc()` in `mm/mempool.c` returns `kmalloc()`ed memory of as many bytes as the data
+//   says, which is the size.
+// - `mempool_kfree()` is `kfree()`.
+unsafe impl Source for KmallocBytes {
+    type Memory = ByteSlot;
+
+    const ALLOC: mempool_alloc_t = Some(bindings::mempool_kmalloc);
+    const FREE: mempool_free_t = Some(bindings::mempool_kfree);
+
+    unsafe fn data(this: *const Self) -> *mut c_void {
+        // SAFETY: By the safety requirements.
+        ptr::without_provenance_mut(unsafe { (*this).size() })
+    }
+
+    unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<ByteSlot>]) {
+        for slot in slots {
+            // SAFETY: It holds memory by the safety requirements.
+            let memory = unsafe { slot.assume_init_read() }.into_raw();
+            // SAFETY: It is from this source by the safety requirements, and so from `kmalloc()`.
+            unsafe { bindings::kfree(memory.as_ptr()) };
+        }
+    }
+}
+
+impl<P: PoolRef> Element<P> {
+    /// Returns the address, valid for reads and writes of [`Self::size()`] bytes while `self`
+    /// lives. Aligned to the largest power of two that divides the size, as `kmalloc()` does.
+    #[inline]
+    pub(crate) fn as_byte_ptr(&self) -> NonNull<u8>
+    where
+        P: PoolRef<Source = KmallocBytes>,
+    {
+        self.memory().0
+    }
+
+    /// Returns the size in bytes.
+    #[inline]
+    pub(crate) fn size(&self) -> usize
+    where
+        P: PoolRef<Source = KmallocBytes>,
+    {
+        self.source().size()
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_mempool_bytes)]
+mod tests {
+    use super::*;
+
+    use super::super::Mempool;
+    use crate::mm::gfp::Gfp;
+
+    #[test]
+    fn memory_is_as_large_as_asked_for() -> Result {
+        for size in [1, 8, 500, 4096, 70000] {
+            let pool = KBox::pin_init(Mempool::new(2, KmallocBytes::new(size)?), GFP_KERNEL)?;
+            let first = pool.alloc(Gfp::NOIO)?;
+            let reserved = pool.alloc_preallocated().ok_or(ENOMEM)?;
+
+            for element in [&first, &reserved] {
+                assert_eq!(element.size(), size);
+                // SAFETY: The memory has so many bytes.
+                unsafe { element.as_byte_ptr().write_bytes(0x5a, size) };
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_aligned_as_its_size_is() -> Result {
+        for size in [16, 48, 64, 1040, 4096] {
+            let pool = KBox::pin_init(Mempool::new(1, KmallocBytes::new(size)?), GFP_KERNEL)?;
+            let element = pool.alloc(Gfp::NOIO)?;
+            let align = 1 << size.trailing_zeros().min(12);
+
+            assert_eq!(element.as_byte_ptr().as_ptr() as usize % align, 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn senseless_sizes_are_refused() {
+        for size in [0, bindings::KMALLOC_MAX_SIZE as usize + 1, usize::MAX] {
+            assert!(KmallocBytes::new(size).is_err());
+        }
+    }
+}

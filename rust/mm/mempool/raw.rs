@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Many pages of a memory pool at once, for C.
+
+use kernel::prelude::*;
+
+use core::{
+    mem::MaybeUninit,
+    slice, //
+};
+
+use super::{
+    Mempool,
+    Source, //
+};
+
+use crate::{
+    bindings,
+    mm::page::Page, //
+};
+
+impl<S: Source<Memory = Page>> Mempool<S> {
+    /// Takes `pages.len()` pages for C, and overwrites `pages` with them.
+    ///
+    /// Each has a single reference, which is the caller's, and must come back through
+    /// [`Mempool::free_bulk_raw`].
+    ///
+    /// Behaves as [`alloc_bulk`](Self::alloc_bulk). If it fails, `pages` are as before.
+    ///
+    /// Context: process. May sleep.
+    pub(crate) fn alloc_bulk_raw(&self, pages: &mut [*mut bindings::page]) -> Result {
+        self.fill(as_slots(pages))
+    }
+
+    /// Returns pages to the pool or frees them. What `pages` hold then is not to be used.
+    ///
+    /// # Safety
+    ///
+    /// - `pages` must be pages of order 0 from the page allocator, at most `u32::MAX`.
+    /// - The caller must own the only reference to each, and gives it away.
+    /// - Nothing else may access their bytes from now on.
+    ///
+    /// Context: any but NMI. Never sleeps.
+    pub(crate) unsafe fn free_bulk_raw(&self, pages: &mut [*mut bindings::page]) {
+        // SAFETY: They are pages like those of the pool, by the safety requirements.
+        unsafe { self.empty(as_slots(pages)) };
+    }
+}
+
+/// Views pointers of C as what they own.
+fn as_slots(pages: &mut [*mut bindings::page]) -> &mut [MaybeUninit<Page>] {
+    // SAFETY: `Page` has the layout of `struct page *`. The borrow of `pages` goes on in what is
+    // returned.
+    unsafe { slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), pages.len()) }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_mempool_raw)]
+mod tests {
+    use super::*;
+
+    use super::super::test_allocator::{
+        counting_pool,
+        Ledger, //
+    };
+
+    use kernel::interrupt::local_interrupt_disable;
+
+    use core::ptr;
+
+    #[test]
+    fn raw_pages_come_back_with_interrupts_off() -> Result {
+        let ledger = Ledger::new()?;
+        let pool = counting_pool(4, &ledger)?;
+        // Overwritten, not freed.
+        let mut pages = [ptr::dangling_mut::<bindings::page>(); 4];
+        ledger.limit_bulk(2);
+        ledger.refuse();
+
+        pool.alloc_bulk_raw(&mut pages)?;
+        assert!(pages.iter().all(|page| !page.is_null()));
+        assert_eq!(ledger.live(), 6);
+        let irq = local_interrupt_disable();
+        // SAFETY: `pages` come from `alloc_bulk_raw()`, and nobody else knows them.
+        unsafe { pool.free_bulk_raw(&mut pages) };
+        drop(irq);
+
+        assert_eq!(ledger.live(), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn a_bulk_that_is_too_large_writes_nothing() -> Result {
+        let pool = counting_pool(1, &Ledger::new()?)?;
+        let mut pages = [ptr::null_mut(); 2];
+
+        assert_eq!(pool.alloc_bulk_raw(&mut pages), Err(EINVAL));
+
+        assert!(pages.iter().all(|page| page.is_null()));
+        Ok(())
+    }
+}

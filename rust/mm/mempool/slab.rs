@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pools of values in memory from a slab cache.
+
+use kernel::bindings::{
+    mempool_alloc_t,
+    mempool_free_t, //
+};
+
+use core::{
+    ffi::c_void,
+    mem::MaybeUninit, //
+};
+
+use super::{
+    memory::Slot,
+    source::Source, //
+};
+
+use crate::{
+    bindings,
+    mm::{
+        gfp::Gfp,
+        slab::CacheRef, //
+    }, //
+};
+
+/// Memory from a [`Cache`](crate::mm::slab::Cache).
+///
+/// `R` is the cache itself, or an `Arc` of or a reference to one that others use too. A cache is
+/// left behind if a pool of it was forgotten, as the reserve of that is. C:
+/// `mempool_init_slab_pool()` in `include/linux/mempool.h`.
+///
+/// # Invariants
+///
+/// It is noted with the cache as an object that is taken.
+pub struct Slab<R: CacheRef>(R);
+
+impl<R: CacheRef> Slab<R> {
+    /// Creates the source.
+    ///
+    /// Context: any.
+    pub fn new(cache: R) -> Self {
+        cache.cache().taken(1);
+        // INVARIANT: Just noted.
+        Self(cache)
+    }
+
+    /// Returns the cache.
+    ///
+    /// Context: any.
+    pub fn cache(&self) -> &crate::mm::slab::Cache<R::Value> {
+        self.0.cache()
+    }
+}
+
+impl<R: CacheRef> Drop for Slab<R> {
+    fn drop(&mut self) {
+        // What it was noted for, the reserve of its pool, is gone.
+        self.cache().returned(1);
+    }
+}
+
+// SAFETY:
+// - `mempool_alloc_slab()` in `mm/mempool.c` returns an object of the cache, which is memory for a
+//   `Value` by the type invariants of `Cache`.
+// - `mempool_free_slab()` gives it back.
+unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
+    type Memory = Slot<R::Value>;
+
+    const ALLOC: mempool_alloc_t = Some(bindings::mempool_alloc_slab);
+    const FREE: mempool_free_t = Some(bindings::mempool_free_slab);
+
+    unsafe fn data(this: *const Self) -> *mut c_void {
+        // SAFETY: It is initialised by the safety requirements.
+        unsafe { &*this }.cache().as_raw().cast()
+    }
+
+    #[inline]
+    unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
+        // SAFETY:
+        // - The cache is there by its type invariants.
+        // - `slots` is valid for writes of `slots.len()` pointers, by the contract of `Memory`.
+        let all = unsafe {
+            bindings::kmem_cache_alloc_bulk_noprof(
+                self.cache().as_raw(),
+                gfp.as_raw(),
+                slots.len(),
+                slots.as_mut_ptr().cast(),
+            )
+        };
+        // It gives back what it has if it cannot have all.
+        if all {
+            slots.len()
+        } else {
+            0
+        }
+    }
+
+    #[inline]
+    unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<Self::Memory>]) {
+        if slots.is_empty() {
+            return;
+        }
+        // SAFETY: They are objects of this cache by the safety requirements, not used again, and
+        // have the layout of pointers by the contract of `Memory`.
+        unsafe {
+            bindings::kmem_cache_free_bulk(
+                self.cache().as_raw(),
+                slots.len(),
+                slots.as_mut_ptr().cast(),
+            )
+        };
+    }
+
+    #[inline]
+    unsafe fn taken(&self, count: usize) {
+        self.cache().taken(count);
+    }
+
+    #[inline]
+    unsafe fn returned(&self, count: usize) {
+        self.cache().returned(count);
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of tasks that each want the whole reserve.
+
+use kernel::prelude::*;
+
+#[kunit_tests(kscale_mempool_writers)]
+mod tests {
+    use super::*;
+
+    use super::super::{
+        test_allocator::{
+            counting,
+            Ledger, //
+        },
+        Mempool, //
+    };
+
+    use kernel::{
+        sync::{
+            Arc,
+            Completion, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        },
+        workqueue, //
+    };
+
+    /// Pages of the largest bio, and of the reserve of a target.
+    const PAGES: usize = 256;
+
+    /// Has `tasks` take all pages of a pool `rounds` times, while the allocator has `bulk` pages for
+    /// each of them, and no single ones. Returns how often they came from the reserve.
+    fn write(tasks: usize, rounds: usize, bulk: usize) -> Result<u64> {
+        let ledger = Ledger::new()?;
+        let pool = Arc::pin_init(Mempool::new(PAGES, counting(&ledger)), GFP_KERNEL)?;
+        ledger.limit_bulk(bulk);
+        ledger.refuse();
+
+        let mut done = KVec::new();
+        for _ in 0..tasks {
+            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+            done.push(finished.clone(), GFP_KERNEL)?;
+            let pool = pool.clone();
+            let mut room = KVec::with_capacity(PAGES, GFP_KERNEL)?;
+            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+                for _ in 0..rounds {
+                    if let Ok(pages) = pool.alloc_bulk(&mut room.spare_capacity_mut()[..PAGES]) {
+                        // Let the others in while we have all of it.
+                        fsleep(Delta::from_micros(1));
+                        drop(pages);
+                    }
+                }
+                drop(pool);
+                finished.complete_all();
+            })?;
+        }
+        done.iter()
+            .for_each(|finished| finished.wait_for_completion());
+
+        Ok(pool.source().stats().reserve)
+    }
+
+    #[test]
+    fn two_writers_of_the_whole_reserve_take_turns() -> Result {
+        const ROUNDS: usize = 50;
+
+        // Pages that the allocator has for each.
+        for bulk in [0, 1, 100, 255] {
+            let expected = 2 * ROUNDS * (PAGES - bulk);
+            assert_eq!(write(2, ROUNDS, bulk)?, expected as u64);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn many_writers_of_the_whole_reserve_take_turns() -> Result {
+        assert_eq!(write(6, 30, 0)?, (6 * 30 * PAGES) as u64);
+        Ok(())
+    }
+}

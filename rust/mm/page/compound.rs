@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Blocks of pages of any size.
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+use core::{
+    mem::ManuallyDrop,
+    num::NonZeroU32,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    mm::gfp::Gfp, //
+};
+
+/// A naturally aligned block of two or more pages, freed on drop.
+///
+/// As a [`Page<ORDER>`](super::Page) whose order is known when it is allocated.
+///
+/// # Invariants
+///
+/// `page` is the first of a compound page from the page allocator, that was not freed since. `self`
+/// owns its only reference, and nothing else accesses its bytes.
+pub struct Block {
+    page: NonNull<bindings::page>,
+}
+
+// SAFETY: `__free_pages()` may run in any task and on any CPU.
+unsafe impl Send for Block {}
+
+// SAFETY: The `&self` methods only read what does not change while the block is allocated.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// The order of the largest blocks.
+    pub const MAX_ORDER: u32 = bindings::MAX_PAGE_ORDER;
+
+    /// Allocates `1 << order` pages.
+    ///
+    /// Their bytes are what the last user left there, unless `gfp` has [`Gfp::ZERO`].
+    ///
+    /// Fails with [`EINVAL`] if `order` is more than [`MAX_ORDER`](Self::MAX_ORDER), and with
+    /// [`ENOMEM`].
+    ///
+    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    #[inline]
+    pub fn alloc(gfp: Gfp, order: NonZeroU32) -> Result<Self> {
+        if order.get() > Self::MAX_ORDER {
+            return Err(EINVAL);
+        }
+        #[cfg(kscale_kunit)]
+        super::ALLOC.check()?;
+        let gfp = gfp | Gfp::COMP;
+        // SAFETY: `alloc_pages()` takes any flags that `Gfp` can hold, and the order was checked.
+        let page = unsafe { bindings::alloc_pages(gfp.as_raw(), order.get()) };
+
+        // INVARIANT: `alloc_pages()` returned it just now, with one reference that it gave to its
+        // caller. It is a compound page because of `__GFP_COMP`, and as it has several pages.
+        Ok(Self {
+            page: NonNull::new(page).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// Returns the order.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn order(&self) -> u32 {
+        // SAFETY: It is the first page of a compound page, by the type invariants.
+        unsafe { bindings::compound_order(self.page.as_ptr()) }
+    }
+
+    /// Returns the number of pages.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn pages(&self) -> usize {
+        1 << self.order()
+    }
+
+    /// Returns the size in bytes.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn size(&self) -> usize {
+        PAGE_SIZE << self.order()
+    }
+
+    /// Gives the block to C.
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<bindings::page> {
+        ManuallyDrop::new(self).page
+    }
+
+    /// Takes a block back from C.
+    ///
+    /// # Safety
+    ///
+    /// - `page` must come from [`Block::into_raw`].
+    /// - The caller must own its only reference, and gives it away.
+    /// - Nothing else may access its bytes from now on.
+    #[inline]
+    pub(crate) unsafe fn from_raw(page: NonNull<bindings::page>) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self { page }
+    }
+}
+
+impl Drop for Block {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: It came from the page allocator for this order, and the reference is `self`'s, by
+        // the type invariants.
+        unsafe { bindings::__free_pages(self.page.as_ptr(), self.order()) };
+    }
+}
+
+/// Tells whether `page` is the first of a [`Block`], and not a page by itself.
+///
+/// # Safety
+///
+/// `page` must be from [`Block::into_raw`], or from [`Page::into_raw`](super::Page::into_raw) of order
+/// 0, and not be freed.
+#[inline]
+pub(crate) unsafe fn is_block(page: *mut bindings::page) -> bool {
+    // SAFETY: By the safety requirements.
+    unsafe { bindings::page_head(page) }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_page_block)]
+mod tests {
+    use super::*;
+
+    use super::super::Page;
+
+    #[test]
+    fn a_block_knows_its_size() -> Result {
+        for order in 1..=5 {
+            let block = Block::alloc(Gfp::KERNEL, NonZeroU32::new(order).ok_or(EINVAL)?)?;
+            assert_eq!(block.order(), order);
+            assert_eq!(block.pages(), 1 << order);
+            assert_eq!(block.size(), PAGE_SIZE << order);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn there_are_none_of_senseless_orders() -> Result {
+        for order in [Block::MAX_ORDER + 1, u32::MAX] {
+            let order = NonZeroU32::new(order).ok_or(EINVAL)?;
+            assert!(Block::alloc(Gfp::KERNEL, order).is_err_and(|error| error == EINVAL));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn blocks_are_told_from_pages() -> Result {
+        let block = Block::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
+        let page = Page::<0>::alloc(Gfp::KERNEL)?;
+
+        // SAFETY: Both are there, and come from where they should.
+        unsafe {
+            assert!(is_block(block.as_ptr()));
+            assert!(!is_block(page.as_ptr()));
+            drop(Block::from_raw(block));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_largest_block_can_be_had() -> Result {
+        const MOST: NonZeroU32 = NonZeroU32::new(Block::MAX_ORDER).unwrap();
+        let gfp = Gfp::KERNEL | Gfp::NOWARN | Gfp::NORETRY;
+
+        // Memory may be in pieces.
+        if let Some(block) = Block::alloc(gfp, MOST)
+            .map(Some)
+            .or_else(|error| (error == ENOMEM).then_some(None).ok_or(error))?
+        {
+            assert_eq!(block.order(), Block::MAX_ORDER);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_block_survives_a_trip_to_c() -> Result {
+        let raw = Block::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
+
+        // SAFETY: It is from there, and nobody else has it.
+        let block = unsafe { Block::from_raw(raw) };
+        assert_eq!((block.order(), block.pages()), (1, 2));
+        Ok(())
+    }
+}

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a cache shares with its work item and its shrinker.
+
+use kernel::{
+    cpu::CpuId,
+    impl_has_work,
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            AtomicFlag,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::{
+        Instant,
+        Monotonic,
+        Msecs,
+        NSEC_PER_MSEC, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+
+use crate::{
+    bindings,
+    mm::{
+        gfp::Gfp,
+        page::Page,
+        shrinker::{
+            Callbacks,
+            Count,
+            Scan,
+            ScanControl,
+            ShrinkControl, //
+        }, //
+    },
+    percpu::PerCpu, //
+};
+
+use super::{
+    cpus::{
+        self,
+        CpuPages,
+        MAX_PAGES, //
+    },
+    filler, //
+};
+
+/// How many pages a [`PageCache`](super::PageCache) keeps.
+///
+/// The default is what `kvfree_rcu()` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Pages of each CPU, at least 1 and at most
+    /// [`PageCache::MAX_PAGES_PER_CPU`](super::PageCache::MAX_PAGES_PER_CPU).
+    pub pages_per_cpu: usize,
+    /// How many of them the shrinker leaves. With as many as there are, it never frees any.
+    pub floor_per_cpu: usize,
+    /// How long nothing is filled after memory was short, in milliseconds.
+    pub backoff_ms: Msecs,
+}
+
+impl Options {
+    /// Tells whether there can be such a cache.
+    fn are_valid(&self) -> bool {
+        (1..=MAX_PAGES).contains(&self.pages_per_cpu) && self.floor_per_cpu <= self.pages_per_cpu
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // `rcu_min_cached_objs` and `rcu_delay_page_cache_fill_msec` in `mm/slab_common.c`.
+        Self {
+            pages_per_cpu: 5,
+            floor_per_cpu: 0,
+            backoff_ms: 5000,
+        }
+    }
+}
+
+/// What a [`PageCache`](super::PageCache) did without being given a page, or asked for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Pages that were allocated to fill it.
+    pub filled: u64,
+    /// Pages that the shrinker freed, or [`drain()`](super::PageCache::drain).
+    pub freed: u64,
+}
+
+/// Flags as in `fill_page_cache_func()` in `mm/slab_common.c`: to go without is always possible.
+const FILL: Gfp = Gfp::KERNEL
+    .union(Gfp::NORETRY)
+    .union(Gfp::NOMEMALLOC)
+    .union(Gfp::NOWARN);
+
+/// What a cache shares with its work item and its shrinker.
+#[pin_data]
+pub(super) struct Shared {
+    cpus: PerCpu<CpuPages>,
+    options: Options,
+    filled: Atomic<u64>,
+    freed: Atomic<u64>,
+    /// What `backoff_end_ns` counts from.
+    made: Instant<Monotonic>,
+    /// Until when nothing is filled.
+    backoff_end_ns: Atomic<i64>,
+    /// Nobody will ask for what is filled.
+    is_closed: AtomicFlag,
+    #[pin]
+    work: Work<Shared>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Shared { self.work }
+}
+
+impl Shared {
+    /// Creates slots, all of them empty.
+    ///
+    /// Fails with [`EINVAL`] and [`ENOMEM`].
+    pub(super) fn new(options: Options) -> Result<Arc<Self>> {
+        if !options.are_valid() {
+            return Err(EINVAL);
+        }
+        Arc::pin_init(
+            try_pin_init!(Self {
+                cpus: cpus::new()?,
+                options,
+                filled: Atomic::new(0),
+                freed: Atomic::new(0),
+                made: Instant::now(),
+                backoff_end_ns: Atomic::new(0),
+                is_closed: AtomicFlag::new(false),
+                work <- new_work!("kscale::page_cache"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        Stats {
+            filled: self.filled.load(Relaxed),
+            freed: self.freed.load(Relaxed),
+        }
+    }
+
+    /// Returns the pages of the CPU that the task runs on.
+    #[inline]
+    pub(super) fn here(&self) -> &CpuPages {
+        self.cpus.raw_cpu()
+    }
+
+    /// Returns the pages of a CPU if there is such a one.
+    pub(super) fn of_cpu(&self, cpu: CpuId) -> Option<&CpuPages> {
+        self.cpus.per_cpu(cpu)
+    }
+
+    /// Puts a page into a slot of a CPU.
+    #[inline]
+    pub(super) fn put(&self, pages: &CpuPages, page: Page) -> Result<(), Page> {
+        pages.put(page, self.options.pages_per_cpu)
+    }
+
+    /// Takes a page out of a slot of a CPU, or has the slots filled if there is none.
+    #[inline]
+    pub(super) fn get(this: &Arc<Self>, pages: &CpuPages) -> Option<Page> {
+        let page = pages.get(this.options.pages_per_cpu);
+
+        if page.is_none() {
+            Self::is_missed(this, pages);
+        }
+        page
+    }
+
+    /// Puts pages into slots of a CPU, until they are full.
+    #[inline]
+    pub(super) fn put_bulk(&self, here: &CpuPages, pages: &mut [Option<Page>]) {
+        here.put_bulk(pages, self.options.pages_per_cpu);
+    }
+
+    /// Puts pages of a CPU into the empty entries of `pages`, or has its slots filled if they are
+    /// too few. Returns how many entries, from the first on, hold a page.
+    #[inline]
+    pub(super) fn get_bulk(this: &Arc<Self>, here: &CpuPages, pages: &mut [Option<Page>]) -> usize {
+        let mut stock = here.drain(0).take(this.options.pages_per_cpu);
+
+        for (index, entry) in pages.iter_mut().enumerate() {
+            if entry.is_none() {
+                *entry = stock.next();
+            }
+            if entry.is_none() {
+                Self::is_missed(this, here);
+                return index;
+            }
+        }
+        pages.len()
+    }
+
+    /// Has the slots of a CPU filled in a while.
+    #[cold]
+    fn is_missed(this: &Arc<Self>, pages: &CpuPages) {
+        // SAFETY: It only looks at the count of the CPU.
+        let is_nmi = unsafe { bindings::in_nmi() };
+        // Neither the clock nor work queues are for NMIs, and another call will come.
+        if !is_nmi && !this.is_backing_off() && pages.want() {
+            filler::enqueue(this);
+        }
+    }
+
+    /// Returns how many pages there are beyond `floor` of each CPU.
+    pub(super) fn count(&self, floor: usize) -> usize {
+        let counts = self.cpus.iter().map(|(_, pages)| pages.count());
+
+        counts.map(|count| count.saturating_sub(floor)).sum()
+    }
+
+    /// Frees at most `max` pages beyond `floor` of each CPU, and returns how many it freed.
+    pub(super) fn drain(&self, floor: usize, max: usize) -> usize {
+        let pages = self.cpus.iter().flat_map(|(_, pages)| pages.drain(floor));
+        let freed = pages.take(max).map(drop).count();
+
+        // CAST: From 64 to 64 bits.
+        self.freed.fetch_add(freed as u64, Relaxed);
+        freed
+    }
+
+    /// Frees all pages, and does not fill it any more but for what is being filled now.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+        self.drain(0, usize::MAX);
+    }
+
+    /// Fills the slots of a CPU.
+    ///
+    /// Fails with [`ENOMEM`]. What was filled until then stays.
+    pub(super) fn fill(&self, cpu: CpuId, pages: &CpuPages) -> Result {
+        let room = self.options.pages_per_cpu;
+
+        // Not more often than there are slots, even if others take pages meanwhile.
+        for _ in pages.count()..room {
+            let page = Page::alloc_near(FILL, cpu)?;
+            if pages.put(page, room).is_err() {
+                break;
+            }
+            self.filled.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Fills the slots of all CPUs that are online.
+    ///
+    /// Fails with [`ENOMEM`]. What was filled until then stays.
+    pub(super) fn fill_online(&self) -> Result {
+        let mut online = self.cpus.iter().filter(|(cpu, _)| cpus::is_online(*cpu));
+
+        online.try_for_each(|(cpu, pages)| self.fill(cpu, pages))
+    }
+
+    /// Fills nothing for a while.
+    pub(super) fn back_off(&self) {
+        let backoff_ns = i64::from(self.options.backoff_ms).saturating_mul(NSEC_PER_MSEC);
+        let end_ns = self.made.elapsed().as_nanos().saturating_add(backoff_ns);
+
+        self.backoff_end_ns.store(end_ns, Relaxed);
+    }
+
+    fn is_backing_off(&self) -> bool {
+        self.made.elapsed().as_nanos() < self.backoff_end_ns.load(Relaxed)
+    }
+}
+
+/// Fills the slots of CPUs on which somebody found no page.
+impl WorkItem for Shared {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for (cpu, pages) in this.cpus.iter() {
+            // Who finds no page from here on has this run again.
+            if !pages.is_wanted.xchg(false, Relaxed) {
+                continue;
+            }
+            if this.is_closed.load(Relaxed) || this.is_backing_off() {
+                continue;
+            }
+            if this.fill(cpu, pages).is_err() {
+                this.back_off();
+            }
+        }
+    }
+}
+
+/// Neither locks anything, so they may be called whatever the task does.
+#[vtable]
+impl Callbacks for Shared {
+    fn count_objects(&self, _: &ShrinkControl) -> Count {
+        Count::new(self.count(self.options.floor_per_cpu))
+    }
+
+    fn scan_objects(&self, control: &ScanControl) -> Scan {
+        self.back_off();
+        Scan::freed(self.drain(self.options.floor_per_cpu, control.nr_to_scan()))
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_page_cache_shared)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        mm::page::ALLOC,
+        percpu::possible_cpus, //
+    };
+
+    fn shared(backoff_ms: Msecs) -> Result<Arc<Shared>> {
+        Shared::new(Options {
+            pages_per_cpu: 3,
+            floor_per_cpu: 1,
+            backoff_ms,
+        })
+    }
+
+    /// The pages of CPU 0, which there is everywhere.
+    fn first(shared: &Shared) -> Result<&CpuPages> {
+        let cpu = CpuId::from_u32(0).ok_or(ENODEV)?;
+        shared.of_cpu(cpu).ok_or(ENODEV)
+    }
+
+    #[test]
+    fn what_is_wanted_is_filled() -> Result {
+        let shared = shared(1000)?;
+        let first = first(&shared)?;
+
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 0);
+        // Once, whoever wants it.
+        assert!(first.want());
+        assert!(!first.want());
+        Shared::run(shared.clone());
+        assert_eq!((first.count(), shared.count(0)), (3, 3));
+        assert!(!first.is_wanted.load(Relaxed));
+
+        // Others can be, too.
+        for (_, pages) in shared.cpus.iter() {
+            pages.want();
+        }
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 3 * possible_cpus().count());
+        assert_eq!(shared.stats().filled, shared.count(0) as u64);
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_filled_that_nobody_asks_for() -> Result {
+        let shared = shared(1000)?;
+        let first = first(&shared)?;
+        shared.fill_online()?;
+        assert!(shared.count(0) >= 3);
+
+        assert!(first.want());
+        shared.close();
+        assert_eq!(shared.count(0), 0);
+        assert_eq!(shared.stats().freed, shared.stats().filled);
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 0);
+        assert!(!first.is_wanted.load(Relaxed));
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_filled_while_memory_is_short() -> Result {
+        let (shared, other) = (shared(3_600_000)?, shared(3_600_000)?);
+        let pages = first(&shared)?;
+
+        assert!(!shared.is_backing_off());
+        assert!(pages.want());
+        shared.back_off();
+        assert!(shared.is_backing_off());
+        Shared::run(shared.clone());
+        assert_eq!(shared.count(0), 0);
+        // Nor is it asked for.
+        assert!(Shared::get(&shared, pages).is_none());
+        assert!(!pages.is_wanted.load(Relaxed));
+
+        let pages = first(&other)?;
+        assert!(pages.want());
+        ALLOC.fail(|| Shared::run(other.clone()));
+        assert!(other.is_backing_off());
+        Ok(())
+    }
+
+    #[test]
+    fn it_is_short_for_as_long_as_it_says() -> Result {
+        // Milliseconds, and nanoseconds.
+        const ROWS: [(Msecs, i64); 4] = [
+            (0, 0),
+            (1, 1_000_000),
+            (5000, 5_000_000_000),
+            (Msecs::MAX, Msecs::MAX as i64 * 1_000_000),
+        ];
+
+        for (backoff_ms, backoff_ns) in ROWS {
+            let shared = shared(backoff_ms)?;
+            let before = shared.made.elapsed().as_nanos();
+            shared.back_off();
+            let after = shared.made.elapsed().as_nanos();
+
+            let begin = shared.backoff_end_ns.load(Relaxed) - backoff_ns;
+            assert!((before..=after).contains(&begin));
+        }
+        // Which ends.
+        let shared = shared(0)?;
+        shared.back_off();
+        assert!(!shared.is_backing_off());
+        Ok(())
+    }
+
+    #[test]
+    fn a_missing_page_is_asked_for() -> Result {
+        let shared = shared(1000)?;
+        let pages = first(&shared)?;
+        let wait = || {
+            for _ in 0..10_000 {
+                if shared.count(0) == 3 {
+                    break;
+                }
+                kernel::time::delay::fsleep(kernel::time::Delta::from_millis(1));
+            }
+            shared.count(0)
+        };
+
+        assert!(Shared::get(&shared, pages).is_none());
+        assert_eq!(wait(), 3);
+        // Those that there are come first, from the first entry on.
+        let mut taken = [const { None }; 5];
+        taken[1] = Some(Page::alloc(Gfp::KERNEL)?);
+        assert_eq!(Shared::get_bulk(&shared, pages, &mut taken), 4);
+        assert!(taken[..4].iter().all(Option::is_some) && taken[4].is_none());
+        assert_eq!(wait(), 3);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_of_the_default_are_those_of_c() {
+        let options = Options::default();
+
+        assert_eq!((options.pages_per_cpu, options.floor_per_cpu), (5, 0));
+        assert_eq!(options.backoff_ms, 5000);
+        assert!(FILL.contains(Gfp::KERNEL | Gfp::NORETRY | Gfp::NOMEMALLOC | Gfp::NOWARN));
+    }
+}

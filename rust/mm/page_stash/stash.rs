@@ -1,0 +1,650 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Caches, as their users see them.
+
+use kernel::{
+    cpu::CpuId,
+    prelude::*,
+    sync::Arc, //
+};
+
+use core::num::NonZeroU32;
+
+use crate::mm::{
+    page::Page,
+    shrinker::{
+        Flags,
+        Registration,
+        Shrinker, //
+    }, //
+};
+
+use super::{
+    cpus::MAX_PAGES,
+    shared::{
+        Options,
+        Shared,
+        Stats, //
+    }, //
+};
+
+/// Pages in stock for each CPU, filled by a work item and drained by a shrinker.
+///
+/// See the [module](super) for what it promises and what it costs. One that is leaked keeps its
+/// pages, and its shrinker frees them when memory is short, until the library goes.
+pub struct PageCache {
+    shared: Arc<Shared>,
+    _shrinker: Registration<Shared>,
+}
+
+impl PageCache {
+    /// The most pages of one CPU: 32.
+    pub const MAX_PAGES_PER_CPU: usize = MAX_PAGES;
+
+    /// Creates an empty cache. The name is for the shrinker, in debugfs.
+    ///
+    /// Takes 320 bytes for every possible CPU.
+    ///
+    /// Fails with [`EINVAL`] if the options are out of range, with [`ENOMEM`] if memory is short,
+    /// and with [`EDEADLK`] in a callback of a shrinker.
+    ///
+    /// Context: process. Sleeps.
+    pub fn new(name: &CStr, options: Options) -> Result<Self> {
+        // First, as it fails in a callback, where to allocate the rest might wait for the caller.
+        let shrinker = Shrinker::new(name, Flags::NONE)?;
+        let shared = Shared::new(options)?;
+        // Pages are easily had when memory is plenty, and there are few of them.
+        let shrinker = shrinker
+            .set_seeks(0)
+            .set_batch(NonZeroU32::MIN.saturating_add(31))
+            .register(shared.clone())?;
+
+        Ok(Self {
+            shared,
+            _shrinker: shrinker,
+        })
+    }
+
+    /// Takes a page of this CPU.
+    ///
+    /// Its bytes are what the last user left there. If there is none, has the slots of this CPU
+    /// filled in a while, but not from NMIs. A task that moves meanwhile gets a page of the CPU that
+    /// it was on.
+    ///
+    /// Context: any. Never sleeps, nor turns interrupts off unless there is no page.
+    #[inline]
+    pub fn get(&self) -> Option<Page> {
+        Shared::get(&self.shared, self.shared.here())
+    }
+
+    /// Leaves a page for this CPU, or gives it back if there is no room.
+    ///
+    /// Context: any. Never sleeps, nor turns interrupts off.
+    #[inline]
+    pub fn put(&self, page: Page) -> Result<(), Page> {
+        self.shared.put(self.shared.here(), page)
+    }
+
+    /// Puts pages of this CPU into the empty entries of `pages`, from the first on.
+    ///
+    /// Returns how many entries of `pages`, from the first on, hold a page now, as
+    /// [`page::alloc_bulk()`](crate::mm::page::alloc_bulk) does. Otherwise as [`get()`](Self::get), but
+    /// that it looks at each slot once for all of them.
+    ///
+    /// Context: any. Never sleeps, nor turns interrupts off unless there are too few.
+    #[inline]
+    pub fn get_bulk(&self, pages: &mut [Option<Page>]) -> usize {
+        Shared::get_bulk(&self.shared, self.shared.here(), pages)
+    }
+
+    /// Leaves the pages in `pages` for this CPU, from the first on, as far as there is room.
+    ///
+    /// Entries that were taken are [`None`] then.
+    ///
+    /// Context: any. Never sleeps, nor turns interrupts off.
+    #[inline]
+    pub fn put_bulk(&self, pages: &mut [Option<Page>]) {
+        self.shared.put_bulk(self.shared.here(), pages);
+    }
+
+    /// As [`get()`](Self::get), of another CPU.
+    ///
+    /// Returns [`None`] also if there is no such CPU.
+    ///
+    /// Context: any. Never sleeps, nor turns interrupts off unless there is no page.
+    pub fn get_on(&self, cpu: CpuId) -> Option<Page> {
+        Shared::get(&self.shared, self.shared.of_cpu(cpu)?)
+    }
+
+    /// As [`put()`](Self::put), for another CPU.
+    ///
+    /// Gives the page back also if there is no such CPU.
+    ///
+    /// Context: any. Never sleeps, nor turns interrupts off.
+    pub fn put_on(&self, cpu: CpuId, page: Page) -> Result<(), Page> {
+        match self.shared.of_cpu(cpu) {
+            Some(pages) => self.shared.put(pages, page),
+            None => Err(page),
+        }
+    }
+
+    /// Fills the slots of all CPUs that are online.
+    ///
+    /// Fails with [`ENOMEM`] when a page cannot be had easily. What was filled until then stays.
+    ///
+    /// Context: process. May sleep.
+    pub fn fill(&self) -> Result {
+        self.shared.fill_online()
+    }
+
+    /// Frees the pages of all CPUs, also of those that are offline, and returns how many there were.
+    ///
+    /// What others put meanwhile may stay.
+    ///
+    /// Context: any but NMI. Never sleeps. Touches the memory of every CPU.
+    pub fn drain(&self) -> usize {
+        self.shared.drain(0, usize::MAX)
+    }
+
+    /// Returns how many pages there are, of all CPUs.
+    ///
+    /// Exact if no other call runs meanwhile.
+    ///
+    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    pub fn cached(&self) -> usize {
+        self.shared.count(0)
+    }
+
+    /// Returns how many pages there are of a CPU: 0 also if there is no such CPU.
+    ///
+    /// Exact if no other call runs meanwhile.
+    ///
+    /// Context: any. Never sleeps.
+    pub fn cached_on(&self, cpu: CpuId) -> usize {
+        self.shared.of_cpu(cpu).map_or(0, |pages| pages.count())
+    }
+
+    /// Returns the options that it was made with.
+    ///
+    /// Context: any.
+    pub fn options(&self) -> &Options {
+        self.shared.options()
+    }
+
+    /// Returns what was filled and freed so far.
+    ///
+    /// Context: any.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+}
+
+impl Drop for PageCache {
+    /// Frees all pages. What is being filled right now is freed by the work item.
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_page_cache)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        bindings,
+        mm::{
+            gfp::Gfp,
+            shrinker::{
+                as_in_reclaim,
+                Count, //
+            }, //
+        },
+        percpu::{
+            local_interrupt_disable,
+            possible_cpus,
+            testing::on_all_cpus, //
+        }, //
+    };
+
+    use kernel::{
+        page::PAGE_SIZE,
+        sync::atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        }, //
+    };
+
+    const NAME: &CStr = c"kscale_kunit";
+
+    fn cache(pages_per_cpu: usize, floor_per_cpu: usize) -> Result<PageCache> {
+        let options = Options {
+            pages_per_cpu,
+            floor_per_cpu,
+            backoff_ms: 3_600_000,
+        };
+        PageCache::new(NAME, options)
+    }
+
+    fn page(byte: u8) -> Result<Page> {
+        let mut page = Page::alloc(Gfp::KERNEL)?;
+        page.fill(byte);
+        Ok(page)
+    }
+
+    fn is_filled(page: Option<Page>, byte: u8) -> bool {
+        let Some(mut page) = page else { return false };
+        let mut bytes = [0; 64];
+
+        (0..PAGE_SIZE).step_by(bytes.len()).all(|offset| {
+            // CAST: Less than a page.
+            let piece = page.segment_mut(offset as u32, bytes.len() as u32);
+            piece.is_some_and(|piece| piece.as_segment().read_at(0, &mut bytes).is_ok())
+                && bytes == [byte; 64]
+        })
+    }
+
+    /// CPU 0, which there is everywhere.
+    fn cpu() -> Result<CpuId> {
+        CpuId::from_u32(0).ok_or(ENODEV)
+    }
+
+    #[test]
+    fn a_page_comes_back_as_it_was() -> Result {
+        let cache = cache(4, 0)?;
+
+        assert!(cache.put_on(cpu()?, page(0x5a)?).is_ok());
+        assert_eq!(cache.cached(), 1);
+        assert_eq!(cache.cached_on(cpu()?), 1);
+        assert!(is_filled(cache.get_on(cpu()?), 0x5a));
+        assert_eq!(cache.cached(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn options_have_bounds() {
+        const MOST: usize = PageCache::MAX_PAGES_PER_CPU;
+        // Pages, floor, accepted.
+        const ROWS: [(usize, usize, bool); 9] = [
+            (0, 0, false),
+            (1, 0, true),
+            (1, 1, true),
+            (1, 2, false),
+            (MOST, 0, true),
+            (MOST, MOST, true),
+            (MOST, MOST + 1, false),
+            (MOST + 1, 0, false),
+            (usize::MAX, 0, false),
+        ];
+
+        for (pages, floor, accepted) in ROWS {
+            let error = cache(pages, floor).err();
+            assert_eq!(error, (!accepted).then_some(EINVAL));
+        }
+    }
+
+    #[test]
+    fn there_is_no_new_cache_in_reclaim() {
+        // Before anything else, such as what is wrong with the options.
+        let error = as_in_reclaim(|| cache(0, 0).err());
+        assert_eq!(error, Some(EDEADLK));
+    }
+
+    #[test]
+    fn there_is_room_for_as_many_as_was_asked_for() -> Result {
+        for pages_per_cpu in [1, 5, PageCache::MAX_PAGES_PER_CPU] {
+            let cache = cache(pages_per_cpu, 0)?;
+
+            for _ in 0..pages_per_cpu {
+                assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+            }
+            let refused = cache.put_on(cpu()?, page(2)?).err();
+            assert!(is_filled(refused, 2));
+            assert_eq!(cache.cached(), pages_per_cpu);
+
+            for _ in 0..pages_per_cpu {
+                assert!(is_filled(cache.get_on(cpu()?), 1));
+            }
+            assert!(cache.get_on(cpu()?).is_none());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn pages_come_and_go_in_bulk() -> Result {
+        let cache = cache(4, 0)?;
+        let mut pages = [const { None }; 6];
+        for entry in &mut pages[1..] {
+            *entry = Some(page(3)?);
+        }
+
+        // Tasks may move to another CPU, but not here.
+        let interrupts_off = local_interrupt_disable();
+        cache.put_bulk(&mut pages);
+        assert_eq!(pages.iter().flatten().count(), 1);
+        assert_eq!(cache.cached(), 4);
+
+        let mut taken = [const { None }; 3];
+        taken[1] = pages[5].take();
+        assert_eq!(cache.get_bulk(&mut taken), 3);
+        assert_eq!(cache.cached(), 2);
+        let mut rest = [const { None }; 3];
+        assert_eq!(cache.get_bulk(&mut rest), 2);
+        assert_eq!(cache.get_bulk(&mut []), 0);
+        drop(interrupts_off);
+
+        assert!(taken.into_iter().all(|page| is_filled(page, 3)));
+        Ok(())
+    }
+
+    #[test]
+    fn there_is_nothing_for_a_cpu_that_is_not_possible() -> Result {
+        let cache = cache(4, 0)?;
+
+        for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {
+            let is_possible = possible_cpus().any(|possible| possible == cpu);
+            assert_eq!(cache.put_on(cpu, page(1)?).is_ok(), is_possible);
+            assert_eq!(cache.get_on(cpu).is_some(), is_possible);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn fill_and_drain_are_counted() -> Result {
+        let cache = cache(3, 1)?;
+
+        cache.fill()?;
+        let filled = cache.cached();
+        assert!(filled >= 3);
+        assert_eq!(filled % 3, 0);
+        cache.fill()?;
+        assert_eq!(cache.cached(), filled);
+
+        drop(cache.get_on(cpu()?));
+        assert_eq!(cache.drain(), filled - 1);
+        assert_eq!(cache.cached(), 0);
+        let stats = Stats {
+            filled: filled as u64,
+            freed: filled as u64 - 1,
+        };
+        assert!(cache.stats() == stats);
+        Ok(())
+    }
+
+    #[test]
+    fn the_shrinker_frees_what_is_above_the_floor() -> Result {
+        let cache = cache(4, 1)?;
+        cache.fill()?;
+        let cpus = cache.cached() / 4;
+
+        assert_eq!(cache.shared.count(1), 3 * cpus);
+        assert_eq!(cache.shared.drain(1, 2), 2);
+        assert_eq!(cache.cached(), 4 * cpus - 2);
+        assert_eq!(cache.shared.drain(1, usize::MAX), 3 * cpus - 2);
+        assert_eq!(cache.shared.drain(1, usize::MAX), 0);
+        assert_eq!(cache.cached(), cpus);
+        Ok(())
+    }
+
+    #[test]
+    fn the_floor_is_as_many_pages_wherever_they_are() -> Result {
+        let cache = cache(6, 2)?;
+        for byte in 0..6 {
+            assert!(cache.put_on(cpu()?, page(byte)?).is_ok());
+        }
+
+        // Those that were there first.
+        let taken = [cache.get_on(cpu()?), cache.get_on(cpu()?)];
+        assert_eq!(cache.shared.count(2), 2);
+        assert_eq!(cache.shared.drain(2, usize::MAX), 2);
+        assert_eq!(cache.cached(), 2);
+
+        drop(cache.get_on(cpu()?));
+        assert_eq!(cache.shared.count(2), 0);
+        assert_eq!(cache.shared.drain(2, usize::MAX), 0);
+        assert_eq!(cache.cached(), 1);
+        assert!(taken.iter().all(Option::is_some));
+        Ok(())
+    }
+
+    #[test]
+    fn who_finds_no_page_has_the_slots_filled() -> Result {
+        let cache = cache(5, 0)?;
+
+        assert!(cache.get_on(cpu()?).is_none());
+
+        for _ in 0..1000 {
+            if cache.cached() == 5 {
+                break;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        // Of that CPU alone.
+        assert_eq!(cache.cached(), 5);
+        assert_eq!(cache.stats().filled, 5);
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_filled_after_memory_was_short() -> Result {
+        let cache = cache(5, 0)?;
+        let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
+
+        cache.shared.back_off();
+        assert!(cache.get_on(cpu()?).is_none());
+        // Nobody was asked to.
+        assert!(!pages.is_wanted.load(Relaxed));
+
+        let cache = PageCache::new(
+            NAME,
+            Options {
+                backoff_ms: 0,
+                ..Options::default()
+            },
+        )?;
+        let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
+        cache.shared.back_off();
+        assert!(pages.want());
+        Ok(())
+    }
+
+    #[test]
+    fn pages_come_and_go_with_interrupts_off() -> Result {
+        let cache = cache(2, 0)?;
+        let mine = page(7)?;
+
+        let interrupts_off = local_interrupt_disable();
+        assert!(cache.put(mine).is_ok());
+        let mine = cache.get();
+        let none = cache.get();
+        drop(interrupts_off);
+
+        assert!(is_filled(mine, 7));
+        assert!(none.is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn drop_frees_all_pages() -> Result {
+        let cache = cache(2, 2)?;
+        let mine = page(7)?;
+        mine.references().add(1, Relaxed);
+        let raw = mine.as_ptr();
+        assert!(cache.put_on(cpu()?, mine).is_ok());
+
+        drop(cache);
+
+        let raw = core::ptr::NonNull::new(raw).ok_or(EINVAL)?;
+        // SAFETY: The reference that was added above is left, and nobody else has it.
+        let mine = unsafe { Page::<0>::from_raw(raw) };
+        assert_eq!(mine.references().load(Relaxed), 1);
+        Ok(())
+    }
+
+    /// A cache, and what tasks did with it.
+    struct Busy {
+        cache: PageCache,
+        allocated: Atomic<u64>,
+        freed: Atomic<u64>,
+    }
+
+    /// Gets and puts pages, of this CPU and of others, and drains some.
+    fn keep_busy(busy: &Busy) {
+        let free = |page: Page| {
+            drop(page);
+            busy.freed.fetch_add(1, Relaxed);
+        };
+        for round in 0..500 {
+            let cpu = possible_cpus().nth(round % 4);
+            let page = match cpu.and_then(|cpu| busy.cache.get_on(cpu)) {
+                Some(page) => page,
+                None => match Page::alloc(Gfp::KERNEL) {
+                    Ok(page) => {
+                        busy.allocated.fetch_add(1, Relaxed);
+                        page
+                    }
+                    Err(_) => continue,
+                },
+            };
+            if let Err(page) = busy.cache.put(page) {
+                free(page);
+            }
+            if round % 100 == 99 {
+                busy.cache.shared.drain(1, 3);
+            }
+            busy.cache.get().map(free);
+        }
+    }
+
+    #[test]
+    fn no_page_is_lost_when_all_cpus_do_everything() -> Result {
+        let busy = Arc::new(
+            Busy {
+                cache: cache(3, 1)?,
+                allocated: Atomic::new(0),
+                freed: Atomic::new(0),
+            },
+            GFP_KERNEL,
+        )?;
+
+        on_all_cpus(&busy, keep_busy)?;
+
+        // The work item may still fill slots. Then this is not exact, and not wrong later.
+        for _ in 0..1000 {
+            let before = busy.cache.stats();
+            let cached = busy.cache.cached() as u64;
+            let allocated = busy.allocated.load(Relaxed) + before.filled;
+            let freed = busy.freed.load(Relaxed) + before.freed;
+            if allocated == freed + cached && busy.cache.stats() == before {
+                return Ok(());
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        Err(EIO)
+    }
+
+    #[test]
+    fn a_cache_may_be_leaked() -> Result {
+        let cache = cache(2, 0)?;
+        cache.fill()?;
+        crate::testing::leak::forget(cache)
+    }
+
+    #[test]
+    fn pages_are_of_one_cpu() -> Result {
+        let cache = cache(4, 0)?;
+        // Nobody fills slots meanwhile.
+        cache.shared.back_off();
+        for cpu in possible_cpus() {
+            for _ in 0..1 + cpu.as_u32() % 3 {
+                assert!(cache.put_on(cpu, page(cpu.as_u32() as u8)?).is_ok());
+            }
+        }
+
+        for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {
+            let is_possible = possible_cpus().any(|possible| possible == cpu);
+            let count = if is_possible { 1 + cpu.as_u32() % 3 } else { 0 };
+            assert_eq!(cache.cached_on(cpu), count as usize);
+            for _ in 0..count {
+                assert!(is_filled(cache.get_on(cpu), cpu.as_u32() as u8));
+            }
+            assert!(cache.get_on(cpu).is_none());
+            assert_eq!(cache.cached_on(cpu), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_there_is_not_filled_again() -> Result {
+        let cache = cache(4, 0)?;
+        assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+
+        cache.fill()?;
+
+        assert_eq!(cache.cached_on(cpu()?), 4);
+        let stats = cache.stats();
+        assert_eq!(stats.filled, cache.cached() as u64 - 1);
+        assert_eq!(stats.freed, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_fill_that_fails_keeps_what_it_has() -> Result {
+        let cache = cache(4, 0)?;
+        assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+
+        let result = crate::mm::page::ALLOC.fail(|| cache.fill());
+
+        assert_eq!(result, Err(ENOMEM));
+        assert_eq!((cache.cached(), cache.stats().filled), (1, 0));
+        cache.fill()?;
+        assert_eq!(cache.cached_on(cpu()?), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn options_are_those_it_was_made_with() -> Result {
+        let options = Options {
+            pages_per_cpu: 7,
+            floor_per_cpu: 3,
+            backoff_ms: 11,
+        };
+
+        assert_eq!(*PageCache::new(NAME, options)?.options(), options);
+        Ok(())
+    }
+
+    #[test]
+    fn reclaim_frees_pages_and_keeps_them_from_coming_back() -> Result {
+        let cache = cache(4, 1)?;
+        for _ in 0..4 {
+            assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+        }
+
+        assert_eq!(cache._shrinker.call_back(2), 2);
+        assert_eq!((cache.cached(), cache.stats().freed), (2, 2));
+        let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
+        while cache.get_on(cpu()?).is_some() {}
+        assert!(!pages.is_wanted.load(Relaxed));
+        // There is nothing above the floor.
+        assert!(cache.put_on(cpu()?, page(1)?).is_ok());
+        assert_eq!(cache._shrinker.call_back(2), Count::EMPTY.into_raw());
+        Ok(())
+    }
+
+    #[test]
+    fn reclaim_asks_for_many_at_a_time_and_takes_them_first() -> Result {
+        let cache = cache(4, 1)?;
+        let raw = cache._shrinker.raw();
+
+        // SAFETY: It is registered, and C does not change these.
+        let (seeks, batch, flags) = unsafe { ((*raw).seeks, (*raw).batch, (*raw).flags) };
+        assert_eq!((seeks, batch), (0, 32));
+        assert_eq!(flags & bindings::SHRINKER_NUMA_AWARE, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,641 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The registration of callbacks.
+
+use kernel::{
+    ffi::c_void,
+    module::this_module,
+    prelude::*,
+    sync::Arc, //
+};
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use super::{
+    builder::Shrinker,
+    callbacks::{
+        count_objects,
+        is_in_callback,
+        scan_objects,
+        Callbacks, //
+    }, //
+};
+
+use crate::{
+    bindings,
+    module::cleanup::{
+        self,
+        Noted, //
+    }, //
+};
+
+/// Has [`Callbacks`] called, for as long as it lives.
+///
+/// Dropped, it waits until none of them runs. So that must not be done while holding a lock that
+/// they wait for. One that is leaked calls them until the module that implements them goes.
+///
+/// # Dropped in a callback
+///
+/// A registration that is dropped in a callback, of its own or of another shrinker, would wait for
+/// itself, or for others that wait for this task to free memory. The log says so, and it stays, as
+/// if it was leaked. So does one that is dropped by any task with `PF_MEMALLOC` set, which is how
+/// it tells. No type can prevent that: callbacks can get at what is in a lock.
+///
+/// # Invariants
+///
+/// `instance` came from `KBox` and is registered, unless what was `noted` is being undone.
+#[must_use = "the callbacks are called no more once it is dropped"]
+pub struct Registration<T: Callbacks> {
+    instance: NonNull<Instance<T>>,
+    noted: Noted,
+    _callbacks: PhantomData<Arc<T>>,
+}
+
+// SAFETY: A registration may be dropped by another task than the one that made it, with the `Arc`.
+unsafe impl<T: Callbacks> Send for Registration<T> {}
+
+// SAFETY: There is nothing to do with a `&Registration`.
+unsafe impl<T: Callbacks> Sync for Registration<T> {}
+
+impl<T: Callbacks> Registration<T> {
+    /// As [`Shrinker::register()`].
+    pub(super) fn new(shrinker: Shrinker, callbacks: Arc<T>) -> Result<Self> {
+        if is_in_callback() {
+            return Err(EDEADLK);
+        }
+        let module = this_module::<T::OwnerModule>().as_ptr();
+        if !Self::is_in(module) {
+            pr_err!("shrinkers must be registered by the module that has their callbacks\n");
+            return Err(EINVAL);
+        }
+
+        let instance = KBox::new_uninit(GFP_KERNEL)?;
+        let data: *const T = &*callbacks;
+        let raw = shrinker.into_raw();
+        // SAFETY: C does not look at it before it is registered, see below.
+        unsafe { (*raw.as_ptr()).private_data = data.cast_mut().cast() };
+        // SAFETY: As above.
+        unsafe { (*raw.as_ptr()).count_objects = Some(count_objects::<T>) };
+        // SAFETY: As above.
+        unsafe { (*raw.as_ptr()).scan_objects = Some(scan_objects::<T>) };
+        let instance = NonNull::from(KBox::leak(KBox::write(
+            instance,
+            Instance {
+                shrinker: raw,
+                callbacks,
+            },
+        )));
+        // SAFETY: It is from `shrinker_alloc()` and not registered yet, by the type invariants of
+        // `Shrinker`. Its functions are for a `T`, as `data` is, which the instance keeps until it
+        // is unregistered.
+        unsafe { bindings::shrinker_register(raw.as_ptr()) };
+
+        // SAFETY:
+        // - The code of `T` is in `module`, see above, so that is loaded, and it is used here.
+        // - `stop()` and `free()` may be called with `instance`, as it is registered.
+        let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, instance.cast()) };
+        match noted {
+            // INVARIANT: It is registered, and was leaked from a `KBox`.
+            Ok(noted) => Ok(Self {
+                instance,
+                noted,
+                _callbacks: PhantomData,
+            }),
+            Err(error) => {
+                // SAFETY: It is registered, and nobody else knows of it.
+                unsafe { Self::stop(instance.cast()) };
+                // SAFETY: As above, and it is not registered any more.
+                unsafe { Self::free(instance.cast()) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Calls both callbacks once, as memory reclaim does, with so many objects to scan.
+    ///
+    /// Returns what the last one called returned to C. Only in test builds and for benchmarks.
+    ///
+    /// Context: process. Sleeps if the callbacks do.
+    #[cfg(any(kscale_kunit, kscale_bench))]
+    #[inline]
+    pub fn call_back(&self, nr_to_scan: usize) -> usize {
+        use super::{
+            callbacks::as_in_reclaim,
+            Count, //
+        };
+
+        // SAFETY: It is there by the type invariants, and nobody writes to it.
+        let shrinker = unsafe { self.instance.as_ref() }.shrinker.as_ptr();
+        let mut control = bindings::shrink_control {
+            gfp_mask: bindings::GFP_KERNEL,
+            // SAFETY: It has no preconditions.
+            nid: unsafe { bindings::numa_node() },
+            ..Default::default()
+        };
+
+        as_in_reclaim(|| {
+            // SAFETY: It is there by the type invariants.
+            let count = unsafe { (*shrinker).count_objects };
+            // SAFETY: `register()` has set it.
+            let count = unsafe { count.unwrap_unchecked() };
+            // SAFETY: It is registered, and this is how C calls back.
+            let count = unsafe { count(shrinker, &raw mut control) };
+            if count == 0 || count == Count::EMPTY.into_raw() {
+                return count;
+            }
+            control.nr_to_scan = nr_to_scan;
+            control.nr_scanned = nr_to_scan;
+            // SAFETY: It is there by the type invariants.
+            let scan = unsafe { (*shrinker).scan_objects };
+            // SAFETY: `register()` has set it.
+            let scan = unsafe { scan.unwrap_unchecked() };
+            // SAFETY: As above.
+            unsafe { scan(shrinker, &raw mut control) }
+        })
+    }
+
+    /// Returns what C has.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn raw(&self) -> *mut bindings::shrinker {
+        // SAFETY: It is there by the type invariants.
+        unsafe { self.instance.as_ref() }.shrinker.as_ptr()
+    }
+
+    /// Tells whether all code that depends on `T` is code of `module`.
+    fn is_in(module: *mut bindings::module) -> bool {
+        let own = [
+            count_objects::<T> as *const () as usize,
+            scan_objects::<T> as *const () as usize,
+            Self::stop as *const () as usize,
+            Self::free as *const () as usize,
+        ];
+        // SAFETY: It is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        unsafe { cleanup::has_code(module, &own) }
+    }
+
+    /// Has C call the callbacks no more, and waits for those that run.
+    ///
+    /// # Safety
+    ///
+    /// `instance` must be an [`Instance<T>`] that is registered.
+    unsafe fn stop(instance: NonNull<c_void>) {
+        // SAFETY: By the safety requirements; nobody else writes to it.
+        let shrinker = unsafe { instance.cast::<Instance<T>>().as_ref() }.shrinker;
+        // SAFETY: It is registered, and not used again.
+        unsafe { bindings::shrinker_free(shrinker.as_ptr()) };
+    }
+
+    /// Drops an instance.
+    ///
+    /// # Safety
+    ///
+    /// `instance` must be an [`Instance<T>`] from `KBox` that is not registered and that nobody
+    /// uses.
+    unsafe fn free(instance: NonNull<c_void>) {
+        // SAFETY: By the safety requirements.
+        drop(unsafe { KBox::from_raw(instance.cast::<Instance<T>>().as_ptr()) });
+    }
+}
+
+impl<T: Callbacks> Drop for Registration<T> {
+    fn drop(&mut self) {
+        if is_in_callback() {
+            pr_err!("a shrinker's registration was dropped in a callback, and stays\n");
+            return;
+        }
+        if !cleanup::take_back(self.noted) {
+            // The module is going, which sees to it.
+            return;
+        }
+        // SAFETY: It is registered by the type invariants, and nobody else will do this.
+        unsafe { Self::stop(self.instance.cast()) };
+        // SAFETY: It came from `KBox` by the type invariants, and was just unregistered.
+        unsafe { Self::free(self.instance.cast()) };
+    }
+}
+
+/// A registration, as long as C may call back.
+struct Instance<T: Callbacks> {
+    shrinker: NonNull<bindings::shrinker>,
+    /// What C's `private_data` points to. Never read: it is only kept.
+    #[expect(dead_code, reason = "keeps what C has a pointer to")]
+    callbacks: Arc<T>,
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_shrinker)]
+mod tests {
+    use super::{
+        super::{
+            callbacks::as_in_reclaim,
+            Count,
+            Flags,
+            Scan,
+            ScanControl,
+            ShrinkControl, //
+        },
+        *, //
+    };
+
+    use kernel::{
+        ffi::c_ulong,
+        new_mutex,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Mutex, //
+        }, //
+    };
+
+    use core::num::NonZeroU32;
+
+    use crate::{
+        mm::gfp::Gfp,
+        module::cleanup::testing::EmptyModule, //
+    };
+
+    /// A cache of nothing but a number.
+    #[pin_data]
+    struct Cache {
+        objects: Atomic<usize>,
+        calls: Atomic<usize>,
+        /// What the last scan saw: node, cgroup, may start I/O, may call into file systems.
+        asked: Atomic<u32>,
+        /// Whether all calls were as in reclaim.
+        outside: Atomic<usize>,
+        /// To be dropped in the next callback.
+        #[pin]
+        registration: Mutex<Option<Registration<Cache>>>,
+    }
+
+    impl Cache {
+        fn new(objects: usize) -> Result<Arc<Self>> {
+            Arc::pin_init(
+                pin_init!(Self {
+                    objects: Atomic::new(objects),
+                    calls: Atomic::new(0),
+                    asked: Atomic::new(0),
+                    outside: Atomic::new(0),
+                    registration <- new_mutex!(None),
+                }),
+                GFP_KERNEL,
+            )
+        }
+
+        fn called(&self) {
+            self.calls.add(1, Relaxed);
+            if !is_in_callback() {
+                self.outside.add(1, Relaxed);
+            }
+            drop(self.registration.lock().take());
+        }
+    }
+
+    #[vtable]
+    impl Callbacks for Cache {
+        fn count_objects(&self, control: &ShrinkControl) -> Count {
+            self.called();
+            match control.nid() {
+                0 => Count::new(self.objects.load(Relaxed)),
+                _ => Count::UNKNOWN,
+            }
+        }
+
+        fn scan_objects(&self, control: &ScanControl) -> Scan {
+            self.called();
+            let asked = [
+                control.nid(),
+                u32::from(control.memcg().is_some()),
+                u32::from(control.may_io()),
+                u32::from(control.may_fs()),
+            ];
+            self.asked
+                .store(asked.iter().fold(0, |all, one| all << 4 | one), Relaxed);
+            match control.nr_to_scan() {
+                // Frees twice as many as it is asked for, from 100 on.
+                100.. => Scan::freed_of(2 * control.nr_to_scan(), 2 * control.nr_to_scan()),
+                // Has but 10.
+                10.. => Scan::freed_of(7, 10),
+                1.. => Scan::freed(1),
+                0 => Scan::STOP,
+            }
+        }
+    }
+
+    fn shrinker() -> Result<Shrinker> {
+        Shrinker::new(c"kunit", Flags::NONE)
+    }
+
+    /// Has C's `count_objects` called.
+    fn count<T: Callbacks>(
+        registration: &Registration<T>,
+        control: &mut bindings::shrink_control,
+    ) -> c_ulong {
+        // SAFETY: It is registered.
+        let Some(count_objects) = (unsafe { (*registration.raw()).count_objects }) else {
+            return 0xbad;
+        };
+        // SAFETY: This is how C calls it.
+        unsafe { count_objects(registration.raw(), control) }
+    }
+
+    /// Has C's `scan_objects` called.
+    fn scan<T: Callbacks>(
+        registration: &Registration<T>,
+        control: &mut bindings::shrink_control,
+    ) -> c_ulong {
+        // SAFETY: It is registered.
+        let Some(scan_objects) = (unsafe { (*registration.raw()).scan_objects }) else {
+            return 0xbad;
+        };
+        // SAFETY: This is how C calls it.
+        unsafe { scan_objects(registration.raw(), control) }
+    }
+
+    #[test]
+    fn c_gets_what_the_callbacks_answer() -> Result {
+        let cache = Cache::new(5)?;
+        let registration = shrinker()?.register(cache.clone())?;
+        let mut control = bindings::shrink_control::default();
+
+        assert_eq!(count(&registration, &mut control), 5);
+        cache.objects.store(0, Relaxed);
+        assert_eq!(count(&registration, &mut control), Count::EMPTY.into_raw());
+        control.nid = 1;
+        assert_eq!(as_in_reclaim(|| count(&registration, &mut control)), 0);
+        assert_eq!(cache.calls.load(Relaxed), 3);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_scanned_is_reported_as_it_was() -> Result {
+        const STOP: c_ulong = c_ulong::MAX;
+        // To scan, freed, scanned.
+        const ROWS: [(c_ulong, c_ulong, c_ulong); 6] = [
+            (0, STOP, 0),
+            (1, 1, 1),
+            // C's default: as many as was asked for.
+            (9, 1, 9),
+            (10, 7, 10),
+            (99, 7, 10),
+            (100, 200, 200),
+        ];
+        let registration = shrinker()?.register(Cache::new(1)?)?;
+
+        for (nr_to_scan, freed, nr_scanned) in ROWS {
+            let mut control = bindings::shrink_control {
+                nr_to_scan,
+                nr_scanned: nr_to_scan,
+                ..Default::default()
+            };
+            assert_eq!(scan(&registration, &mut control), freed);
+            assert_eq!(control.nr_scanned, nr_scanned);
+            assert_eq!(control.nr_to_scan, nr_to_scan);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn callbacks_know_what_is_asked_for() -> Result {
+        // Node, flags, what the callback saw.
+        const ROWS: [(i32, Gfp, u32); 4] = [
+            (0, Gfp::KERNEL, 0x0011),
+            (1, Gfp::NOFS, 0x1010),
+            (2, Gfp::NOIO, 0x2000),
+            (15, Gfp::NOWAIT, 0xf000),
+        ];
+        let cache = Cache::new(1)?;
+        let registration = shrinker()?.register(cache.clone())?;
+
+        for (nid, gfp, saw) in ROWS {
+            let mut control = bindings::shrink_control {
+                gfp_mask: gfp.as_raw(),
+                nid,
+                ..Default::default()
+            };
+            as_in_reclaim(|| scan(&registration, &mut control));
+            assert_eq!(cache.asked.load(Relaxed), saw);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nodes_that_cannot_be_have_nothing() -> Result {
+        let cache = Cache::new(5)?;
+        let registration = shrinker()?.register(cache.clone())?;
+        // On no machine of these tests.
+        let mut control = bindings::shrink_control {
+            nid: 15,
+            nr_to_scan: 5,
+            ..Default::default()
+        };
+
+        assert_eq!(count(&registration, &mut control), 0);
+        assert_eq!(scan(&registration, &mut control), 0);
+        assert_eq!(cache.calls.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn callbacks_run_as_in_reclaim() -> Result {
+        let cache = Cache::new(1)?;
+        let registration = shrinker()?.register(cache.clone())?;
+        let mut control = bindings::shrink_control::default();
+
+        count(&registration, &mut control);
+        scan(&registration, &mut control);
+        assert!(!is_in_callback());
+        as_in_reclaim(|| count(&registration, &mut control));
+        as_in_reclaim(|| scan(&registration, &mut control));
+
+        assert!(!is_in_callback());
+        assert_eq!(cache.calls.load(Relaxed), 4);
+        assert_eq!(cache.outside.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_registration_gives_its_callbacks_back() -> Result {
+        let cache = Cache::new(1)?;
+
+        drop(shrinker()?.register(cache.clone())?);
+
+        // Nobody else has it any more.
+        assert!(Arc::into_unique_or_drop(cache).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_registration_dropped_in_a_callback_stays() -> Result {
+        let (own, other) = (Cache::new(3)?, Cache::new(4)?);
+        let mut control = bindings::shrink_control::default();
+        let registration = shrinker()?.register(own.clone())?;
+        let of_other = shrinker()?.register(other.clone())?;
+        // One that can still be called, for the test.
+        let same = core::mem::ManuallyDrop::new(Registration::<Cache> {
+            instance: registration.instance,
+            noted: registration.noted,
+            _callbacks: PhantomData,
+        });
+
+        *own.registration.lock() = Some(registration);
+        assert_eq!(count(&same, &mut control), 3);
+        assert!(own.registration.lock().is_none());
+        assert_eq!(count(&same, &mut control), 3);
+
+        // As good as leaked, so `same` may take its place.
+        *other.registration.lock() = Some(core::mem::ManuallyDrop::into_inner(same));
+        scan(&of_other, &mut control);
+        assert!(other.registration.lock().is_none());
+        assert_eq!(own.calls.load(Relaxed), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_registered_in_reclaim() -> Result {
+        let (registered, dropped) = (shrinker()?, shrinker()?);
+        let stay = [registered.as_raw(), dropped.as_raw()];
+        let cache = Cache::new(1)?;
+
+        let error = as_in_reclaim(|| shrinker().err());
+        assert_eq!(error, Some(EDEADLK));
+        let error = as_in_reclaim(|| registered.register(cache.clone()).err());
+        assert_eq!(error, Some(EDEADLK));
+        as_in_reclaim(|| drop(dropped));
+
+        assert!(Arc::into_unique_or_drop(cache).is_some());
+        for raw in stay {
+            // SAFETY: It is not registered, and nobody else has it any more.
+            unsafe { bindings::shrinker_free(raw) };
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_shrinker_is_set_up_before_it_is_registered() -> Result {
+        let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
+        // SAFETY: It is there by the type invariants.
+        let (seeks, batch) = unsafe { ((*shrinker.as_raw()).seeks, (*shrinker.as_raw()).batch) };
+        assert_eq!(seeks, 2);
+        assert_eq!(batch, 0);
+        assert!(cfg!(CONFIG_MEMCG) || !shrinker.is_memcg_aware());
+
+        let shrinker = shrinker.set_seeks(u16::MAX).set_batch(NonZeroU32::MAX);
+        let registration = shrinker.register(Cache::new(1)?)?;
+        // SAFETY: It is registered.
+        let raw = unsafe { &*registration.raw() };
+        assert_eq!(raw.seeks, 65535);
+        assert_eq!(raw.batch, i64::from(u32::MAX) as isize);
+        assert!(raw.flags & bindings::SHRINKER_NUMA_AWARE != 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_shrinker_need_not_be_registered() -> Result {
+        assert!(!shrinker()?.is_memcg_aware());
+        Ok(())
+    }
+
+    #[test]
+    fn a_registration_may_be_leaked() -> Result {
+        core::mem::forget(shrinker()?.register(Cache::new(1)?)?);
+        Ok(())
+    }
+
+    /// Has its code in another module than it says.
+    struct Foreign;
+
+    #[vtable]
+    impl Callbacks for Foreign {
+        type OwnerModule = EmptyModule;
+
+        fn count_objects(&self, _: &ShrinkControl) -> Count {
+            Count::EMPTY
+        }
+
+        fn scan_objects(&self, _: &ScanControl) -> Scan {
+            Scan::STOP
+        }
+    }
+
+    #[test]
+    fn code_of_another_module_is_refused() -> Result {
+        let foreign = Arc::new(Foreign, GFP_KERNEL)?;
+
+        let error = shrinker()?.register(foreign.clone()).err();
+
+        assert_eq!(error, Some(EINVAL));
+        assert!(Arc::into_unique_or_drop(foreign).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn one_that_is_not_noted_is_not_called_any_more() -> Result {
+        let cache = Cache::new(1)?;
+
+        let error = cleanup::NOTE
+            .fail(|| shrinker()?.register(cache.clone()).map(drop))
+            .err();
+
+        assert_eq!(error, Some(ENOMEM));
+        // What was made of it is gone.
+        assert!(Arc::into_unique_or_drop(cache).is_some());
+        Ok(())
+    }
+
+    /// Returns the flags, the seeks and the batch that C has.
+    fn setup(shrinker: &Shrinker) -> (u32, i32, isize) {
+        // SAFETY: It is there by the type invariants.
+        let raw = unsafe { &*shrinker.as_raw() };
+        (raw.flags, raw.seeks, raw.batch)
+    }
+
+    #[test]
+    fn flags_are_those_that_are_asked_for() -> Result {
+        const FLAGS: u32 = bindings::SHRINKER_NUMA_AWARE
+            | bindings::SHRINKER_MEMCG_AWARE
+            | bindings::SHRINKER_NONSLAB;
+        // Without memory cgroups, C takes their flags away.
+        let memcg = Shrinker::new(c"kunit", Flags::MEMCG_AWARE)?;
+        let memcg_flags = if memcg.is_memcg_aware() {
+            FLAGS
+        } else {
+            bindings::SHRINKER_NUMA_AWARE
+        };
+        let rows = [
+            (Flags::NONE, 0),
+            (Flags::NUMA_AWARE, bindings::SHRINKER_NUMA_AWARE),
+            (Flags::MEMCG_AWARE, bindings::SHRINKER_MEMCG_AWARE),
+            (Flags::MEMCG_AWARE_NONSLAB | Flags::NUMA_AWARE, FLAGS),
+        ];
+
+        for (flags, expected) in rows {
+            let shrinker = Shrinker::new(c"kunit", flags)?;
+            let (found, ..) = setup(&shrinker);
+            assert_eq!(found & memcg_flags, expected & memcg_flags);
+            assert_eq!(
+                shrinker.is_numa_aware(),
+                expected & bindings::SHRINKER_NUMA_AWARE != 0
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_set_leaves_the_rest() -> Result {
+        let (flags, seeks, batch) = setup(&shrinker()?);
+
+        let few = shrinker()?.set_seeks(seeks as u16 + 5);
+        assert_eq!(setup(&few), (flags, seeks + 5, batch));
+        let many = shrinker()?.set_batch(NonZeroU32::MIN);
+        assert_eq!(setup(&many), (flags, seeks, 1));
+        let none = shrinker()?.set_seeks(0);
+        assert_eq!(setup(&none), (flags, 0, batch));
+        Ok(())
+    }
+}

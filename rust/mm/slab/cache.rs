@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The cache itself.
+
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+    },
+};
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use super::memory::Memory;
+
+use crate::{
+    bindings,
+    mm::gfp::Gfp,
+    percpu::PerCpuInts, //
+};
+
+/// Returns a number that was not returned since the kernel has booted.
+fn unique() -> i64 {
+    static LAST: Atomic<i64> = Atomic::new(0);
+
+    loop {
+        // SAFETY: It has no preconditions.
+        //
+        // Microseconds, as no two copies of this library are loaded in the same one.
+        let now = unsafe { bindings::ktime_get() } / 1000;
+        let last = LAST.load(Relaxed);
+        // OVERFLOW: Far from 2^63.
+        let next = now.max(last.wrapping_add(1));
+
+        if LAST.cmpxchg(last, next, Relaxed).is_ok() {
+            return next;
+        }
+    }
+}
+
+/// A slab cache with memory for values of `T`.
+///
+/// # Invariants
+///
+/// - `raw` was returned by `kmem_cache_create()` for the size and the alignment of `T`, without a
+///   constructor, and was not destroyed.
+/// - The sum of `live` is how many objects were taken and not given back, and how many pools may
+///   have others in reserve.
+pub struct Cache<T> {
+    raw: NonNull<bindings::kmem_cache>,
+    name: CString,
+    live: PerCpuInts<u64, 1>,
+    _values: PhantomData<fn() -> T>,
+}
+
+// SAFETY: A cache holds no values, and `kmem_cache_destroy()` may run in any task.
+unsafe impl<T> Send for Cache<T> {}
+
+// SAFETY: A cache holds no values, and objects may be taken and given back by all CPUs at once.
+unsafe impl<T> Sync for Cache<T> {}
+
+impl<T> Cache<T> {
+    /// The size of an object in bytes, checked.
+    const SIZE: u32 = {
+        assert!(size_of::<T>() > 0, "values without a size need no memory");
+        assert!(
+            size_of::<T>() <= bindings::KMALLOC_MAX_SIZE as usize,
+            "values are too large for a slab"
+        );
+        // CAST: At most `KMALLOC_MAX_SIZE`, which is 32 bits.
+        size_of::<T>() as u32
+    };
+
+    /// The alignment of an object in bytes, checked.
+    const ALIGN: u32 = {
+        assert!(
+            align_of::<T>() <= kernel::page::PAGE_SIZE,
+            "values are aligned to more than a page"
+        );
+        // CAST: At most `PAGE_SIZE`.
+        align_of::<T>() as u32
+    };
+
+    /// Creates a cache.
+    ///
+    /// It appears in `/proc/slabinfo` under `name` and a number that makes it unique: two caches of
+    /// the same name would be a bug to the kernel, and one that was left behind has its name still.
+    /// Unless the kernel merges it with another one of that size, as it likes to.
+    ///
+    /// Fails with [`EINVAL`] if `name` is empty, longer than 32 bytes, or has other characters than
+    /// ASCII letters, digits, `-` and `_`, and with [`ENOMEM`].
+    ///
+    /// Context: process. Sleeps.
+    pub fn new(name: &CStr) -> Result<Self> {
+        Self::with_flags(name, 0)
+    }
+
+    /// Creates a cache whose memory counts as reclaimable, as a shrinker frees its objects.
+    ///
+    /// As [`new()`](Self::new) otherwise.
+    pub(crate) fn reclaimable(name: &CStr) -> Result<Self> {
+        Self::with_flags(name, bindings::SLAB_RECLAIM_ACCOUNT)
+    }
+
+    fn with_flags(name: &CStr, flags: bindings::slab_flags_t) -> Result<Self> {
+        let name = core::str::from_utf8(name.to_bytes()).map_err(|_| EINVAL)?;
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if !(1..=32).contains(&name.len()) || !name.bytes().all(fits) {
+            return Err(EINVAL);
+        }
+        let name = CString::try_from_fmt(fmt!("{}-{}", name, unique()))?;
+        let live = PerCpuInts::new()?;
+
+        // SAFETY:
+        // - `name` is a string, which `kstrdup_const()` copies, as it is not the kernel's own.
+        // - The size and the alignment, a power of two, were checked.
+        // - The flags do not change what objects are.
+        let raw = unsafe {
+            bindings::kmem_cache_create(name.as_char_ptr(), Self::SIZE, Self::ALIGN, flags)
+        };
+        // INVARIANT: Just created; nothing is taken.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            name,
+            live,
+            _values: PhantomData,
+        })
+    }
+
+    /// Returns memory for a value.
+    ///
+    /// Fails with [`ENOMEM`].
+    ///
+    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    #[inline]
+    pub fn alloc(&self, gfp: Gfp) -> Result<Memory<&Self>> {
+        Memory::new(self, gfp)
+    }
+
+    /// Returns memory for a value that keeps the cache alive.
+    ///
+    /// As [`alloc`](Self::alloc) otherwise. Costs a reference to the cache, which all CPUs share.
+    #[inline]
+    pub fn alloc_arc(self: &Arc<Self>, gfp: Gfp) -> Result<Memory<Arc<Self>>> {
+        Memory::new(self.clone(), gfp)
+    }
+
+    /// Returns the name that the cache has in `/proc/slabinfo`.
+    ///
+    /// Context: any.
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Returns memory for a value that may be added to lists.
+    ///
+    /// Fails with [`ENOMEM`].
+    ///
+    /// # Safety
+    ///
+    /// `lru` must be initialised.
+    pub(crate) unsafe fn alloc_lru(
+        &self,
+        lru: *mut bindings::list_lru,
+        gfp: Gfp,
+    ) -> Result<NonNull<T>> {
+        // SAFETY: The cache is there by the type invariants, and the lists are by the safety
+        // requirements.
+        let object =
+            unsafe { bindings::kmem_cache_alloc_lru_noprof(self.as_raw(), lru, gfp.as_raw()) };
+        let object = NonNull::new(object.cast()).ok_or(ENOMEM)?;
+        self.taken(1);
+        Ok(object)
+    }
+
+    /// Frees memory from [`alloc_lru()`](Self::alloc_lru).
+    ///
+    /// # Safety
+    ///
+    /// It must be from this cache, and not be used again.
+    pub(crate) unsafe fn free(&self, object: NonNull<T>) {
+        self.returned(1);
+        // SAFETY: By the safety requirements.
+        unsafe { bindings::kmem_cache_free(self.as_raw(), object.as_ptr().cast()) };
+    }
+
+    /// Returns the cache as C takes it.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut bindings::kmem_cache {
+        self.raw.as_ptr()
+    }
+
+    /// Returns how many objects it believes to be taken.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn live(&self) -> u64 {
+        self.live.at::<0>().sum()
+    }
+
+    /// Notes that `count` objects were taken.
+    #[inline]
+    pub(crate) fn taken(&self, count: usize) {
+        // CAST: To 64 bits.
+        // INVARIANT: There are as many more.
+        self.live.at::<0>().add(count as u64);
+    }
+
+    /// Notes that `count` objects are about to be given back.
+    #[inline]
+    pub(crate) fn returned(&self, count: usize) {
+        // CAST: To 64 bits.
+        // INVARIANT: There are as many less.
+        self.live.at::<0>().sub(count as u64);
+    }
+}
+
+/// Sleeps, and waits for every CPU. See "What is left behind" in the [module](super).
+impl<T> Drop for Cache<T> {
+    fn drop(&mut self) {
+        // Nobody takes or returns any meanwhile.
+        if self.live.at::<0>().sum() == 0 {
+            // SAFETY: No object is left, and nobody uses the cache again.
+            unsafe { bindings::kmem_cache_destroy(self.as_raw()) };
+        } else {
+            pr_err!(
+                "slab cache {} is left behind, as objects of it are\n",
+                self.name.to_str().unwrap_or_default()
+            );
+        }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_slab)]
+mod tests {
+    use super::*;
+
+    use crate::mm::mempool::{
+        Mempool,
+        Slab, //
+    };
+
+    use core::mem;
+
+    #[test]
+    fn names_are_what_parsers_take() {
+        // Name, accepted.
+        let rows = [
+            (c"", false),
+            (c"a", true),
+            (c"Requests_of-3", true),
+            (c"two words", false),
+            (c"a/b", false),
+            (c"caf\u{e9}", false),
+            (c"\xff", false),
+            (c"new\nline", false),
+            (c"12345678901234567890123456789012", true),
+            (c"123456789012345678901234567890123", false),
+        ];
+
+        for (name, accepted) in rows {
+            let result = Cache::<u64>::new(name).map(drop);
+            assert_eq!(result, if accepted { Ok(()) } else { Err(EINVAL) });
+        }
+    }
+
+    #[test]
+    fn caches_may_be_called_the_same() -> Result {
+        let first = Cache::<u64>::new(c"kunit-twin")?;
+        let second = Cache::<u64>::new(c"kunit-twin")?;
+
+        assert!(first.name() != second.name());
+        assert!(first.name().to_bytes().starts_with(b"kunit-twin-"));
+        Ok(())
+    }
+
+    #[test]
+    fn unique_numbers_only_grow() {
+        let mut last = 0;
+        for _ in 0..1000 {
+            let next = unique();
+            assert!(next > last);
+            last = next;
+        }
+    }
+
+    #[test]
+    fn a_cache_counts_its_objects() -> Result {
+        let cache = Cache::<[u64; 20]>::new(c"kunit-count")?;
+        assert_eq!(cache.live(), 0);
+
+        let kept = cache.alloc(Gfp::KERNEL)?.write([1; 20]);
+        drop(cache.alloc(Gfp::KERNEL)?);
+        assert_eq!(cache.live(), 1);
+
+        drop(kept);
+        assert_eq!(cache.live(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_pool_is_noted_as_it_has_a_reserve() -> Result {
+        let cache = Cache::<u64>::new(c"kunit-pool")?;
+
+        let pool = KBox::pin_init(Mempool::new(2, Slab::new(&cache)), GFP_KERNEL)?;
+        assert_eq!(cache.live(), 1);
+        let memory = pool.alloc(Gfp::KERNEL)?;
+        assert_eq!(cache.live(), 2);
+
+        drop(memory);
+        drop(pool);
+        assert_eq!(cache.live(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_cache_of_a_forgotten_value_is_left_behind() -> Result {
+        let cache = Cache::<[u64; 20]>::new(c"kunit-forgotten")?;
+        let raw = cache.as_raw();
+        let value = mem::ManuallyDrop::new(cache.alloc(Gfp::KERNEL)?.write([7; 20]));
+        let object: *const [u64; 20] = &**value;
+
+        drop(cache);
+
+        // SAFETY: Forgotten values stay where they are.
+        assert_eq!(unsafe { object.read() }, [7; 20]);
+        // SAFETY: The cache is still there, and the object is one of it that nobody else has.
+        unsafe { bindings::kmem_cache_free(raw, object.cast_mut().cast()) };
+        // SAFETY: No object is left, and nobody else has the cache.
+        unsafe { bindings::kmem_cache_destroy(raw) };
+        Ok(())
+    }
+
+    #[test]
+    fn objects_may_keep_their_cache_alive() -> Result {
+        let cache = Arc::new(Cache::<u64>::new(c"kunit-arc")?, GFP_KERNEL)?;
+
+        let value = cache.alloc_arc(Gfp::KERNEL)?.write(3);
+        let memory = cache.alloc_arc(Gfp::KERNEL)?;
+        drop(cache);
+
+        assert_eq!(*value, 3);
+        drop(value);
+        assert_eq!(*memory.write(4), 4);
+        Ok(())
+    }
+
+    #[test]
+    fn a_failed_initialiser_gives_the_memory_back() -> Result {
+        let cache = Cache::<u64>::new(c"kunit-failed")?;
+
+        let failed = cache.alloc(Gfp::KERNEL)?.write_init(Err::<u64, _>(EIO));
+        assert_eq!(failed.err(), Some(EIO));
+        let failed = cache.alloc(Gfp::KERNEL)?.write_pin_init(Err::<u64, _>(EIO));
+        assert_eq!(failed.err(), Some(EIO));
+
+        assert_eq!(cache.live(), 0);
+        Ok(())
+    }
+
+    /// Is where it is said to be, whatever its size.
+    #[repr(align(1024))]
+    struct Aligned([u8; 100]);
+
+    #[test]
+    fn objects_are_aligned_and_apart() -> Result {
+        const COUNT: usize = 20;
+        let cache = Cache::<Aligned>::new(c"kunit-aligned")?;
+        let odd = Cache::<[u8; 100]>::new(c"kunit-odd")?;
+        let mut values = KVec::with_capacity(COUNT, GFP_KERNEL)?;
+        let mut odd_values = KVec::with_capacity(COUNT, GFP_KERNEL)?;
+
+        for number in 0..COUNT {
+            let bytes = [number as u8; 100];
+            values.push(cache.alloc(Gfp::KERNEL)?.write(Aligned(bytes)), GFP_KERNEL)?;
+            odd_values.push(odd.alloc(Gfp::KERNEL)?.write(bytes), GFP_KERNEL)?;
+        }
+
+        for (number, (value, odd)) in values.iter().zip(&odd_values).enumerate() {
+            assert_eq!(core::ptr::from_ref(&**value).addr() % 1024, 0);
+            assert!(value.0 == [number as u8; 100] && **odd == [number as u8; 100]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn many_objects_are_given_back() -> Result {
+        const BYTES: usize = 64 << 10;
+        let cache = Cache::<[u8; BYTES]>::new(c"kunit-many")?;
+        let gfp = Gfp::KERNEL | Gfp::NORETRY | Gfp::NOWARN;
+
+        // More than there is memory for.
+        for _ in 0..crate::mm::page::totalram_pages() * kernel::page::PAGE_SIZE / BYTES + 1 {
+            drop(cache.alloc(gfp)?);
+        }
+        assert_eq!(cache.live(), 0);
+        Ok(())
+    }
+}

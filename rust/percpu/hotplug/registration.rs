@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Callbacks, and their registration.
+
+use kernel::{
+    cpu::CpuId,
+    ffi::c_void,
+    module::this_module,
+    prelude::*,
+    sync::Arc, //
+};
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    module::cleanup::{
+        self,
+        Noted, //
+    }, //
+};
+
+use super::state::{
+    self,
+    is_in_callback,
+    Header, //
+};
+
+/// What hears of CPUs that come and go.
+///
+/// See the [module documentation](super) for the context that the callbacks run in.
+#[vtable]
+pub trait Callbacks: Send + Sync + 'static {
+    /// Hears that `cpu` has come online, or is when the registration is made.
+    ///
+    /// An error refuses it: the CPU goes offline again, and whoever wanted it online gets the
+    /// error. When the registration is being made, that fails. There is no
+    /// [`offline()`](Self::offline) for this CPU then.
+    ///
+    /// It is also called, after [`offline()`](Self::offline), for a CPU that could not go offline in
+    /// the end. That should not be refused: the kernel warns, and the next call for this CPU is
+    /// [`offline()`](Self::offline).
+    fn online(&self, cpu: CpuId) -> Result {
+        let _ = cpu;
+        Ok(())
+    }
+
+    /// Hears that `cpu` is about to go offline, or that the registration is.
+    fn offline(&self, cpu: CpuId) {
+        let _ = cpu;
+    }
+}
+
+/// Calls [`Callbacks`], for as long as it lives.
+///
+/// One that is leaked calls them until the module that implements them goes.
+///
+/// # Invariants
+///
+/// `instance` came from `KBox` and is linked into the list of the library's hotplug state, unless
+/// what was `noted` is being undone.
+pub struct Registration<T: Callbacks> {
+    instance: NonNull<Instance<T>>,
+    noted: Noted,
+    _callbacks: PhantomData<Arc<T>>,
+}
+
+// SAFETY: A registration may be dropped by another task than the one that made it, with the `Arc`.
+unsafe impl<T: Callbacks> Send for Registration<T> {}
+
+// SAFETY: There is nothing to do with a `&Registration`.
+unsafe impl<T: Callbacks> Sync for Registration<T> {}
+
+impl<T: Callbacks> Registration<T> {
+    /// Calls [`Callbacks::online()`] for the CPUs that are online, and registers.
+    ///
+    /// Fails with the error of the first call that fails, after [`Callbacks::offline()`] was called
+    /// for the CPUs before; with [`ENOMEM`]; with [`EDEADLK`] in a callback; and with [`EINVAL`] if
+    /// the code of the callbacks is not in the module that implements [`Callbacks`].
+    ///
+    /// Context: process. Sleeps, until no CPU is coming or going and all calls have returned. C:
+    /// `cpuhp_state_add_instance()` in `include/linux/cpuhotplug.h`.
+    pub fn new(callbacks: Arc<T>) -> Result<Self> {
+        if is_in_callback() {
+            return Err(EDEADLK);
+        }
+        let module = this_module::<T::OwnerModule>().as_ptr();
+        if !Self::is_in(module) {
+            pr_err!("CPU hotplug callbacks must be registered by the module that has them\n");
+            return Err(EINVAL);
+        }
+
+        let instance = NonNull::from(KBox::leak(KBox::new(
+            Instance {
+                header: Header::new(online::<T>, offline::<T>),
+                callbacks,
+            },
+            GFP_KERNEL,
+        )?));
+        // SAFETY:
+        // - It is in no list, and is freed only after it was removed.
+        // - It is the header of an `Instance<T>`, with functions for that.
+        let added = unsafe { state::add(instance.cast()) };
+        if let Err(error) = added {
+            // SAFETY: `instance` is from `KBox::leak()` above, and C has no pointer to it, as
+            // `state::add()` failed.
+            drop(unsafe { KBox::from_raw(instance.as_ptr()) });
+            return Err(error);
+        }
+
+        // SAFETY:
+        // - The code of `T` is in `module`, see above, so that is loaded, and it is used here.
+        // - `stop()` and `free()` may be called with `instance`, as it is linked.
+        let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, instance.cast()) };
+        match noted {
+            // INVARIANT: It is linked, and was leaked from a `KBox`.
+            Ok(noted) => Ok(Self {
+                instance,
+                noted,
+                _callbacks: PhantomData,
+            }),
+            Err(error) => {
+                // SAFETY: It is linked, and nobody else knows of it.
+                unsafe { Self::stop(instance.cast()) };
+                // SAFETY: As above, and it is not linked any more.
+                unsafe { Self::free(instance.cast()) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells whether all code that depends on `T` is code of `module`.
+    fn is_in(module: *mut bindings::module) -> bool {
+        let own = [
+            online::<T> as *const () as usize,
+            offline::<T> as *const () as usize,
+            Self::stop as *const () as usize,
+            Self::free as *const () as usize,
+        ];
+        // SAFETY: It is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        unsafe { cleanup::has_code(module, &own) }
+    }
+
+    /// Has C call the callbacks no more, after those that the end of a registration takes.
+    ///
+    /// # Safety
+    ///
+    /// `instance` must be a linked [`Instance<T>`].
+    unsafe fn stop(instance: NonNull<c_void>) {
+        // SAFETY: It is linked.
+        unsafe { state::remove(instance.cast()) };
+    }
+
+    /// Drops an instance.
+    ///
+    /// # Safety
+    ///
+    /// `instance` must be an [`Instance<T>`] from `KBox` that is not linked and that nobody uses.
+    unsafe fn free(instance: NonNull<c_void>) {
+        // SAFETY: By the safety requirements.
+        drop(unsafe { KBox::from_raw(instance.cast::<Instance<T>>().as_ptr()) });
+    }
+}
+
+impl<T: Callbacks> Drop for Registration<T> {
+    /// Calls [`Callbacks::offline()`] for the CPUs that are online, and waits for it.
+    fn drop(&mut self) {
+        if is_in_callback() {
+            // To wait here would be to wait for this callback.
+            pr_err!("a CPU hotplug callback dropped a registration, which stays\n");
+            return;
+        }
+        if !cleanup::take_back(self.noted) {
+            // The module is going, which sees to it.
+            return;
+        }
+        // SAFETY: It is linked by the type invariants, and nobody else will do this.
+        unsafe { Self::stop(self.instance.cast()) };
+        // SAFETY: It came from `KBox` by the type invariants, and was just unlinked.
+        unsafe { Self::free(self.instance.cast()) };
+    }
+}
+
+/// A registration, as long as C may call back.
+#[repr(C)]
+struct Instance<T: Callbacks> {
+    header: Header,
+    callbacks: Arc<T>,
+}
+
+/// Calls [`Callbacks::online()`].
+///
+/// # Safety
+///
+/// `header` must be that of an [`Instance<T>`].
+unsafe fn online<T: Callbacks>(header: NonNull<Header>, cpu: CpuId) -> Result {
+    // SAFETY: By the safety requirements.
+    unsafe { header.cast::<Instance<T>>().as_ref() }
+        .callbacks
+        .online(cpu)
+}
+
+/// Calls [`Callbacks::offline()`].
+///
+/// # Safety
+///
+/// As for [`online()`].
+unsafe fn offline<T: Callbacks>(header: NonNull<Header>, cpu: CpuId) {
+    // SAFETY: By the safety requirements.
+    unsafe { header.cast::<Instance<T>>().as_ref() }
+        .callbacks
+        .offline(cpu);
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_cpuhp)]
+mod tests {
+    use super::*;
+
+    use kernel::sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Mutex, //
+    };
+
+    use crate::{
+        module::cleanup::testing::EmptyModule,
+        percpu::{
+            possible_cpus,
+            PerCpu, //
+        }, //
+    };
+
+    /// Keeps books of the calls.
+    #[pin_data]
+    struct Log {
+        online: PerCpu<Atomic<i32>>,
+        offline: PerCpu<Atomic<i32>>,
+        on_another_cpu: Atomic<i32>,
+        /// Calls of `online()` that succeed before one fails.
+        until_failure: Atomic<i32>,
+        /// What a callback got when it made a registration.
+        nested: Atomic<i32>,
+        /// To be dropped in the next callback.
+        #[pin]
+        registration: Mutex<Option<Registration<Log>>>,
+    }
+
+    impl Log {
+        fn new(until_failure: i32) -> Result<Arc<Self>> {
+            let zeros = || PerCpu::new(|_| Ok(Atomic::new(0)));
+            Arc::pin_init(
+                try_pin_init!(Self {
+                    online: zeros()?,
+                    offline: zeros()?,
+                    on_another_cpu: Atomic::new(0),
+                    until_failure: Atomic::new(until_failure),
+                    nested: Atomic::new(0),
+                    registration <- kernel::new_mutex!(None),
+                }),
+                GFP_KERNEL,
+            )
+        }
+
+        fn count(&self, calls: &PerCpu<Atomic<i32>>, cpu: CpuId) {
+            if let Some(calls) = calls.per_cpu(cpu) {
+                calls.add(1, Relaxed);
+            }
+            if cpu != CpuId::current() {
+                self.on_another_cpu.add(1, Relaxed);
+            }
+            drop(self.registration.lock().take());
+        }
+    }
+
+    #[vtable]
+    impl Callbacks for Log {
+        fn online(&self, cpu: CpuId) -> Result {
+            if self.until_failure.fetch_sub(1, Relaxed) == 0 {
+                return Err(EBUSY);
+            }
+            self.count(&self.online, cpu);
+            Ok(())
+        }
+
+        fn offline(&self, cpu: CpuId) {
+            self.count(&self.offline, cpu);
+        }
+    }
+
+    /// Registers itself again.
+    struct Nesting(Atomic<i32>);
+
+    #[vtable]
+    impl Callbacks for Nesting {
+        fn online(&self, _: CpuId) -> Result {
+            // Sleeps, which callbacks may.
+            let nested = Arc::new(Nesting(Atomic::new(0)), GFP_KERNEL).map(Registration::new)?;
+            let error = nested.err().map_or(0, |error| error.to_errno());
+            self.0.store(error, Relaxed);
+            Ok(())
+        }
+    }
+
+    fn total(calls: &PerCpu<Atomic<i32>>) -> i32 {
+        calls.iter().map(|(_, calls)| calls.load(Relaxed)).sum()
+    }
+
+    #[test]
+    fn one_that_is_not_noted_hears_of_nothing_any_more() -> Result {
+        let log = Log::new(i32::MAX)?;
+
+        let result = cleanup::NOTE.fail(|| Registration::new(log.clone()));
+        assert_eq!(result.err(), Some(ENOMEM));
+        assert!(total(&log.online) > 0);
+        assert_eq!(total(&log.offline), total(&log.online));
+        // What was made of it is gone.
+        assert!(Arc::into_unique_or_drop(log).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn every_cpu_is_heard_of_once_and_on_itself() -> Result {
+        let log = Log::new(i32::MAX)?;
+
+        let registration = Registration::new(log.clone())?;
+        // Tests run on CPUs that are online.
+        assert!(total(&log.online) > 0);
+        assert!(log.online.iter().all(|(_, calls)| calls.load(Relaxed) <= 1));
+        assert_eq!(total(&log.offline), 0);
+        drop(registration);
+
+        for cpu in possible_cpus() {
+            let calls = |of: &PerCpu<Atomic<i32>>| of.per_cpu(cpu).map(|calls| calls.load(Relaxed));
+            assert_eq!(calls(&log.online), calls(&log.offline));
+        }
+        assert_eq!(log.on_another_cpu.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_callback_that_fails_fails_the_registration() -> Result {
+        let all = Log::new(i32::MAX)?;
+        drop(Registration::new(all.clone())?);
+
+        for until_failure in 0..total(&all.online) {
+            let log = Log::new(until_failure)?;
+
+            let result = Registration::new(log.clone());
+
+            assert_eq!(result.err(), Some(EBUSY));
+            assert_eq!(total(&log.online), until_failure);
+            // Those that heard that they are online hear the end of it.
+            assert_eq!(total(&log.offline), until_failure);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn registrations_are_independent() -> Result {
+        let (first, second) = (Log::new(i32::MAX)?, Log::new(i32::MAX)?);
+
+        let of_first = Registration::new(first.clone())?;
+        let of_second = Registration::new(second.clone())?;
+        drop(of_first);
+
+        assert_eq!(total(&first.offline), total(&first.online));
+        assert_eq!(total(&second.offline), 0);
+        drop(of_second);
+        assert_eq!(total(&second.offline), total(&second.online));
+        Ok(())
+    }
+
+    #[test]
+    fn a_registration_gives_its_callbacks_back() -> Result {
+        let log = Log::new(i32::MAX)?;
+
+        drop(Registration::new(log.clone())?);
+
+        // Nobody else has it any more.
+        assert!(Arc::into_unique_or_drop(log).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_callback_cannot_register() -> Result {
+        let nesting = Arc::new(Nesting(Atomic::new(0)), GFP_KERNEL)?;
+
+        drop(Registration::new(nesting.clone())?);
+
+        assert_eq!(nesting.0.load(Relaxed), EDEADLK.to_errno());
+        Ok(())
+    }
+
+    #[test]
+    fn a_registration_dropped_in_a_callback_stays() -> Result {
+        let (log, other) = (Log::new(i32::MAX)?, Log::new(i32::MAX)?);
+        let registration = Registration::new(log.clone())?;
+        *other.registration.lock() = Some(registration);
+
+        drop(Registration::new(other.clone())?);
+
+        assert!(other.registration.lock().is_none());
+        assert_eq!(total(&log.offline), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_registration_may_be_leaked() -> Result {
+        core::mem::forget(Registration::new(Log::new(i32::MAX)?)?);
+        Ok(())
+    }
+
+    /// Has its code in another module than it says.
+    struct Foreign(Atomic<i32>);
+
+    #[vtable]
+    impl Callbacks for Foreign {
+        type OwnerModule = EmptyModule;
+
+        fn online(&self, _: CpuId) -> Result {
+            self.0.add(1, Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn code_of_another_module_is_refused() -> Result {
+        let foreign = Arc::new(Foreign(Atomic::new(0)), GFP_KERNEL)?;
+
+        let result = Registration::new(foreign.clone());
+
+        assert_eq!(result.err(), Some(EINVAL));
+        assert_eq!(foreign.0.load(Relaxed), 0);
+        assert!(Arc::into_unique_or_drop(foreign).is_some());
+        Ok(())
+    }
+}

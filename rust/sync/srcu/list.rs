@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A list that readers walk while writers change it.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        LockClassKey, //
+    },
+    types::Opaque, //
+};
+
+use core::{
+    cell::UnsafeCell,
+    fmt,
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    lib::unique::unique_id,
+    sync::mutex::{
+        Mutex,
+        MutexGuard, //
+    }, //
+};
+
+use super::{
+    domain::Domain,
+    flavor::Flavor,
+    item::{
+        Item,
+        Node, //
+    },
+    pending::{
+        self,
+        Pending, //
+    },
+    retired::Retired, //
+};
+
+/// Creates a [`List`] initialiser, whose writers' lock has a newly-created lock class.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! new_srcu_list {
+    ($domain:expr $(,)?) => {
+        $crate::sync::srcu::List::new(
+            $domain,
+            ::kernel::optional_name!(),
+            ::kernel::static_lock_class!(),
+        )
+    };
+}
+pub use new_srcu_list as new_list;
+
+/// A list of items that readers of a domain see.
+///
+/// # Invariants
+///
+/// - `head` is a list of links of nodes of items, changed under the lock
+///   of `writers` only. No node is on two lists, or twice on one.
+/// - A node that was on it and no longer is, is a [`Retired`] item of `domain`.
+/// - A node has an [`Entry`] with this `id` only while it is on the list.
+/// - `pending` is that of `Node::<T>::free()`.
+#[pin_data(PinnedDrop)]
+pub struct List<T, F: Flavor> {
+    #[pin]
+    pub(super) head: Opaque<bindings::list_head>,
+    id: u64,
+    domain: Domain<F>,
+    pending: Arc<Pending>,
+    #[pin]
+    writers: Mutex,
+    /// Not covariant: what one writer inserts is what readers with a longer-lived `T` get.
+    _owns: PhantomData<UnsafeCell<Item<T>>>,
+}
+
+// SAFETY: It owns items and a handle of a domain.
+unsafe impl<T: Send, F: Flavor> Send for List<T, F> {}
+
+// SAFETY: It gives many readers `&T`s, hence `Sync`, and a writer of any task an item, hence
+// `Send`. C's RCU lists may be walked while they are changed.
+unsafe impl<T: Send + Sync, F: Flavor> Sync for List<T, F> {}
+
+/// An item on a [`List`]: what it takes to remove it.
+///
+/// An item whose entry is dropped stays until the list is dropped.
+///
+/// # Invariants
+///
+/// `node` is on the list with this `id`, if that still lives.
+#[must_use = "without it the item stays on the list"]
+pub struct Entry<T> {
+    node: NonNull<Node<T>>,
+    list_id: u64,
+}
+
+// SAFETY: Only `ListWriter::remove()` uses `node`, and a writer that is in this task may have all
+// that is on the list.
+unsafe impl<T> Send for Entry<T> {}
+
+// SAFETY: There is nothing to do with an `&Entry`.
+unsafe impl<T> Sync for Entry<T> {}
+
+impl<T> fmt::Debug for Entry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").finish_non_exhaustive()
+    }
+}
+
+impl<T, F: Flavor> List<T, F> {
+    /// Creates an empty list.
+    ///
+    /// Prefer [`new_list!`], which supplies name and class of the writers' lock.
+    ///
+    /// Fails with [`ENOMEM`].
+    ///
+    /// Context: process. Sleeps.
+    pub fn new(
+        domain: Domain<F>,
+        name: &'static CStr,
+        key: Pin<&'static LockClassKey>,
+    ) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            // INVARIANT: It is empty.
+            head <- Opaque::ffi_init(|slot: *mut bindings::list_head| {
+                let empty = bindings::list_head { next: slot, prev: slot };
+                // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`.
+                unsafe { slot.write(empty) };
+            }),
+            // INVARIANT: Nobody else has it, so there are no entries.
+            id: unique_id(),
+            domain,
+            // INVARIANT: See `pending::of()`.
+            pending: pending::of(Node::<T>::free as *const () as usize)?,
+            writers <- Mutex::new(name, key),
+            _owns: PhantomData,
+        })
+    }
+
+    /// Returns the domain whose readers may walk the list.
+    #[inline]
+    pub fn domain(&self) -> &Domain<F> {
+        &self.domain
+    }
+
+    /// Takes the lock that only one writer at a time can have.
+    ///
+    /// Context: process. Sleeps.
+    pub fn lock(&self) -> ListWriter<'_, T, F> {
+        ListWriter {
+            list: self,
+            _lock: self.writers.lock(),
+        }
+    }
+}
+
+/// Returns the node that `links` is a field of.
+///
+/// # Safety
+///
+/// `links` must be that of a node of `T`.
+#[inline]
+pub(super) unsafe fn node_of<T>(links: *mut bindings::list_head) -> *mut Node<T> {
+    // SAFETY: By the contract of this function.
+    unsafe { kernel::container_of!(Opaque::cast_from(links).cast_mut(), Node<T>, links) }
+}
+
+#[pinned_drop]
+impl<T, F: Flavor> PinnedDrop for List<T, F> {
+    /// Frees what is on the list. There is nobody to wait for, as readers borrow the list.
+    fn drop(self: Pin<&mut Self>) {
+        let head = self.head.get();
+        // SAFETY: `head` is initialised by the type invariants, and nobody else uses it any more.
+        let mut links = unsafe { (*head).next };
+
+        while links != head {
+            // SAFETY: By the type invariants it is a node from `into_raw()`.
+            let node: *mut Node<T> = unsafe { node_of(links) };
+            // SAFETY: As above.
+            links = unsafe { (*links).next };
+            // SAFETY: As above. Nobody finds it any more: neither readers nor writers are left, and
+            // entries of this list are of no use.
+            drop(unsafe { Item::from_raw(NonNull::new_unchecked(node)) });
+        }
+    }
+}
+
+/// The right to change a [`List`]. Others wait for it.
+///
+/// Do not wait for a grace period, nor drop a [`Retired`] item, while readers may wait for this
+/// lock with a guard.
+pub struct ListWriter<'a, T, F: Flavor> {
+    list: &'a List<T, F>,
+    _lock: MutexGuard<'a>,
+}
+
+impl<T, F: Flavor> ListWriter<'_, T, F> {
+    /// Inserts an item at the front.
+    ///
+    /// Context: process. Never sleeps. C: `list_add_rcu()`.
+    pub fn push_front(&mut self, item: Item<T>) -> Entry<T> {
+        let node = item.into_raw();
+        // SAFETY: The node is allocated.
+        let links = unsafe { &raw const (*node.as_ptr()).links }
+            .cast_mut()
+            .cast();
+
+        // SAFETY: `head` is initialised by the type invariants and the lock is held. `links` is
+        // valid for writes, as the item was the caller's.
+        // INVARIANT: The node is on this list only.
+        unsafe { bindings::list_add_rcu(links, self.list.head.get()) };
+        self.entry(node)
+    }
+
+    /// Inserts an item at the back.
+    ///
+    /// Context: process. Never sleeps. C: `list_add_tail_rcu()`.
+    pub fn push_back(&mut self, item: Item<T>) -> Entry<T> {
+        let node = item.into_raw();
+        // SAFETY: The node is allocated.
+        let links = unsafe { &raw const (*node.as_ptr()).links }
+            .cast_mut()
+            .cast();
+
+        // SAFETY: `head` is initialised by the type invariants and the lock is held. `links` is
+        // valid for writes, as the item was the caller's.
+        // INVARIANT: The node is on this list only.
+        unsafe { bindings::list_add_tail_rcu(links, self.list.head.get()) };
+        self.entry(node)
+    }
+
+    /// Removes an item for new readers, and returns what old ones may still see.
+    ///
+    /// Gives the entry back if it is not of this list.
+    ///
+    /// Context: process. Never sleeps. C: `list_del_rcu()`.
+    pub fn remove(&mut self, entry: Entry<T>) -> Result<Retired<T, F>, Entry<T>> {
+        if entry.list_id != self.list.id {
+            return Err(entry);
+        }
+        let node = entry.node;
+        // SAFETY: By the invariants of the entry the node is on this list, which lives.
+        let links = unsafe { &raw const (*node.as_ptr()).links }
+            .cast_mut()
+            .cast();
+        // SAFETY: As above. The lock is held.
+        // INVARIANT: The only entry of the node is gone. It becomes a `Retired` item.
+        unsafe { bindings::list_del_rcu(links) };
+        // SAFETY:
+        // - By the type invariants it is from `into_raw()`. Readers that come do not find it, nor
+        //   do writers, as its entry is gone.
+        // - By the type invariants.
+        Ok(unsafe { Retired::new(node, self.list.domain.clone(), self.list.pending.clone()) })
+    }
+
+    /// Returns the entry of a node that was just inserted.
+    fn entry(&self, node: NonNull<Node<T>>) -> Entry<T> {
+        // INVARIANT: It is on this list until the entry is used to remove it, or the list is
+        // dropped. Then there is no list with this `id`, as no other gets the same.
+        Entry {
+            node,
+            list_id: self.list.id,
+        }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_srcu_list)]
+mod tests {
+    use super::*;
+
+    use crate::sync::mutex::keeps_owner;
+
+    use super::super::{
+        new_domain,
+        testing::{
+            nap,
+            Drops,
+            Elsewhere, //
+        },
+        Fast,
+        Normal, //
+    };
+
+    /// The numbers on a list, as digits.
+    fn digits(list: &List<u32, Normal>) -> u32 {
+        list.read().walk().fold(0, |sum, digit| 10 * sum + digit)
+    }
+
+    fn item(digit: u32) -> Result<Item<u32>> {
+        Ok(Item::new(digit, GFP_KERNEL)?)
+    }
+
+    #[test]
+    fn items_keep_their_order() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let list = KBox::try_pin_init(new_list!(domain), GFP_KERNEL)?;
+        assert_eq!(digits(&list), 0);
+
+        let two = list.lock().push_back(item(2)?);
+        let three = list.lock().push_back(item(3)?);
+        let one = list.lock().push_front(item(1)?);
+        assert_eq!(digits(&list), 123);
+
+        let Ok(two) = list.lock().remove(two) else {
+            return Err(EINVAL);
+        };
+        assert_eq!(digits(&list), 13);
+        // It can be used again.
+        let two = list.lock().push_back(two.wait());
+        assert_eq!(digits(&list), 132);
+
+        for (entry, left) in [(one, 32), (two, 3), (three, 0)] {
+            let removed = list.lock().remove(entry);
+            assert!(removed.is_ok());
+            assert_eq!(digits(&list), left);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_writer_has_a_reference_to_its_task() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let list: Pin<KBox<List<u32, Normal>>> = KBox::try_pin_init(new_list!(domain), GFP_KERNEL)?;
+        assert!(keeps_owner(|| list.lock()));
+        Ok(())
+    }
+
+    #[test]
+    fn a_walk_survives_the_removal_of_what_it_is_at() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let list = KBox::try_pin_init(new_list!(domain.clone()), GFP_KERNEL)?;
+        let drops = Drops::new()?;
+        let mut entries = KVec::new();
+        for digit in 0..5_u32 {
+            let item = Item::new((digit, drops.value()), GFP_KERNEL)?;
+            entries.push(Some(list.lock().push_back(item)), GFP_KERNEL)?;
+        }
+        let mut retired = KVec::new();
+        let guard = domain.read_lock();
+        let mut walk = list.walk(&guard)?;
+
+        assert!(walk.next().is_some_and(|(digit, _)| *digit == 0));
+        // What it is at, and what is next.
+        for index in [0, 1] {
+            let Some(entry) = entries.get_mut(index).and_then(Option::take) else {
+                return Err(EINVAL);
+            };
+            let removed = list.lock().remove(entry).map_err(|_| EINVAL)?;
+            retired.push(removed, GFP_KERNEL)?;
+        }
+        // The first one still leads to the second.
+        assert_eq!(walk.fold(0, |sum, (digit, _)| 10 * sum + digit), 1234);
+        assert_eq!(drops.count(), 0);
+        drop(guard);
+        drop(retired);
+        assert_eq!(drops.count(), 2);
+        drop(list);
+        assert_eq!(drops.count(), 5);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_of_another_domain_or_list_is_refused() -> Result {
+        let domain: Domain<Fast> = new_domain!()?;
+        let other: Domain<Fast> = new_domain!()?;
+        let list = KBox::try_pin_init(new_list!(domain.clone()), GFP_KERNEL)?;
+        let second = KBox::try_pin_init(new_list!(domain), GFP_KERNEL)?;
+        let entry = list.lock().push_back(Item::new((), GFP_KERNEL)?);
+
+        assert!(list.walk(&other.read_lock()).is_err());
+        let Err(entry) = second.lock().remove(entry) else {
+            return Err(EINVAL);
+        };
+        // A list that is gone may have been where another one is now.
+        drop(list);
+        assert!(second.lock().remove(entry).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn readers_and_writers_run_at_once() -> Result {
+        let domain: Domain<Normal> = new_domain!()?;
+        let list = Arc::pin_init(new_list!(domain.clone()), GFP_KERNEL)?;
+        let drops = Drops::new()?;
+        let _stays = list
+            .lock()
+            .push_back(Item::new((7, drops.value()), GFP_KERNEL)?);
+
+        let theirs = list.clone();
+        let (one, other) = (drops.value(), drops.value());
+        let writer = Elsewhere::start(move || {
+            let mut values = [Some((1, one)), Some((2, other))];
+            for round in 0..10 {
+                let Some(slot) = values.get_mut(round % 2) else {
+                    return;
+                };
+                let Some(Ok(item)) = slot.take().map(|value| Item::new(value, GFP_KERNEL)) else {
+                    return;
+                };
+                let entry = theirs.lock().push_front(item);
+                let removed = theirs.lock().remove(entry);
+                *slot = removed.ok().map(|retired| retired.wait().into_inner());
+            }
+        })?;
+        while !writer.is_done() {
+            for _ in 0..50 {
+                let guard = domain.read_lock();
+                let seen = list.walk(&guard)?;
+                // The one that stays, and at most one that comes and goes.
+                let sum = seen.fold(0, |sum, (value, _)| sum + value);
+                assert!([7, 8, 9].contains(&sum));
+            }
+            // Without preemption nobody else runs here otherwise.
+            nap();
+        }
+        writer.wait();
+        assert_eq!(drops.count(), 2);
+        Ok(())
+    }
+}

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work queues that keep working when memory is short.
+//!
+//! The kernel's own system queues may need to start a thread, hence to allocate, before they run
+//! an item. Code that memory reclaim waits for, such as the I/O path of a block device, must queue
+//! to a [`Workqueue`] instead: each has a rescuer thread of its own (`WQ_MEM_RECLAIM`).
+//!
+//! For everything else use [`kernel::workqueue`] and its system queues. Not supported: delayed
+//! items (their timers would outlive the queue), queues of one's own that run in softirq context
+//! (bios have the kernel's, see [`dm::Bio::queue_soft()`](crate::block::dm::Bio::queue_soft)), attributes.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    workqueue::RawWorkItem, //
+};
+
+use core::{
+    ops::BitOr,
+    ptr::NonNull, //
+};
+
+use crate::bindings;
+
+mod going;
+
+pub(crate) use going::{
+    destroy_leaked,
+    flush_for,
+    init,
+    Going, //
+};
+use going::{
+    is_refused,
+    Listed, //
+};
+
+/// How a [`Workqueue`] picks the CPU and the priority of its workers.
+///
+/// Combine them with `|`. Exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(bindings::wq_flags);
+
+impl Flags {
+    /// Items run on the CPU that queued them.
+    pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
+
+    /// Items run wherever the scheduler finds room.
+    pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
+
+    /// Items run at a high priority (nice level -20).
+    pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
+
+    /// Items of a [`Flags::PERCPU`] queue may burn the CPU without keeping others from starting.
+    pub const CPU_INTENSIVE: Self = Self(bindings::wq_flags_WQ_CPU_INTENSIVE);
+
+    /// The queue is in `/sys/bus/workqueue/devices`, where root can change how it works.
+    ///
+    /// No two of them can have the same name.
+    pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
+
+    /// Items wait while the system is suspended.
+    pub const FREEZABLE: Self = Self(bindings::wq_flags_WQ_FREEZABLE);
+
+    /// Returns whether all of `flags` are set.
+    fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A queue with a rescuer thread (`WQ_MEM_RECLAIM`).
+///
+/// Dropping it waits for every item that was queued, and so must not happen in one of them.
+///
+/// One that is leaked stays until this library goes. When a module goes, all queues are waited for
+/// that may have items of it; what such an item queues to any of them after the module's exit function
+/// has returned, so that it would never end, is leaked, and does not run.
+///
+/// # Invariants
+///
+/// `raw` came from a successful `alloc_workqueue_noprof()` and has not been destroyed. It is what
+/// `listed` is for, if that is [`Some`].
+pub struct Workqueue {
+    raw: NonNull<bindings::workqueue_struct>,
+    listed: Option<Listed>,
+}
+
+// SAFETY: A `workqueue_struct` is not tied to the task that allocated it: `destroy_workqueue()` in
+// `kernel/workqueue.c` may be called by any task that can sleep.
+unsafe impl Send for Workqueue {}
+
+// SAFETY: The only operation on `&self` is to queue items, and `__queue_work()` in
+// `kernel/workqueue.c` takes the locks it needs.
+unsafe impl Sync for Workqueue {}
+
+impl Workqueue {
+    /// Creates a queue that runs at most `max_active` items at once.
+    ///
+    /// The bound is per CPU for [`Flags::PERCPU`], and for the whole queue for
+    /// [`Flags::UNBOUND`]; 0 stands for the kernel's default. Of `name`, 31 bytes are kept.
+    ///
+    /// Fails with [`EINVAL`] if `name` is empty, and unless exactly one of [`Flags::PERCPU`] and
+    /// [`Flags::UNBOUND`] is given and `max_active` is at most 2048 (`WQ_MAX_ACTIVE`); with
+    /// [`ENOMEM`] if the queue or its rescuer thread cannot be created, or [`Flags::SYSFS`] is given
+    /// and the name is taken.
+    ///
+    /// Context: Task. Sleeps.
+    pub fn new(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
+        let mut this = Self::for_library(name, flags, max_active)?;
+        // INVARIANT: It is for `raw`.
+        this.listed = Some(Listed::new(this.raw)?);
+        Ok(this)
+    }
+
+    /// As [`new()`](Self::new), for items that are code of the library.
+    ///
+    /// Nobody waits for them when a module goes.
+    pub(crate) fn for_library(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
+        if name.is_empty()
+            || flags.contains(Flags::PERCPU) == flags.contains(Flags::UNBOUND)
+            || max_active > bindings::wq_consts_WQ_MAX_ACTIVE
+        {
+            return Err(EINVAL);
+        }
+        let max_active = i32::try_from(max_active)?;
+
+        // SAFETY:
+        // - The format is a C string that consumes one `char *`.
+        // - `name` is a C string, and `alloc_workqueue_va()` in `kernel/workqueue.c` copies it.
+        let raw = unsafe {
+            bindings::alloc_workqueue_noprof(
+                c"%s".as_char_ptr(),
+                bindings::wq_flags_WQ_MEM_RECLAIM | flags.0,
+                max_active,
+                name.as_char_ptr(),
+            )
+        };
+
+        // INVARIANT: `alloc_workqueue_noprof()` succeeded, as it returns NULL otherwise.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            listed: None,
+        })
+    }
+
+    /// Queues `item`.
+    ///
+    /// The output tells whether it was queued already, as for
+    /// [`Queue::enqueue`](kernel::workqueue::Queue::enqueue).
+    ///
+    /// Context: Any but NMI. Never sleeps.
+    pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        let queue = self.as_raw();
+        let queue_work = move |work| {
+            // SAFETY: The item is valid for as long as this runs, by the guarantees of
+            // `__enqueue()`, which calls it.
+            if unsafe { is_refused(work) } {
+                // As if it never came to run.
+                return true;
+            }
+            // SAFETY: As above, and until C calls its function if this returns `true`. By the type
+            // invariants `queue` is a queue, and it is destroyed only by `drop`, hence not before the
+            // borrow of `self` ends.
+            // CAST: To the type that it is declared with in C.
+            unsafe {
+                bindings::queue_work_on(
+                    bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
+                    queue,
+                    work,
+                )
+            }
+        };
+        // SAFETY:
+        // - That returns `false` only if C does, whose item is queued already.
+        // - `W` is `Send` and `'static`, so it may be called at any time, by any task, or never.
+        unsafe { item.__enqueue(queue_work) }
+    }
+
+    /// Returns the C queue, which is valid for as long as `self` lives.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut bindings::workqueue_struct {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for Workqueue {
+    /// Runs what is queued, then frees the queue.
+    ///
+    /// Waiting is what makes it safe to unload the code of the items afterwards.
+    fn drop(&mut self) {
+        // Before it is destroyed.
+        drop(self.listed.take());
+        // SAFETY: By the type invariants `raw` is a queue that has not been destroyed, and nobody
+        // queues to it any more, as `&mut self` is the last reference.
+        unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_workqueue)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        mm::shrinker::as_in_reclaim,
+        percpu::preempt_disable,
+        testing::leak::at_once, //
+    };
+
+    use kernel::{
+        cpu::CpuId,
+        impl_has_work,
+        new_work,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        },
+        workqueue::{
+            Work,
+            WorkItem, //
+        }, //
+    };
+
+    #[pin_data]
+    struct Counter {
+        runs: Atomic<u32>,
+        #[pin]
+        work: Work<Counter>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Counter { self.work }
+    }
+
+    impl WorkItem for Counter {
+        type Pointer = Arc<Counter>;
+
+        fn run(this: Arc<Counter>) {
+            this.runs.add(1, Relaxed);
+        }
+    }
+
+    fn counter() -> Result<Arc<Counter>> {
+        Arc::pin_init(
+            pin_init!(Counter {
+                runs: Atomic::new(0),
+                work <- new_work!("kscale_workqueue::Counter"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    #[test]
+    fn drop_runs_what_is_queued() -> Result {
+        for flags in [Flags::PERCPU, Flags::UNBOUND | Flags::HIGHPRI] {
+            let queue = Workqueue::new(c"kscale_kunit", flags, 1)?;
+            let counters = [counter()?, counter()?, counter()?];
+
+            for counter in &counters {
+                assert!(queue.enqueue(counter.clone()).is_ok());
+            }
+            drop(queue);
+
+            for counter in &counters {
+                assert_eq!(counter.runs.load(Relaxed), 1);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn placement_must_be_one_of_two() {
+        for flags in [
+            Flags::HIGHPRI,
+            Flags::PERCPU | Flags::UNBOUND,
+            Flags::PERCPU | Flags::UNBOUND | Flags::CPU_INTENSIVE,
+        ] {
+            assert_eq!(
+                Workqueue::new(c"kscale_kunit", flags, 1).err(),
+                Some(EINVAL)
+            );
+        }
+    }
+
+    #[test]
+    fn name_in_sysfs_is_taken_until_drop() -> Result {
+        let flags = Flags::UNBOUND | Flags::SYSFS;
+
+        for _ in 0..2 {
+            let _queue = Workqueue::new(c"kscale_kunit_sysfs", flags, 1)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_queue_has_a_name() {
+        for flags in [Flags::UNBOUND, Flags::PERCPU | Flags::SYSFS] {
+            assert_eq!(Workqueue::new(c"", flags, 1).err(), Some(EINVAL));
+        }
+    }
+
+    #[test]
+    fn max_active_is_bounded() -> Result {
+        assert!(Workqueue::new(c"kscale_kunit", Flags::PERCPU, 2048).is_ok());
+        for max_active in [2049, u32::MAX] {
+            let queue = Workqueue::new(c"kscale_kunit", Flags::PERCPU, max_active);
+            assert_eq!(queue.err(), Some(EINVAL));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn long_name_is_cut() {
+        let name = c"a_name_that_is_longer_than_the_31_bytes_the_kernel_keeps";
+        assert!(Workqueue::new(name, Flags::UNBOUND, 0).is_ok());
+    }
+
+    /// Tells whether the kernel has warned since it booted.
+    fn has_warned() -> bool {
+        // SAFETY: It reads a word of the kernel's own. CAST: It is 9.
+        unsafe { bindings::test_taint(bindings::TAINT_WARN) != 0 }
+    }
+
+    /// Naps, and notes how it runs.
+    #[pin_data]
+    struct Probe {
+        /// How many run, shared by those that are to run at once.
+        running: Arc<Atomic<u32>>,
+        /// Waits for so many.
+        wanted: u32,
+        most: Atomic<u32>,
+        cpu: Atomic<u32>,
+        nice: Atomic<i32>,
+        #[pin]
+        work: Work<Probe>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Probe { self.work }
+    }
+
+    impl WorkItem for Probe {
+        type Pointer = Arc<Probe>;
+
+        fn run(this: Arc<Probe>) {
+            // SAFETY: The task is there while it runs, and does not change its priority.
+            let prio = unsafe { (*bindings::get_current()).static_prio };
+            this.nice.store(prio - 120, Relaxed);
+            this.cpu.store(CpuId::current().as_u32(), Relaxed);
+
+            let mut most = this.running.fetch_add(1, Relaxed) + 1;
+            for round in 0..10_000 {
+                fsleep(Delta::from_millis(1));
+                most = most.max(this.running.load(Relaxed));
+                // So that more have the time to begin.
+                if most >= this.wanted && round >= 5 {
+                    break;
+                }
+            }
+            this.most.store(most, Relaxed);
+            if this.wanted > 1 {
+                // The others shall see it, too.
+                fsleep(Delta::from_millis(20));
+            }
+            this.running.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn probe(running: &Arc<Atomic<u32>>, wanted: u32) -> Result<Arc<Probe>> {
+        Arc::pin_init(
+            pin_init!(Probe {
+                running: running.clone(),
+                wanted,
+                most: Atomic::new(0),
+                cpu: Atomic::new(u32::MAX),
+                nice: Atomic::new(0),
+                work <- new_work!("kscale_workqueue::Probe"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    #[test]
+    fn as_many_items_run_at_once_as_may() -> Result {
+        for flags in [Flags::PERCPU, Flags::UNBOUND] {
+            for max_active in [1, 2] {
+                let queue = Workqueue::new(c"kscale_kunit", flags, max_active)?;
+                let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+                let probes = [
+                    probe(&running, max_active)?,
+                    probe(&running, max_active)?,
+                    probe(&running, 1)?,
+                    probe(&running, 1)?,
+                ];
+
+                // On one CPU, which the bound is for.
+                let preemption = preempt_disable();
+                let queued = probes
+                    .iter()
+                    .filter(|it| queue.enqueue((*it).clone()).is_ok());
+                let queued = queued.count();
+                drop(preemption);
+                drop(queue);
+
+                assert_eq!(queued, probes.len());
+                let most = probes.iter().map(|probe| probe.most.load(Relaxed)).max();
+                assert_eq!(most, Some(max_active));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails with [`EINVAL`] if items do not run as the flags of their queue say.
+    fn check_flags(_: usize) -> Result {
+        // Flags, nice level, whether it is where it was queued.
+        let rows = [
+            (Flags::PERCPU, 0, true),
+            (Flags::PERCPU | Flags::CPU_INTENSIVE, 0, true),
+            (Flags::PERCPU | Flags::HIGHPRI, -20, true),
+            (Flags::UNBOUND, 0, false),
+            (Flags::UNBOUND | Flags::HIGHPRI, -20, false),
+        ];
+        let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+
+        for (flags, nice, is_here) in rows {
+            let queue = Workqueue::new(c"kscale_kunit", flags, 0)?;
+            let probe = probe(&running, 1)?;
+            let preemption = preempt_disable();
+            let cpu = CpuId::current().as_u32();
+            let is_queued = queue.enqueue(probe.clone()).is_ok();
+            drop(preemption);
+            drop(queue);
+
+            let is_right = is_queued
+                && probe.nice.load(Relaxed) == nice
+                && (!is_here || probe.cpu.load(Relaxed) == cpu);
+            if !is_right {
+                return Err(EINVAL);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn flags_say_how_items_run() -> Result {
+        // On all CPUs, most likely.
+        at_once(8, check_flags)
+    }
+
+    /// The kernel warns of who waits for another queue than such a one then.
+    #[test]
+    fn reclaim_may_wait_for_a_queue() -> Result {
+        let had_warned = has_warned();
+
+        for new in [Workqueue::new, Workqueue::for_library] {
+            let queue = new(c"kscale_kunit", Flags::UNBOUND, 1)?;
+            let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+            assert!(queue.enqueue(probe(&running, 1)?).is_ok());
+            // SAFETY: The queue is there.
+            as_in_reclaim(|| unsafe { bindings::__flush_workqueue(queue.as_raw()) });
+        }
+
+        assert_eq!(has_warned(), had_warned);
+        Ok(())
+    }
+
+    #[test]
+    fn an_item_is_queued_once() -> Result {
+        let queue = Workqueue::new(c"kscale_kunit", Flags::UNBOUND, 1)?;
+        let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        // It waits until there is another one.
+        let (first, second) = (probe(&running, 2)?, probe(&running, 1)?);
+
+        assert!(queue.enqueue(first.clone()).is_ok());
+        while running.load(Relaxed) == 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        // Behind that.
+        assert!(queue.enqueue(second.clone()).is_ok());
+        assert!(queue.enqueue(second.clone()).is_err());
+        running.add(1, Relaxed);
+        drop(queue);
+        assert!(Arc::into_unique_or_drop(first).is_some());
+        assert!(Arc::into_unique_or_drop(second).is_some());
+        Ok(())
+    }
+}

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Items whose code goes.
+//!
+//! A queue that is dropped waits for its items. One that is leaked does not, nor does one that another
+//! module has, so all queues are noted here. When a module goes, they are flushed.
+//!
+//! An item may queue itself again. So items of that module are not queued any more from some time on;
+//! who was about to queue one then is waited for by flushing once more.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        global_lock,
+        rcu, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+use core::ptr::{
+    self,
+    NonNull, //
+};
+
+use crate::{
+    bindings,
+    lib::stack::{
+        Node,
+        Stack, //
+    }, //
+};
+
+/// A queue that is there.
+struct Queue {
+    id: u64,
+    raw: NonNull<bindings::workqueue_struct>,
+    /// How many tasks flush it. It is not destroyed before they are done.
+    flushes: usize,
+}
+
+// SAFETY: Any task may flush a queue, or destroy it.
+unsafe impl Send for Queue {}
+
+/// The queues that there are.
+struct Queues {
+    stack: Stack<Queue>,
+    /// What the next one gets. 64 bits do not run out.
+    next: u64,
+}
+
+global_lock! {
+    // SAFETY: `init()` initialises it, before any other module can use the library.
+    unsafe(uninit) static QUEUES: Mutex<Queues> = Queues {
+        stack: Stack::new(),
+        next: 0,
+    };
+}
+
+/// How many modules can go at a time; others wait.
+const MAX_GOING: usize = 8;
+
+/// Modules whose items are not queued any more.
+static GOING: [Atomic<*mut bindings::module>; MAX_GOING] =
+    [const { Atomic::new(ptr::null_mut()) }; MAX_GOING];
+
+/// How many there are in [`GOING`], or will be at once.
+static GOING_COUNT: Atomic<usize> = Atomic::new(0);
+
+/// Makes queues possible.
+///
+/// # Safety
+///
+/// The library must call this once, before any other module can use it.
+pub(crate) unsafe fn init() {
+    // SAFETY: By the safety requirements.
+    unsafe { QUEUES.init() };
+}
+
+/// Has a queue be flushed when modules go, until it is dropped.
+pub(super) struct Listed {
+    id: u64,
+}
+
+impl Listed {
+    /// Notes a queue that is destroyed only after this was dropped.
+    ///
+    /// Fails with [`ENOMEM`].
+    pub(super) fn new(raw: NonNull<bindings::workqueue_struct>) -> Result<Self> {
+        let mut node = Node::new(Queue {
+            id: 0,
+            raw,
+            flushes: 0,
+        })?;
+        let mut queues = QUEUES.lock();
+
+        let id = queues.next;
+        queues.next = queues.next.wrapping_add(1);
+        node.value.id = id;
+        queues.stack.push(node);
+        Ok(Self { id })
+    }
+
+    /// Tells whether nobody flushes the queue, nor will.
+    fn is_taken_off(&self) -> bool {
+        let mut queues = QUEUES.lock();
+        let is_used = queues
+            .stack
+            .find_mut(|queue| queue.id == self.id)
+            .is_some_and(|queue| queue.flushes > 0);
+
+        if !is_used {
+            queues.stack.take(|queue| queue.id == self.id);
+        }
+        !is_used
+    }
+}
+
+impl Drop for Listed {
+    /// Waits for those who flush the queue: for its items, as who destroys it does.
+    fn drop(&mut self) {
+        while !self.is_taken_off() {
+            fsleep(Delta::from_millis(1));
+        }
+    }
+}
+
+/// Runs what was queued until now, on any of the queues.
+fn flush_all() {
+    let mut from = 0;
+
+    while let Some((id, raw)) = begin_flush(from) {
+        // SAFETY: It is not destroyed before the flush is counted as done.
+        unsafe { bindings::__flush_workqueue(raw.as_ptr()) };
+        end_flush(id);
+        from = id.wrapping_add(1);
+    }
+}
+
+/// Returns the first queue from `from` on, which is not destroyed before [`end_flush()`].
+fn begin_flush(from: u64) -> Option<(u64, NonNull<bindings::workqueue_struct>)> {
+    let mut queues = QUEUES.lock();
+    let ids = queues.stack.iter().map(|queue| queue.id);
+    let id = ids.filter(|id| *id >= from).min()?;
+    let queue = queues.stack.find_mut(|queue| queue.id == id)?;
+
+    // OVERFLOW: There are not as many tasks.
+    queue.flushes = queue.flushes.wrapping_add(1);
+    Some((id, queue.raw))
+}
+
+/// Lets a queue be destroyed.
+fn end_flush(id: u64) {
+    let mut queues = QUEUES.lock();
+    if let Some(queue) = queues.stack.find_mut(|queue| queue.id == id) {
+        // OVERFLOW: `begin_flush()` was counted.
+        queue.flushes = queue.flushes.wrapping_sub(1);
+    }
+}
+
+/// Tells whether a module is linked against the library, which it needs to have items.
+fn is_user(module: *mut bindings::module) -> bool {
+    let library = kernel::module::this_module::<crate::LocalModule>().as_ptr();
+    // SAFETY: Both are loaded, as one is going and has not gone, and this is the other.
+    unsafe { bindings::module_uses(module, library) }
+}
+
+/// Runs all items of a module that is going.
+///
+/// Context: process. Sleeps.
+pub(crate) fn flush_for(module: *mut bindings::module) {
+    if is_user(module) {
+        flush_all();
+    }
+}
+
+/// Keeps items of a module that is going from being queued, until it is dropped.
+///
+/// # Invariants
+///
+/// If `slot` is [`Some`] then the module is in that slot of [`GOING`], and counted.
+pub(crate) struct Going {
+    slot: Option<&'static Atomic<*mut bindings::module>>,
+}
+
+impl Going {
+    /// Begins to, and runs what was queued before. Who has not heard of it may still queue one.
+    ///
+    /// Must be dropped before the module is freed. Who comes next flushes once more.
+    ///
+    /// Context: process. Sleeps.
+    pub(crate) fn new(module: *mut bindings::module) -> Self {
+        if is_user(module) {
+            Self::begin(module)
+        } else {
+            Self { slot: None }
+        }
+    }
+
+    /// As [`new()`](Self::new), for a module that may have items.
+    fn begin(module: *mut bindings::module) -> Self {
+        GOING_COUNT.fetch_add(1, Relaxed);
+        let is_free = |slot: &&Atomic<_>| slot.cmpxchg(ptr::null_mut(), module, Full).is_ok();
+        let slot = loop {
+            if let Some(slot) = GOING.iter().find(is_free) {
+                break slot;
+            }
+            fsleep(Delta::from_millis(10));
+        };
+
+        // Interrupts that have not seen it are over. Items that have not are flushed.
+        rcu::synchronize_rcu();
+        flush_all();
+        // INVARIANT: Both was just done.
+        Self { slot: Some(slot) }
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            slot.store(ptr::null_mut(), Release);
+            GOING_COUNT.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Tells whether an item must not be queued, as its code goes.
+///
+/// # Safety
+///
+/// `work` must be valid, and initialised.
+#[inline]
+pub(super) unsafe fn is_refused(work: *mut bindings::work_struct) -> bool {
+    if GOING_COUNT.load(Relaxed) == 0 {
+        return false;
+    }
+    // SAFETY: By the safety requirements.
+    unsafe { is_going(work) }
+}
+
+/// As [`is_refused()`], if there are modules that go.
+///
+/// # Safety
+///
+/// As for [`is_refused()`].
+#[cold]
+#[inline(never)]
+unsafe fn is_going(work: *mut bindings::work_struct) -> bool {
+    // SAFETY: By the safety requirements. It is not written to after it was initialised.
+    let Some(func) = (unsafe { (*work).func }) else {
+        return false;
+    };
+    // The kernel waits for it after a slot was emptied, and before it frees the module.
+    let _rcu = rcu::read_lock();
+
+    GOING.iter().any(|slot| {
+        let module = slot.load(Acquire);
+        // SAFETY: It is not freed before the critical section ends.
+        !module.is_null() && unsafe { bindings::within_module(func as usize, module) }
+    })
+}
+
+/// Destroys queues that nobody can use any more.
+///
+/// Context: process, when all modules that use the library have gone. Sleeps.
+pub(crate) fn destroy_leaked() {
+    loop {
+        let Some(node) = QUEUES.lock().stack.take(|_| true) else {
+            break;
+        };
+        // SAFETY: It has not been destroyed: who does that takes it off before. It was leaked by a
+        // module that has gone, so nobody queues to it.
+        unsafe { bindings::destroy_workqueue(node.value.raw.as_ptr()) };
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_workqueue_going)]
+mod tests {
+    use super::{
+        super::{
+            Flags,
+            Workqueue, //
+        },
+        *, //
+    };
+
+    use kernel::{
+        impl_has_work,
+        module::this_module,
+        new_work,
+        sync::Arc,
+        workqueue::{
+            self,
+            Work,
+            WorkItem, //
+        }, //
+    };
+
+    use crate::module::cleanup::testing::empty_module;
+
+    /// Counts how often it ran, each time after a while.
+    #[pin_data]
+    struct Slow {
+        runs: Atomic<u32>,
+        #[pin]
+        work: Work<Slow>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Slow { self.work }
+    }
+
+    impl WorkItem for Slow {
+        type Pointer = Arc<Slow>;
+
+        fn run(this: Arc<Slow>) {
+            fsleep(Delta::from_millis(5));
+            this.runs.add(1, Relaxed);
+        }
+    }
+
+    impl Slow {
+        fn new() -> Result<Arc<Self>> {
+            Arc::pin_init(
+                pin_init!(Self {
+                    runs: Atomic::new(0),
+                    work <- new_work!("kscale_workqueue_going::Slow"),
+                }),
+                GFP_KERNEL,
+            )
+        }
+
+        fn runs(&self) -> u32 {
+            self.runs.load(Relaxed)
+        }
+    }
+
+    fn queue() -> Result<Workqueue> {
+        Workqueue::new(c"kscale_kunit", Flags::UNBOUND, 0)
+    }
+
+    /// Returns the module that has the code of the items.
+    fn own_module() -> *mut bindings::module {
+        this_module::<crate::LocalModule>().as_ptr()
+    }
+
+    /// Tells whether a queue is flushed when modules go.
+    fn is_listed(queue: &Workqueue) -> bool {
+        let queues = QUEUES.lock();
+        let is_listed = queues.stack.iter().any(|it| it.raw == queue.raw);
+        is_listed
+    }
+
+    #[test]
+    fn queues_for_items_of_others_are_listed_until_they_are_dropped() -> Result {
+        let (first, second) = (queue()?, queue()?);
+        let own = Workqueue::for_library(c"kscale_kunit", Flags::UNBOUND, 0)?;
+        assert!(is_listed(&first) && is_listed(&second));
+        assert!(!is_listed(&own));
+
+        let raw = first.raw;
+        drop(first);
+        assert!(!QUEUES.lock().stack.iter().any(|it| it.raw == raw));
+        assert!(is_listed(&second));
+        Ok(())
+    }
+
+    #[test]
+    fn all_queues_are_flushed() -> Result {
+        let queues = [queue()?, queue()?, queue()?];
+        let items = [Slow::new()?, Slow::new()?, Slow::new()?];
+        for (queue, item) in queues.iter().zip(&items) {
+            assert!(queue.enqueue(item.clone()).is_ok());
+        }
+
+        flush_all();
+
+        assert!(items.iter().all(|item| item.runs() == 1));
+        Ok(())
+    }
+
+    #[test]
+    fn a_queue_is_not_destroyed_while_it_is_flushed() -> Result {
+        let queue = queue()?;
+        let (id, raw) = (queue.listed.as_ref().ok_or(EINVAL)?.id, queue.raw);
+        let flushes = [begin_flush(id), begin_flush(id)];
+        let is_gone = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+
+        let theirs = is_gone.clone();
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            drop(queue);
+            theirs.store(true, Release);
+        })?;
+        let mut was_there = true;
+        for _ in flushes {
+            for _ in 0..10 {
+                fsleep(Delta::from_millis(1));
+                was_there &= !is_gone.load(Acquire);
+            }
+            end_flush(id);
+        }
+        while !is_gone.load(Acquire) {
+            fsleep(Delta::from_millis(1));
+        }
+
+        assert!(was_there);
+        assert!(flushes == [Some((id, raw)); 2]);
+        assert!(begin_flush(id).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn items_of_a_module_that_goes_are_not_queued() -> Result {
+        let queue = queue()?;
+        let (before, meanwhile, after) = (Slow::new()?, Slow::new()?, Slow::new()?);
+
+        assert!(queue.enqueue(before.clone()).is_ok());
+        // Twice, as if of two modules.
+        let first = Going::begin(own_module());
+        let has_run = before.runs();
+        let second = Going::begin(own_module());
+        drop(first);
+        let is_leaked = queue.enqueue(meanwhile.clone()).is_ok();
+        drop(second);
+        assert!(queue.enqueue(after.clone()).is_ok());
+        drop(queue);
+
+        assert_eq!(has_run, 1);
+        assert!(is_leaked);
+        assert_eq!((meanwhile.runs(), after.runs()), (0, 1));
+        // SAFETY: It is the reference that was to be queued, which nobody has.
+        drop(unsafe { Arc::from_raw(Arc::as_ptr(&meanwhile)) });
+        assert!(Arc::into_unique_or_drop(meanwhile).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn items_of_other_modules_are_queued() -> Result {
+        let (queue, item) = (queue()?, Slow::new()?);
+
+        let going = Going::begin(empty_module());
+        assert!(queue.enqueue(item.clone()).is_ok());
+        drop(queue);
+        drop(going);
+
+        assert_eq!(item.runs(), 1);
+        assert!(Arc::into_unique_or_drop(item).is_some());
+        Ok(())
+    }
+}
