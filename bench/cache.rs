@@ -37,7 +37,7 @@ use kscale::mm::{
     page::Page,
     page_stash::{
         Options,
-        PageCache, //
+        PageStash, //
     }, //
 };
 
@@ -70,7 +70,7 @@ enum Whose {
     Remote(CpuId),
 }
 
-struct Bench(Arc<PageCache>);
+struct Bench(Arc<PageStash>);
 
 impl Bench {
     fn new() -> Result<Self> {
@@ -78,7 +78,7 @@ impl Bench {
             pages_per_cpu: PAGES_PER_CPU,
             ..Options::default()
         };
-        let cache = PageCache::new(c"bench_cache", options)?;
+        let cache = PageStash::new(c"bench_cache", options)?;
 
         cache.fill()?;
         Ok(Self(Arc::new(cache, GFP_KERNEL)?))
@@ -87,7 +87,7 @@ impl Bench {
 
 /// Gets a page and puts it back. Frees the page if the cache is full.
 #[inline]
-fn get_and_put(cache: &PageCache, whose: Whose) {
+fn get_and_put(cache: &PageStash, whose: Whose) {
     let page: Option<Page> = match whose {
         Whose::Local => cache.get(),
         Whose::Remote(cpu) => cache.get_on(cpu),
@@ -102,7 +102,7 @@ fn get_and_put(cache: &PageCache, whose: Whose) {
 }
 
 #[inline(never)]
-fn measure(cache: &PageCache, whose: Whose) -> i64 {
+fn measure(cache: &PageStash, whose: Whose) -> i64 {
     let calls = black_box(CALLS);
     let begin = Instant::<Monotonic>::now();
 
@@ -112,14 +112,14 @@ fn measure(cache: &PageCache, whose: Whose) -> i64 {
     begin.elapsed().as_nanos()
 }
 
-fn cost(cache: &PageCache, whose: Whose, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn cost(cache: &PageStash, whose: Whose, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for _ in 0..ROUNDS {
         writeln!(f, "{} {CALLS}", measure(cache, whose))?;
     }
     Ok(())
 }
 
-fn tasks(cache: &Arc<PageCache>, count: usize, whose: Whose, f: &mut fmt::Formatter<'_>) -> Result {
+fn tasks(cache: &Arc<PageStash>, count: usize, whose: Whose, f: &mut fmt::Formatter<'_>) -> Result {
     let mut done = KVec::with_capacity(count, GFP_KERNEL)?;
     let start = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
     let mut spawn = || -> Result {

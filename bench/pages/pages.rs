@@ -39,7 +39,7 @@ use kscale::{
         },
         page_stash::{
             Options,
-            PageCache, //
+            PageStash, //
         }, //
     },
     percpu::counter::PerCpuCounter, //
@@ -89,20 +89,20 @@ pub(crate) struct Bench {
     pool: Mempool<Pages>,
     #[pin]
     counter: PerCpuCounter,
-    cache: PageCache,
+    cache: PageStash,
 }
 
 impl Bench {
     fn new() -> impl PinInit<Self, Error> {
         let options = Options {
-            pages_per_cpu: PageCache::MAX_PAGES_PER_CPU,
+            pages_per_cpu: PageStash::MAX_PAGES_PER_CPU,
             ..Options::default()
         };
 
         try_pin_init!(Self {
             pool <- Mempool::new(MAX_PAGES, Pages::<0>),
             counter <- PerCpuCounter::new(0),
-            cache: PageCache::new(c"bench_pages", options)?,
+            cache: PageStash::new(c"bench_pages", options)?,
         })
     }
 

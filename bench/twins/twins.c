@@ -17,7 +17,7 @@ static const struct twins *all_twins[] = {
 	&iova_twins,
 	&lists_twins,
 	&memory_twins,
-	&page_cache_twins,
+	&page_stash_twins,
 	&percpu_twins,
 	&shrinker_twins,
 	&srcu_twins,

@@ -65,7 +65,7 @@ extern const struct twins counter_twins;
 extern const struct twins iova_twins;
 extern const struct twins lists_twins;
 extern const struct twins memory_twins;
-extern const struct twins page_cache_twins;
+extern const struct twins page_stash_twins;
 extern const struct twins percpu_twins;
 extern const struct twins shrinker_twins;
 extern const struct twins srcu_twins;

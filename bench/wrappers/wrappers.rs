@@ -84,7 +84,7 @@ mod counter;
 mod iova;
 mod lists;
 mod memory;
-mod page_cache;
+mod page_stash;
 mod percpu;
 mod shrinker;
 mod srcu;
@@ -115,7 +115,7 @@ struct Benches {
     lists: lists::Bench,
     #[pin]
     memory: memory::Bench,
-    page_cache: page_cache::Bench,
+    page_stash: page_stash::Bench,
     percpu: percpu::Bench,
     shrinker: shrinker::Bench,
     #[pin]
@@ -131,7 +131,7 @@ impl Benches {
             iova: iova::Bench::new()?,
             lists <- lists::Bench::new(),
             memory <- memory::Bench::new(),
-            page_cache: page_cache::Bench::new()?,
+            page_stash: page_stash::Bench::new()?,
             percpu: percpu::Bench::new()?,
             shrinker: shrinker::Bench::new()?,
             srcu <- srcu::Bench::new(),
@@ -145,7 +145,7 @@ impl Benches {
         iova::add_cases(&self.iova, dir);
         lists::add_cases(&self.lists, dir);
         memory::add_cases(&self.memory, dir);
-        page_cache::add_cases(&self.page_cache, dir);
+        page_stash::add_cases(&self.page_stash, dir);
         percpu::add_cases(&self.percpu, dir);
         shrinker::add_cases(&self.shrinker, dir);
         srcu::add_cases(&self.srcu, dir);

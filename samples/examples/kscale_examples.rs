@@ -18,7 +18,7 @@ mod iova;
 mod iova_magazine;
 mod list_lru;
 mod mempool;
-mod page_cache;
+mod page_stash;
 mod percpu;
 mod percpu_counter;
 mod percpu_limiter;
@@ -64,8 +64,8 @@ mod tests {
     }
 
     #[test]
-    fn page_cache() -> Result {
-        page_cache::example()
+    fn page_stash() -> Result {
+        page_stash::example()
     }
 
     #[test]

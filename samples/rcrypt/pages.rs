@@ -49,7 +49,7 @@ use kscale::{
         },
         page_stash::{
             Options,
-            PageCache, //
+            PageStash, //
         }, //
     }, //
 };
@@ -157,7 +157,7 @@ pub(crate) struct LimitedPages {
     /// Pages that the target has, in its reserve too.
     allocated: Limit,
     strategy: Strategy,
-    cache: Option<PageCache>,
+    cache: Option<PageStash>,
 }
 
 impl LimitedPages {
@@ -169,7 +169,7 @@ impl LimitedPages {
                     pages_per_cpu: cached_pages.into(),
                     ..Options::default()
                 };
-                Some(PageCache::new(c"rcrypt", options)?)
+                Some(PageStash::new(c"rcrypt", options)?)
             }
             _ => None,
         };

@@ -41,7 +41,7 @@ use kscale::{
     },
     mm::{
         mempool::Mempool,
-        page_stash::PageCache, //
+        page_stash::PageStash, //
     }, //
 };
 
@@ -144,10 +144,10 @@ fn strategy() -> Result<Strategy> {
     let page_mode = module_parameters::page_mode.value();
     let cached_pages = module_parameters::cached_pages.value();
 
-    if usize::from(cached_pages) > PageCache::MAX_PAGES_PER_CPU {
+    if usize::from(cached_pages) > PageStash::MAX_PAGES_PER_CPU {
         pr_err!(
             "cached_pages={cached_pages}: it is at most {}\n",
-            PageCache::MAX_PAGES_PER_CPU
+            PageStash::MAX_PAGES_PER_CPU
         );
         return Err(EINVAL);
     }

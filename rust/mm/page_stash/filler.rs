@@ -63,7 +63,7 @@ impl Filler {
     /// Fails with [`ENOMEM`].
     pub(crate) fn new() -> Result<Self> {
         // On the CPU that found no page, which is to be filled.
-        let queue = Workqueue::for_library(c"kscale_page_cache", Flags::PERCPU, 0)?;
+        let queue = Workqueue::for_library(c"kscale_page_stash", Flags::PERCPU, 0)?;
 
         QUEUE.store(queue.as_raw(), Release);
         // INVARIANT: Just stored.

@@ -52,13 +52,13 @@ use super::{
     filler, //
 };
 
-/// How many pages a [`PageCache`](super::PageCache) keeps.
+/// How many pages a [`PageStash`](super::PageStash) keeps.
 ///
 /// The default is what `kvfree_rcu()` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Pages of each CPU, at least 1 and at most
-    /// [`PageCache::MAX_PAGES_PER_CPU`](super::PageCache::MAX_PAGES_PER_CPU).
+    /// [`PageStash::MAX_PAGES_PER_CPU`](super::PageStash::MAX_PAGES_PER_CPU).
     pub pages_per_cpu: usize,
     /// How many of them the shrinker leaves. With as many as there are, it never frees any.
     pub floor_per_cpu: usize,
@@ -84,12 +84,12 @@ impl Default for Options {
     }
 }
 
-/// What a [`PageCache`](super::PageCache) did without being given a page, or asked for one.
+/// What a [`PageStash`](super::PageStash) did without being given a page, or asked for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Pages that were allocated to fill it.
     pub filled: u64,
-    /// Pages that the shrinker freed, or [`drain()`](super::PageCache::drain).
+    /// Pages that the shrinker freed, or [`drain()`](super::PageStash::drain).
     pub freed: u64,
 }
 
@@ -137,7 +137,7 @@ impl Shared {
                 made: Instant::now(),
                 backoff_end_ns: Atomic::new(0),
                 is_closed: AtomicFlag::new(false),
-                work <- new_work!("kscale::page_cache"),
+                work <- new_work!("kscale::page_stash"),
             }),
             GFP_KERNEL,
         )
@@ -313,7 +313,7 @@ impl Callbacks for Shared {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(kscale_page_cache_shared)]
+#[kunit_tests(kscale_page_stash_shared)]
 mod tests {
     use super::*;
 

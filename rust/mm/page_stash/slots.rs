@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The algorithm of the page cache, whatever the atomics and the pages.
+//! The algorithm of the page stash, whatever the atomics and the pages.
 //!
 //! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
 //! has the `atomic`s of either.

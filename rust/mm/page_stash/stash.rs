@@ -32,12 +32,12 @@ use super::{
 ///
 /// See the [module](super) for what it promises and what it costs. One that is leaked keeps its
 /// pages, and its shrinker frees them when memory is short, until the library goes.
-pub struct PageCache {
+pub struct PageStash {
     shared: Arc<Shared>,
     _shrinker: Registration<Shared>,
 }
 
-impl PageCache {
+impl PageStash {
     /// The most pages of one CPU: 32.
     pub const MAX_PAGES_PER_CPU: usize = MAX_PAGES;
 
@@ -179,7 +179,7 @@ impl PageCache {
     }
 }
 
-impl Drop for PageCache {
+impl Drop for PageStash {
     /// Frees all pages. What is being filled right now is freed by the work item.
     fn drop(&mut self) {
         self.shared.close();
@@ -187,7 +187,7 @@ impl Drop for PageCache {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(kscale_page_cache)]
+#[kunit_tests(kscale_page_stash)]
 mod tests {
     use super::*;
 
@@ -221,13 +221,13 @@ mod tests {
 
     const NAME: &CStr = c"kscale_kunit";
 
-    fn cache(pages_per_cpu: usize, floor_per_cpu: usize) -> Result<PageCache> {
+    fn cache(pages_per_cpu: usize, floor_per_cpu: usize) -> Result<PageStash> {
         let options = Options {
             pages_per_cpu,
             floor_per_cpu,
             backoff_ms: 3_600_000,
         };
-        PageCache::new(NAME, options)
+        PageStash::new(NAME, options)
     }
 
     fn page(byte: u8) -> Result<Page> {
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn options_have_bounds() {
-        const MOST: usize = PageCache::MAX_PAGES_PER_CPU;
+        const MOST: usize = PageStash::MAX_PAGES_PER_CPU;
         // Pages, floor, accepted.
         const ROWS: [(usize, usize, bool); 9] = [
             (0, 0, false),
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_as_many_as_was_asked_for() -> Result {
-        for pages_per_cpu in [1, 5, PageCache::MAX_PAGES_PER_CPU] {
+        for pages_per_cpu in [1, 5, PageStash::MAX_PAGES_PER_CPU] {
             let cache = cache(pages_per_cpu, 0)?;
 
             for _ in 0..pages_per_cpu {
@@ -439,7 +439,7 @@ mod tests {
         // Nobody was asked to.
         assert!(!pages.is_wanted.load(Relaxed));
 
-        let cache = PageCache::new(
+        let cache = PageStash::new(
             NAME,
             Options {
                 backoff_ms: 0,
@@ -487,7 +487,7 @@ mod tests {
 
     /// A cache, and what tasks did with it.
     struct Busy {
-        cache: PageCache,
+        cache: PageStash,
         allocated: Atomic<u64>,
         freed: Atomic<u64>,
     }
@@ -614,7 +614,7 @@ mod tests {
             backoff_ms: 11,
         };
 
-        assert_eq!(*PageCache::new(NAME, options)?.options(), options);
+        assert_eq!(*PageStash::new(NAME, options)?.options(), options);
         Ok(())
     }
 

@@ -18,8 +18,8 @@ mod flush_timer;
 mod limiter;
 #[path = "mutants/list_lru.rs"]
 mod list_lru;
-#[path = "mutants/page_cache.rs"]
-mod page_cache;
+#[path = "mutants/page_stash.rs"]
+mod page_stash;
 #[path = "mutants/send_queue.rs"]
 mod send_queue;
 #[path = "mutants/srcu_counts.rs"]
@@ -110,7 +110,7 @@ fn main() {
     mutate("pool", limiter::SOURCE, limiter::MUTANTS);
     mutate("counters", flush_queue::SOURCE, flush_queue::MUTANTS);
     mutate("armed", flush_timer::SOURCE, flush_timer::MUTANTS);
-    mutate("slots", page_cache::SOURCE, page_cache::MUTANTS);
+    mutate("slots", page_stash::SOURCE, page_stash::MUTANTS);
     mutate("llist", send_queue::SOURCE, send_queue::MUTANTS);
     mutate("closed", list_lru::SOURCE, list_lru::MUTANTS);
     mutate("counts", srcu_counts::SOURCE, srcu_counts::MUTANTS);

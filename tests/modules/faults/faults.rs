@@ -12,7 +12,7 @@ use kernel::prelude::*;
 mod iova;
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod iova_magazine;
-mod page_cache;
+mod page_stash;
 mod shrinker;
 mod srcu;
 

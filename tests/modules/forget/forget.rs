@@ -16,7 +16,7 @@ use kscale::testing::leak::at_once;
 mod iova;
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod iova_magazine;
-mod page_cache;
+mod page_stash;
 mod shrinker;
 
 module! {

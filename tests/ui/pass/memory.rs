@@ -22,7 +22,7 @@ use kscale::{
         page::Page,
         page_stash::{
             Options,
-            PageCache, //
+            PageStash, //
         }, //
     },
     percpu::counter::{
@@ -55,8 +55,8 @@ pub fn page() -> Result {
 }
 
 /// Takes a page that was in stock, writes to it, and leaves it.
-pub fn page_cache() -> Result {
-    let cache = PageCache::new(c"pass", Options::default())?;
+pub fn page_stash() -> Result {
+    let cache = PageStash::new(c"pass", Options::default())?;
 
     cache.fill()?;
     let mut page = cache.get().ok_or(ENOMEM)?;

@@ -2,7 +2,7 @@
 
 //! Explores the interleavings of what the kernel runs without locks, and what other memory orders
 //! than those of the machine at hand allow: the credit limiters, the counters and the timer of flush
-//! queues, the slots of the page cache, the list of bios that are to be sent, the pointers of SRCU and
+//! queues, the slots of the page stash, the list of bios that are to be sent, the pointers of SRCU and
 //! the counts of what it frees, and lists that go.
 //!
 //! Prints a line of KTAP for each check, and for each mutant: code that is wrong on purpose, for
@@ -23,7 +23,7 @@ mod flush_queue;
 mod flush_timer;
 mod limiter;
 mod list_lru;
-mod page_cache;
+mod page_stash;
 mod send_queue;
 mod srcu_counts;
 mod srcu_pointer;
@@ -55,9 +55,9 @@ const SUBJECTS: [Subject; 8] = [
         mutants: flush_timer::MUTANTS,
     },
     Subject {
-        right: page_cache::right::checks::CHECKS,
-        wrong: page_cache::wrong::checks::CHECKS,
-        mutants: page_cache::MUTANTS,
+        right: page_stash::right::checks::CHECKS,
+        wrong: page_stash::wrong::checks::CHECKS,
+        mutants: page_stash::MUTANTS,
     },
     Subject {
         right: send_queue::right::checks::CHECKS,
@@ -126,19 +126,19 @@ fn main() -> ExitCode {
     };
 
     let of_subjects = SUBJECTS.iter().map(|it| it.right.len() + it.mutants.len());
-    let of_patch = page_cache::HOLDS.len() + page_cache::DEFECTS.len();
+    let of_patch = page_stash::HOLDS.len() + page_stash::DEFECTS.len();
     println!("1..{}", of_subjects.sum::<usize>() + of_patch);
     for (name, check) in SUBJECTS.iter().flat_map(|subject| subject.right) {
         report(panic::catch_unwind(check).is_ok(), name);
     }
-    for check in page_cache::HOLDS {
-        let reason = failure(page_cache::patch::checks::CHECKS, check);
+    for check in page_stash::HOLDS {
+        let reason = failure(page_stash::patch::checks::CHECKS, check);
         report(reason.is_none(), &format!("{check} holds for the patch"));
     }
     // They fail as they should, and need not say how.
     panic::set_hook(Box::new(|_| ()));
-    for (defect, check, message) in page_cache::DEFECTS {
-        let reason = failure(page_cache::patch::checks::CHECKS, check).unwrap_or_default();
+    for (defect, check, message) in page_stash::DEFECTS {
+        let reason = failure(page_stash::patch::checks::CHECKS, check).unwrap_or_default();
         report(
             reason.contains(message),
             &format!("{defect} of the patch is found by {check}"),

@@ -17,10 +17,10 @@ mod flush_timer;
 #[path = "../../loom/src/limiter/right.rs"]
 mod limiter;
 mod lists;
-#[path = "../../loom/src/page_cache/page.rs"]
+#[path = "../../loom/src/page_stash/page.rs"]
 mod page;
-#[path = "../../loom/src/page_cache/right.rs"]
-mod page_cache;
+#[path = "../../loom/src/page_stash/right.rs"]
+mod page_stash;
 mod rings;
 #[path = "../../loom/src/send_queue/right.rs"]
 mod send_queue;
@@ -32,7 +32,7 @@ fn checks_of_interleavings_hold() {
         limiter::checks::CHECKS,
         flush_queue::checks::CHECKS,
         flush_timer::checks::CHECKS,
-        page_cache::checks::CHECKS,
+        page_stash::checks::CHECKS,
         send_queue::checks::CHECKS,
     ];
     for (name, check) in checks.concat() {

@@ -4,10 +4,10 @@
 
 use kscale::mm::{
     page::Page,
-    page_stash::PageCache, //
+    page_stash::PageStash, //
 };
 
-fn puts(cache: &PageCache, page: Page) {
+fn puts(cache: &PageStash, page: Page) {
     let _ = cache.put(page);
     let _ = cache.put(page);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Page caches, with nothing to fill them.
+//! Page stashes, with nothing to fill them.
 
 use kernel::prelude::*;
 
-#[kunit_tests(kscale_faults_page_cache)]
+#[kunit_tests(kscale_faults_page_stash)]
 mod tests {
     use super::*;
 
@@ -13,18 +13,18 @@ mod tests {
     use kscale::{
         mm::page_stash::{
             Options,
-            PageCache, //
+            PageStash, //
         },
         testing::fault::each_failure, //
     };
 
-    fn cache() -> Result<PageCache> {
+    fn cache() -> Result<PageStash> {
         let options = Options {
             pages_per_cpu: 2,
             backoff_ms: 0,
             ..Options::default()
         };
-        PageCache::new(c"kscale_faults", options)
+        PageStash::new(c"kscale_faults", options)
     }
 
     #[test]

@@ -21,7 +21,7 @@ use kscale::{
     mm::{
         gfp::Gfp,
         page::Page,
-        page_stash::PageCache, //
+        page_stash::PageStash, //
     },
     percpu::possible_cpus, //
 };
@@ -30,7 +30,7 @@ use super::load::Results;
 
 /// A cache, and what is done with pages outside of it.
 pub(crate) struct Pages {
-    pub(crate) cache: PageCache,
+    pub(crate) cache: PageStash,
     /// Those that the cache did not have.
     allocated: Atomic<u64>,
     /// Those that it had no room for.
@@ -100,7 +100,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(cache: PageCache) -> impl PinInit<Self, Error> {
+    pub(crate) fn new(cache: PageStash) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             pages: Arc::new(
                 Pages {

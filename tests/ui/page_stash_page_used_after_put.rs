@@ -4,10 +4,10 @@
 
 use kscale::mm::{
     page::Page,
-    page_stash::PageCache, //
+    page_stash::PageStash, //
 };
 
-fn uses(cache: &PageCache, mut page: Page) {
+fn uses(cache: &PageStash, mut page: Page) {
     let _ = cache.put(page);
     page.fill(0);
 }

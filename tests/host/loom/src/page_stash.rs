@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The slots of the page cache, whose algorithm is in `rust/mm/page_stash/slots.rs`.
+//! The slots of the page stash, whose algorithm is in `rust/mm/page_stash/slots.rs`.
 
 mod page;
 pub(crate) mod patch;

@@ -17,18 +17,18 @@ use kscale::mm::{
     page::Page,
     page_stash::{
         Options,
-        PageCache, //
+        PageStash, //
     }, //
 };
 
-/// As in `bench/twins/page_cache.c`.
+/// As in `bench/twins/page_stash.c`.
 const PAGES_PER_CPU: usize = 8;
 
 /// Number of pages of a bulk.
 const FEW: usize = 4;
 
 pub(crate) struct Bench {
-    cache: PageCache,
+    cache: PageStash,
 }
 
 impl Bench {
@@ -37,7 +37,7 @@ impl Bench {
             pages_per_cpu: PAGES_PER_CPU,
             ..Options::default()
         };
-        let cache = PageCache::new(c"bench", options)?;
+        let cache = PageStash::new(c"bench", options)?;
 
         cache.fill()?;
         Ok(Self { cache })
@@ -61,7 +61,7 @@ impl Bench {
 
 pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
     cases! { bench, dir,
-        c"page_cache_get" => |b| b.put(black_box(b.cache.get())),
-        c"page_cache_get_4" => |b| b.get_and_put_few(),
+        c"page_stash_get" => |b| b.put(black_box(b.cache.get())),
+        c"page_stash_get_4" => |b| b.get_and_put_few(),
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the slots of the page cache promise, in every interleaving of a few calls.
+//! What the slots of the page stash promise, in every interleaving of a few calls.
 //!
 //! Included next to each `slots` module: the right one, the mutants, and that of the patch.
 

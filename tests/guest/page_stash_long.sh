@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The sample page_cache for longer: very many calls, CPUs that come and go, and memory that is short.
+# The sample page_stash for longer: very many calls, CPUs that come and go, and memory that is short.
 
 . "${0%/*}/ktap.sh"
 . "${0%/*}/block.sh"
 
 ktap_timeout_s=900
 
-root=/sys/kernel/debug/page_cache
+root=/sys/kernel/debug/page_stash
 cgroup=/sys/fs/cgroup/hog
 hog=/tmp/hog
 cpus=$(grep -c '^processor' /proc/cpuinfo)
@@ -24,7 +24,7 @@ if is_debug_kernel; then
 fi
 
 setup() {
-	load_modules page_cache
+	load_modules page_stash
 	echo "$(state held) 0" >$root/put
 	echo 1 >$root/drain
 }
@@ -69,7 +69,7 @@ test_no_page_is_lost_when_cpus_come_and_go() {
 	for _ in $(seq $rounds); do
 		for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
 			echo 0 >"$cpu"
-			echo '0 0 100' >"$(ls -d /sys/kernel/debug/shrinker/page_cache-*)/scan"
+			echo '0 0 100' >"$(ls -d /sys/kernel/debug/shrinker/page_stash-*)/scan"
 			echo 1 >"$cpu"
 		done
 	done
@@ -124,7 +124,7 @@ test_it_shrinks_to_its_floor_and_recovers() {
 }
 
 test_modules_can_be_unloaded() {
-	unload page_cache
+	unload page_stash
 }
 
 ktap_main

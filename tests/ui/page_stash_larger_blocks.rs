@@ -4,9 +4,9 @@
 
 use kscale::mm::{
     page::Page,
-    page_stash::PageCache, //
+    page_stash::PageStash, //
 };
 
-fn puts(cache: &PageCache, pages: Page<1>) {
+fn puts(cache: &PageStash, pages: Page<1>) {
     let _ = cache.put(pages);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The twins of bench/wrappers/page_cache.rs: the page cache of kvfree_rcu() in mm/slab_common.c, a
+ * The twins of bench/wrappers/page_stash.rs: the page cache of kvfree_rcu() in mm/slab_common.c, a
  * per-CPU list and count with a lock.
  */
 
@@ -98,8 +98,8 @@ static __always_inline void get_and_put_few(struct bench *b)
 }
 
 #define CASES(CASE)							\
-	CASE(page_cache_get, get_and_put(b))				\
-	CASE(page_cache_get_4, get_and_put_few(b))
+	CASE(page_stash_get, get_and_put(b))				\
+	CASE(page_stash_get_4, get_and_put_few(b))
 
 CASES(DEFINE_CASE)
 
@@ -148,4 +148,4 @@ static void exit(void)
 	free_percpu(bench.caches);
 }
 
-const struct twins page_cache_twins = { init, exit, add_cases };
+const struct twins page_stash_twins = { init, exit, add_cases };

@@ -129,7 +129,7 @@ pub(crate) fn run(service: &Service, load: Load) -> Result<Results> {
         let task = new_task(service, load, number)?;
         tasks.push(task, GFP_KERNEL)?;
     }
-    let queue = Workqueue::new(c"page_cache", Flags::UNBOUND, load.tasks.into())?;
+    let queue = Workqueue::new(c"page_stash", Flags::UNBOUND, load.tasks.into())?;
     let start = Instant::<Monotonic>::now();
     for task in &tasks {
         // They were not queued before.
@@ -166,7 +166,7 @@ fn new_task(service: &Service, load: Load, number: u16) -> Result<Arc<Task>> {
             gets,
             cpus,
             tally <- new_mutex!(Tally::default()),
-            work <- new_work!("page_cache::Task"),
+            work <- new_work!("page_stash::Task"),
         }),
         GFP_KERNEL,
     )

@@ -8,12 +8,12 @@ use kscale::mm::{
     page::Page,
     page_stash::{
         Options,
-        PageCache, //
+        PageStash, //
     }, //
 };
 
 /// From any context.
-fn note(pages: &PageCache, byte: u8) -> Result<Page> {
+fn note(pages: &PageStash, byte: u8) -> Result<Page> {
     // If there is none, one will be there later.
     let mut page = pages.get().ok_or(EAGAIN)?;
     page.fill(byte);
@@ -21,8 +21,8 @@ fn note(pages: &PageCache, byte: u8) -> Result<Page> {
 }
 
 pub(crate) fn example() -> Result {
-    let pages = PageCache::new(
-        c"example_page_cache",
+    let pages = PageStash::new(
+        c"example_page_stash",
         Options {
             pages_per_cpu: 8,
             floor_per_cpu: 1,

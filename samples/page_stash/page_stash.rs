@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Page cache sample: pages in stock for each CPU, and who may have them.
+//! Page stash sample: pages in stock for each CPU, and who may have them.
 //!
 //! Anybody gets and puts pages, on any CPU and for any other, and the kernel takes them back when
 //! memory is short. Whatever happens, each page that was allocated is cached, held by somebody, or
 //! freed. In debugfs one can be that somebody:
 //!
 //! ```sh
-//! cd /sys/kernel/debug/page_cache
+//! cd /sys/kernel/debug/page_stash
 //! cat state                        # pages cached 0 held 0 allocated 0 freed 0
 //! echo >fill                       # the slots of all CPUs
 //! echo '3 0' >get                  # three pages of CPU 0, to be held
@@ -17,7 +17,7 @@
 //! cat load
 //! ```
 //!
-//! `docs/page_cache.md` has a tour. `rcrypt` has such a cache with the parameter `cached_pages`.
+//! `docs/page_stash.md` has a tour. `rcrypt` has such a cache with the parameter `cached_pages`.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ use kernel::{
 
 use kscale::mm::page_stash::{
     Options,
-    PageCache, //
+    PageStash, //
 };
 
 mod files;
@@ -42,10 +42,10 @@ mod tasks;
 use service::Service;
 
 module! {
-    type: PageCacheModule,
-    name: "page_cache",
+    type: PageStashModule,
+    name: "page_stash",
     authors: ["The kscale authors"],
-    description: "Page cache sample: pages in stock for each CPU",
+    description: "Page stash sample: pages in stock for each CPU",
     license: "GPL",
     params: {
         pages_per_cpu: u8 {
@@ -64,12 +64,12 @@ module! {
 }
 
 #[pin_data]
-struct PageCacheModule {
+struct PageStashModule {
     #[pin]
     _service: Scope<Service>,
 }
 
-impl kernel::InPlaceModule for PageCacheModule {
+impl kernel::InPlaceModule for PageStashModule {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
         let options = Options {
             pages_per_cpu: module_parameters::pages_per_cpu.value().into(),
@@ -78,12 +78,12 @@ impl kernel::InPlaceModule for PageCacheModule {
         };
 
         pin_init::pin_init_scope(move || {
-            let cache = PageCache::new(c"page_cache", options).inspect_err(|error| {
+            let cache = PageStash::new(c"page_stash", options).inspect_err(|error| {
                 pr_err!("no cache of {options:?}: {error:?}\n");
             })?;
 
             Ok(try_pin_init!(Self {
-                _service <- Scope::dir(Service::new(cache), c"page_cache", populate),
+                _service <- Scope::dir(Service::new(cache), c"page_stash", populate),
             }))
         })
     }

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The sample page_cache: each page that was allocated is cached, held or freed, whatever is done.
+# The sample page_stash: each page that was allocated is cached, held or freed, whatever is done.
 
 . "${0%/*}/ktap.sh"
 . "${0%/*}/block.sh"
 . "${0%/*}/crypt.sh"
 
-root=/sys/kernel/debug/page_cache
+root=/sys/kernel/debug/page_stash
 shrinkers=/sys/kernel/debug/shrinker
 cpus=$(grep -c '^processor' /proc/cpuinfo)
 # Of the module's parameters.
@@ -19,7 +19,7 @@ calls=400000
 ! is_debug_kernel || calls=20000
 
 setup() {
-	[ -d $root ] || modprobe page_cache backoff_ms=$backoff_ms
+	[ -d $root ] || modprobe page_stash backoff_ms=$backoff_ms
 	put_all
 	echo 1 >$root/drain
 }
@@ -75,7 +75,7 @@ expect_nothing_broken() {
 
 # shrinker: prints the directory of the sample's shrinker.
 shrinker() {
-	echo $shrinkers/page_cache-*
+	echo $shrinkers/page_stash-*
 }
 
 # shrinkable: prints what the shrinker counts. The file is empty if that is nothing.
@@ -210,10 +210,10 @@ test_module_in_use_is_unloaded_cleanly() {
 	echo 1 >$root/fill
 	start_background write run "tasks=4 calls=$calls"
 	start_background write run "tasks=4 calls=$calls cpu=1"
-	if ! rmmod page_cache 2>/tmp/rmmod.log; then
-		grep -q 'Module page_cache is in use' /tmp/rmmod.log
+	if ! rmmod page_stash 2>/tmp/rmmod.log; then
+		grep -q 'Module page_stash is in use' /tmp/rmmod.log
 		wait
-		unload page_cache
+		unload page_stash
 	fi
 	wait
 	rm "$background"
@@ -222,10 +222,10 @@ test_module_in_use_is_unloaded_cleanly() {
 
 test_modules_can_be_unloaded() {
 	echo 1 >$root/fill
-	unload page_cache
-	! ls -d $shrinkers/page_cache-* 2>/dev/null || fail 'the shrinker stayed'
+	unload page_stash
+	! ls -d $shrinkers/page_stash-* 2>/dev/null || fail 'the shrinker stayed'
 	for parameter in pages_per_cpu=0 pages_per_cpu=33 floor_per_cpu=9; do
-		! modprobe page_cache $parameter 2>/dev/null || fail "loaded with $parameter"
+		! modprobe page_stash $parameter 2>/dev/null || fail "loaded with $parameter"
 	done
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Page caches, and pages of them.
+//! Page stashes, and pages of them.
 
 use kernel::prelude::*;
 
-#[kunit_tests(kscale_forget_page_cache)]
+#[kunit_tests(kscale_forget_page_stash)]
 mod tests {
     use super::*;
 
@@ -21,19 +21,19 @@ mod tests {
             page::Page,
             page_stash::{
                 Options,
-                PageCache, //
+                PageStash, //
             }, //
         },
         testing::leak::forget, //
     };
 
-    fn cache() -> Result<PageCache> {
+    fn cache() -> Result<PageStash> {
         let options = Options {
             pages_per_cpu: 2,
             backoff_ms: 0,
             ..Options::default()
         };
-        let cache = PageCache::new(c"kscale_forget", options)?;
+        let cache = PageStash::new(c"kscale_forget", options)?;
         cache.fill()?;
         Ok(cache)
     }
@@ -64,7 +64,7 @@ mod tests {
     /// What has to do with one cache.
     #[expect(dead_code, reason = "they are only dropped")]
     enum Part {
-        Cache(PageCache),
+        Cache(PageStash),
         Cached(Option<Page>),
         Own(Page),
     }

@@ -4,10 +4,10 @@
 
 use kscale::mm::{
     page::Page,
-    page_stash::PageCache, //
+    page_stash::PageStash, //
 };
 
-fn uses(cache: &PageCache, mut page: Page, uses: fn(&[u8])) {
+fn uses(cache: &PageStash, mut page: Page, uses: fn(&[u8])) {
     let bytes = page.fill(0).as_slice();
     let _ = cache.put(page);
     uses(bytes);
