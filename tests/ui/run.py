@@ -3,9 +3,10 @@
 
 """Checks that misuse of the library does not compile, and that rustc says why.
 
-Every tests/ui/*.rs is a crate that must be refused with the errors in the .stderr beside it; every
-tests/ui/pass/*.rs must compile, or the others would be refused for a wrong reason, such as a
-missing flag. Prints KTAP and, at the end, how many cases passed; exit status 1 if one failed.
+Every tests/ui/<room>/*.rs is a crate that must be refused with the errors in the .stderr beside it; the
+rooms are those of rust/, and crate, for the library as a whole. Every tests/ui/pass/*.rs must compile,
+or the others would be refused for a wrong reason, such as a missing flag. Prints KTAP and, at the end,
+how many cases passed; exit status 1 if one failed.
 
 The command is the one that Kbuild left behind for a crate that uses the library (.dm_offset.o.cmd
 in the build directory), with another source and output. It generates code, as some assertions are
@@ -138,7 +139,7 @@ def pointed_at(diagnostic: dict[str, Any]) -> list[str]:
         while span["expansion"]:
             span = span["expansion"]["span"]
         path = CHECKOUT / span["file_name"]
-        if path.parent in (UI, UI / "pass"):
+        if path.parent.parent == UI and path.parent.name != "common":
             lines += [line["text"].strip() for line in span["text"][:1]]
         else:
             lines.append(path.name)
@@ -172,9 +173,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     rustc = Rustc.of_build(args.modules.resolve())
-    cases = sorted((UI / "pass").glob("*.rs")) + sorted(UI.glob("*.rs"))
+    rooms = [room for room in sorted(UI.iterdir()) if room.is_dir() and room.name != "common"]
+    cases = [case for room in rooms for case in sorted(room.glob("*.rs"))]
     cases = [case for case in cases if not args.names or case.stem in args.names]
-    goldens = sorted(UI.glob("*.stderr"))
+    goldens = [golden for room in rooms for golden in sorted(room.glob("*.stderr"))]
     orphans = [golden for golden in goldens if not golden.with_suffix(".rs").is_file()]
 
     print(f"KTAP version 1\n1..{len(cases) + len(orphans)}")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device mapper aligns the data of a bio to 8 bytes, so it must not need more.
+//! Device mapper has the data of a bio in memory of less than a page, so it must fit in.
 
 use kernel::prelude::*;
 
@@ -8,21 +8,25 @@ use kscale::block::dm;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
-#[derive(Default)]
-#[repr(align(16))]
-struct Iv(#[expect(dead_code)] [u8; 16]);
+struct Buffer(#[expect(dead_code)] [u8; 4096]);
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self([0; 4096])
+    }
+}
 
 #[pin_data]
-struct Aligned {}
+struct Large {}
 
 #[vtable]
-impl dm::Target for Aligned {
-    const NAME: &'static CStr = c"aligned";
+impl dm::Target for Large {
+    const NAME: &'static CStr = c"large";
     const VERSION: [u32; 3] = [1, 0, 0];
-    type PerBio = Iv;
+    type PerBio = Buffer;
 
     fn ctr(
         _table: &mut dm::Table<'_>,
@@ -37,5 +41,5 @@ impl dm::Target for Aligned {
 }
 
 pub fn register() -> Result {
-    dm::Registration::<Aligned>::new().map(drop)
+    dm::Registration::<Large>::new().map(drop)
 }

@@ -17,7 +17,7 @@ use kscale::mm::{
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 struct Cache {

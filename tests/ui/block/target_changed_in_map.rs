@@ -8,7 +8,7 @@ use kscale::block::dm;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 #[pin_data]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks do not have their value for themselves.
+//! Callbacks run on many CPUs at once.
 
 use kernel::prelude::*;
+
+use core::cell::Cell;
 
 use kscale::mm::shrinker::{
     Callbacks,
@@ -14,19 +16,18 @@ use kscale::mm::shrinker::{
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
-struct Cache(usize);
+struct Cache(Cell<usize>);
 
 #[vtable]
 impl Callbacks for Cache {
     fn count_objects(&self, _: &ShrinkControl) -> Count {
-        Count::EMPTY
+        Count::new(self.0.get())
     }
 
-    fn scan_objects(&mut self, control: &ScanControl) -> Scan {
-        self.0 -= control.nr_to_scan();
+    fn scan_objects(&self, _: &ScanControl) -> Scan {
         Scan::STOP
     }
 }

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A target lives as long as its table, which nobody knows, so it must have no reference in it.
+//! A bio may end on another CPU than the one it came to, so its data must be [`Send`].
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
 
 use kscale::block::dm;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 #[pin_data]
-struct Holding<R> {
-    name: R,
-}
+struct Guarding {}
 
 #[vtable]
-impl<R: Copy + Default + Send + Sync> dm::Target for Holding<R> {
-    const NAME: &'static CStr = c"holding";
+impl dm::Target for Guarding {
+    const NAME: &'static CStr = c"guarding";
     const VERSION: [u32; 3] = [1, 0, 0];
-    type PerBio = ();
+    type PerBio = Option<rcu::Guard>;
 
     fn ctr(
         _table: &mut dm::Table<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
-        Ok(try_pin_init!(Self { name: R::default() }))
+        Ok(try_pin_init!(Self {}))
     }
 
     fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks run on many CPUs at once.
+//! A count is of all there is: what a scan may do is not for it to ask.
 
 use kernel::prelude::*;
-
-use core::cell::Cell;
 
 use kscale::mm::shrinker::{
     Callbacks,
@@ -16,15 +14,19 @@ use kscale::mm::shrinker::{
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
-struct Cache(Cell<usize>);
+struct Cache;
 
 #[vtable]
 impl Callbacks for Cache {
-    fn count_objects(&self, _: &ShrinkControl) -> Count {
-        Count::new(self.0.get())
+    fn count_objects(&self, control: &ShrinkControl) -> Count {
+        if control.may_fs() {
+            Count::new(control.nr_to_scan())
+        } else {
+            Count::EMPTY
+        }
     }
 
     fn scan_objects(&self, _: &ScanControl) -> Scan {

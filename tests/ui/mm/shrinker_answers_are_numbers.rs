@@ -14,7 +14,7 @@ use kscale::mm::shrinker::{
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 struct Cache;

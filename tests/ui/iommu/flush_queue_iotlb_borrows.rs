@@ -14,7 +14,7 @@ use kscale::iommu::iova::flush_queue::Iotlb;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 struct Count<'a>(&'a Atomic<u32>);

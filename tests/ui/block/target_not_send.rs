@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `map` runs on all CPUs at once, so a target must be [`Sync`].
+//! A target may be dropped by another task than the one that made it, so it must be [`Send`].
 
-use kernel::prelude::*;
-
-use core::cell::Cell;
+use kernel::{
+    prelude::*,
+    sync::MutexGuard, //
+};
 
 use kscale::block::dm;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 #[pin_data]
-struct Counting {
-    mapped: Cell<u64>,
+struct Locking {
+    _guard: Option<MutexGuard<'static, u64>>,
 }
 
 #[vtable]
-impl dm::Target for Counting {
-    const NAME: &'static CStr = c"counting";
+impl dm::Target for Locking {
+    const NAME: &'static CStr = c"locking";
     const VERSION: [u32; 3] = [1, 0, 0];
     type PerBio = ();
 
@@ -28,13 +29,10 @@ impl dm::Target for Counting {
         _table: &mut dm::Table<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
-        Ok(try_pin_init!(Self {
-            mapped: Cell::new(0),
-        }))
+        Ok(try_pin_init!(Self { _guard: None }))
     }
 
     fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
-        self.mapped.set(self.mapped.get() + 1);
         bio.kill()
     }
 }

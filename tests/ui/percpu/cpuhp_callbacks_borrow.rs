@@ -15,7 +15,7 @@ use kscale::percpu::hotplug::Callbacks;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 struct Count<'a>(&'a Atomic<u32>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A target must say what becomes of a bio.
+//! A bio must not get lost in `map`, so that must return what becomes of it.
 
 use kernel::prelude::*;
 
@@ -8,15 +8,15 @@ use kscale::block::dm;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 #[pin_data]
-struct Silent {}
+struct Losing {}
 
 #[vtable]
-impl dm::Target for Silent {
-    const NAME: &'static CStr = c"silent";
+impl dm::Target for Losing {
+    const NAME: &'static CStr = c"losing";
     const VERSION: [u32; 3] = [1, 0, 0];
     type PerBio = ();
 
@@ -25,5 +25,9 @@ impl dm::Target for Silent {
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         Ok(try_pin_init!(Self {}))
+    }
+
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) {
+        drop(bio);
     }
 }

@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A target may be dropped by another task than the one that made it, so it must be [`Send`].
+//! A target lives as long as its table, which nobody knows, so it must have no reference in it.
 
-use kernel::{
-    prelude::*,
-    sync::MutexGuard, //
-};
+use kernel::prelude::*;
 
 use kscale::block::dm;
 
 use module::Case as LocalModule;
 
-#[path = "common/module.rs"]
+#[path = "../common/module.rs"]
 mod module;
 
 #[pin_data]
-struct Locking {
-    _guard: Option<MutexGuard<'static, u64>>,
+struct Holding<R> {
+    name: R,
 }
 
 #[vtable]
-impl dm::Target for Locking {
-    const NAME: &'static CStr = c"locking";
+impl<R: Copy + Default + Send + Sync> dm::Target for Holding<R> {
+    const NAME: &'static CStr = c"holding";
     const VERSION: [u32; 3] = [1, 0, 0];
     type PerBio = ();
 
@@ -29,7 +26,7 @@ impl dm::Target for Locking {
         _table: &mut dm::Table<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
-        Ok(try_pin_init!(Self { _guard: None }))
+        Ok(try_pin_init!(Self { name: R::default() }))
     }
 
     fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
