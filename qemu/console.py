@@ -53,7 +53,7 @@ _QUOTE_LINES = 40
 # nothing else, but for what its tests of failing allocations count.
 COMPLAINT = re.compile(r"^kscale: (?!suite |case |log mark |loading out-of-tree |Failures \{)")
 
-# What a guest's init says before each suite, and tests/guest/ktap.sh before each case.
+# What a guest's init says before each suite, and tests/guest/lib/ktap.sh before each case.
 _SUITE = re.compile(r"^kscale: suite (\S+)")
 _CASE = re.compile(r"^kscale: case (\S+)")
 # What KUnit says of its suites and cases.

@@ -69,7 +69,7 @@ def main() -> int:
     share.mkdir(parents=True, exist_ok=True)
     pack(source, share)
     command = [tools["PYTHON"], str(CHECKOUT / "scripts/guest.py")]
-    command += ["--script", str(CHECKOUT / "tests/guest/demo.sh")]
+    command += ["--script", str(CHECKOUT / "tests/guest/rcrypt/demo.sh")]
     env = {"TIMEOUT": "1200", **os.environ, "SHARE": str(share)}
     return subprocess.run(command, env=env).returncode
 

@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# CPU hotplug callbacks hear of CPUs that come and go, can refuse one, and do not outlive their
+# module.
+
+. "${0%/*}/../lib/ktap.sh"
+
+cpu=/sys/devices/system/cpu/cpu3
+calls=/sys/kernel/debug/cpuhp_probe/cpus
+
+setup() {
+	# The module is in test builds only.
+	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
+}
+
+teardown() {
+	[ ! -d /sys/module/cpuhp_probe ] || rmmod cpuhp_probe
+	umount -l "/lib/modules/$(uname -r)"
+	[ "$(cat $cpu/online)" = 1 ] || echo 1 >$cpu/online
+}
+
+# of_cpu <CPU>: prints how often it came and went.
+of_cpu() {
+	sed -n "s/^$1 //p" $calls
+}
+
+test_cpus_come_and_go() {
+	modprobe cpuhp_probe
+	for round in 1 2; do
+		expect_equal "$round $((round - 1))" "$(of_cpu 3)" 'calls for CPU 3'
+		echo 0 >$cpu/online
+		expect_equal "$round $round" "$(of_cpu 3)" 'calls for the offline CPU 3'
+		echo 1 >$cpu/online
+	done
+	expect_equal '1 0' "$(of_cpu 1)" 'calls for CPU 1'
+	! dmesg | grep 'cpuhp_probe: CPU' || fail 'called on another CPU'
+}
+
+test_a_cpu_is_refused() {
+	echo 0 >$cpu/online
+	modprobe cpuhp_probe refuse=3
+	expect_equal '0 0' "$(of_cpu 3)" 'calls for the offline CPU 3'
+	# The shell's own echo does not say why.
+	! echo 1 | tee $cpu/online >/dev/null 2>/tmp/refused || fail 'it came online'
+	grep -q 'Operation not permitted' /tmp/refused
+	expect_equal 0 "$(cat $cpu/online)" 'CPU 3 online'
+	expect_equal '0 0' "$(of_cpu 3)" 'calls for the refused CPU 3'
+	rmmod cpuhp_probe
+	echo 1 >$cpu/online
+}
+
+# The state of workqueues comes after ours on the way down.
+test_a_cpu_that_cannot_go_comes_back() {
+	modprobe cpuhp_probe
+	state=$(sed -n 's/^ *\([0-9]*\): workqueue:online$/\1/p' /sys/devices/system/cpu/hotplug/states)
+	echo "$state" >$cpu/hotplug/fail
+	# Not by tee, which tries again: it fails once.
+	! echo 0 >$cpu/online || fail 'it went offline'
+	expect_equal '2 1' "$(of_cpu 3)" 'calls for CPU 3'
+	rmmod cpuhp_probe
+}
+
+test_an_online_cpu_that_is_refused_fails_the_registration() {
+	! modprobe cpuhp_probe refuse=2 2>/tmp/refused || fail 'loaded'
+	grep -q 'Operation not permitted' /tmp/refused
+	[ ! -d /sys/module/cpuhp_probe ] || fail 'the module stayed'
+	modprobe cpuhp_probe
+}
+
+test_a_leaked_registration_ends_with_its_module() {
+	modprobe cpuhp_probe leak=1
+	echo 0 >$cpu/online
+	expect_equal '1 1' "$(of_cpu 3)" 'calls for CPU 3'
+	rmmod cpuhp_probe
+	# Nobody calls what is not there any more.
+	echo 1 >$cpu/online
+	echo 0 >$cpu/online
+}
+
+test_the_library_ends_its_state() {
+	grep -q 'kscale:online' /sys/devices/system/cpu/hotplug/states
+	modprobe -r kscale
+	! grep 'kscale:online' /sys/devices/system/cpu/hotplug/states || fail 'the state is left'
+}
+
+ktap_main

@@ -1,0 +1,100 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# The sample iova_storm: a depot of fixed size falls off the cliff, and ours does not, on virtual CPUs
+# and always the same; tasks on real CPUs get what they ask for.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+
+root=/sys/kernel/debug/iova_storm
+# More than the timer's CPU and 32 magazines have room for.
+storm='cpus=24 ops=235-255 periods=12'
+
+setup() {
+	modprobe iova_storm
+}
+
+teardown() {
+	stop_background
+}
+
+# write <file> <line>: for the background.
+write() {
+	echo "$2" >"$root/$1"
+}
+
+# number_of <way> <name>: prints a number of the result.
+number_of() {
+	awk -v "way=$1" -v "name=$2" '
+		$1 == way { for (word = 2; word < NF; word++) if ($word == name) print $(word + 1) }
+	' $root/result
+}
+
+# is_less <number> <number>
+is_less() {
+	awk "BEGIN { exit !($1 < $2) }"
+}
+
+test_a_fixed_depot_falls_off_the_cliff_and_ours_does_not() {
+	for policy in fixed_drop adaptive; do
+		write virtual "$policy $storm"
+		cp $root/result /tmp/first
+		for name in allocs frees KiB; do
+			eval "${policy}_$name=$(number_of $policy $name)"
+		done
+	done
+	is_less 100 "$fixed_drop_allocs" || fail "fixed: $fixed_drop_allocs allocations per 1000"
+	is_less 100 "$fixed_drop_frees" || fail "fixed: $fixed_drop_frees frees per 1000"
+	is_less "$adaptive_allocs" 1 || fail "adaptive: $adaptive_allocs allocations per 1000"
+	is_less "$adaptive_frees" 1 || fail "adaptive: $adaptive_frees frees per 1000"
+	# What comes of chance comes of the same chance.
+	write virtual "adaptive $storm"
+	cmp /tmp/first $root/result
+}
+
+test_all_policies_are_shown_side_by_side() {
+	write virtual 'all cpus=4 sizes=6 ops=20 periods=16 busy=5 pause=2 shift=1'
+	expect_equal 'fixed_drop fixed_flush scaled trimmed adaptive' \
+		"$(echo $(cut -d' ' -f1 $root/result))" 'policies'
+	# The depot's length in 16 parts of the time.
+	expect_equal 30 "$(awk '{ print NF }' $root/result | sort -u)" 'words of each line'
+}
+
+test_tasks_get_ranges_whatever_the_way() {
+	write real 'all tasks=4 sizes=6 ms=50'
+	for way in tree rcaches fixed_drop fixed_flush scaled trimmed adaptive; do
+		[ "$(number_of $way ios)" -gt 0 ] || fail "$way: $(cat $root/result)"
+		expect_equal 0 "$(number_of $way failures)" "$way: failures"
+	done
+}
+
+test_bad_lines_are_refused() {
+	while IFS='|' read -r file line; do
+		! write "$file" "$line" 2>/dev/null || fail "accepted by $file: $line"
+	done <<-end
+		virtual|
+		virtual|tree
+		virtual|best
+		virtual|adaptive cpus=0
+		virtual|adaptive cpus=257
+		virtual|adaptive sizes=7
+		virtual|adaptive ops=9-8
+		virtual|adaptive tasks=4
+		real|
+		real|adaptive tasks=0
+		real|adaptive tasks=65
+		real|adaptive cpus=4
+		real|adaptive ms=0
+		real|adaptive ms
+	end
+}
+
+test_module_can_be_unloaded_while_it_storms() {
+	start_background write real 'adaptive tasks=4 ms=300'
+	sleep 0.1
+	unload iova_storm
+	[ ! -e $root ] || fail 'its directory is left'
+}
+
+ktap_main

@@ -1,0 +1,202 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# lru_cache gives back what was used longest ago, of the node and the cgroup that it is asked for.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+
+cache=/sys/kernel/debug/lru_cache
+cgroups=/sys/fs/cgroup
+# Objects that are more than a cgroup may have, by far.
+many=20000
+! is_debug_kernel || many=8000
+
+setup() {
+	load_modules lru_cache
+	shrinker=$(echo /sys/kernel/debug/shrinker/lru_cache-*)
+	echo +memory >$cgroups/cgroup.subtree_control
+	root=$(stat -c %i $cgroups)
+}
+
+teardown() {
+	for group in $cgroups/lru_*; do
+		[ ! -d "$group" ] || rmdir "$group"
+	done
+	[ ! -d /sys/module/lru_cache ] || rmmod lru_cache
+}
+
+# get <first key> [<last key>]: from the first CPU, and so from its node.
+get() {
+	taskset -c 0 sh -c "echo $* >$cache/get"
+}
+
+# make_group <name> [<bytes>]: makes a cgroup that may have that much memory, and sets group and id.
+make_group() {
+	group=$cgroups/lru_$1
+	mkdir "$group"
+	id=$(stat -c %i "$group")
+	echo "${2:-max}" >"$group/memory.max"
+}
+
+# get_in <cgroup> <first key> [<last key>]: as a task of that cgroup.
+get_in() {
+	taskset -c 0 sh -c 'echo $$ >"$1/cgroup.procs" && echo "$2 $3" >"$4"' \
+		- "$1" "$2" "$3" $cache/get
+}
+
+# stat_of <name>
+stat_of() {
+	sed -n "s/^$1 //p" $cache/stats
+}
+
+# counted <cgroup's number>: what its lists have, on all nodes.
+counted() {
+	awk -v "id=$1" '$1 == id { for (i = 2; i <= NF; i++) n += $i } END { print n + 0 }' \
+		"$shrinker/count"
+}
+
+# node_of <cgroup's number>: that which all of its objects are on.
+node_of() {
+	awk -v "id=$1" '
+		$1 == id { for (i = 2; i <= NF; i++) if ($i) { node = i - 2; nodes++ } }
+		END { if (nodes == 1) print node }
+	' "$shrinker/count"
+}
+
+# scan <cgroup's number> <node> <objects>
+scan() {
+	echo "$*" >"$shrinker/scan"
+}
+
+# expect_stats <objects> <hits> <misses> <evicted> <rotated>
+expect_stats() {
+	got="$(stat_of objects) $(stat_of hits) $(stat_of misses) $(stat_of evicted) $(stat_of rotated)"
+	expect_equal "$*" "$got" 'objects, hits, misses, evicted, rotated'
+}
+
+expect_evicted() {
+	expect_equal "$*" "$(tr '\n' ' ' <$cache/evicted | sed 's/ $//')" 'evicted'
+}
+
+test_hits_and_misses_are_counted() {
+	expect_stats 0 0 0 0 0
+	expect_equal '' "$(cat "$shrinker/count")" 'count of an empty cache'
+	get 1 10
+	get 6 15
+	expect_stats 15 5 15 0 0
+	expect_equal 25 "$(stat_of hit_rate_percent)" 'hit rate'
+	expect_equal 15 "$(counted "$root")" 'counted'
+}
+
+test_a_scan_frees_what_was_used_longest_ago() {
+	get 1 10
+	node=$(node_of "$root")
+	scan "$root" "$node" 3
+	expect_evicted 1 2 3
+	# These were used: they get another chance.
+	get 4 5
+	scan "$root" "$node" 4
+	expect_evicted 1 2 3 6 7
+	expect_stats 5 2 10 5 2
+	# What was evicted is made again, and comes last.
+	get 1
+	scan "$root" "$node" 3
+	expect_evicted 1 2 3 6 7 8 9 10
+	scan "$root" "$node" 100
+	expect_evicted 1 2 3 6 7 8 9 10 4 5 1
+	expect_stats 0 2 11 11 2
+}
+
+test_nodes_have_lists_of_their_own() {
+	[ -d /sys/devices/system/node/node1 ] || fail 'the guest has one node'
+	get 1 10
+	node=$(node_of "$root")
+	[ -n "$node" ] || fail 'objects are on several nodes'
+	scan "$root" $((1 - node)) 100
+	expect_stats 10 0 10 0 0
+	scan "$root" "$node" 100
+	expect_stats 0 0 10 10 0
+}
+
+test_cgroups_have_lists_of_their_own() {
+	make_group a
+	first=$group first_id=$id
+	make_group b
+	get_in "$first" 100 119
+	get_in "$group" 200 209
+	expect_equal 20 "$(counted "$first_id")" 'of the first'
+	expect_equal 10 "$(counted "$id")" 'of the second'
+	# Charged to who asked first.
+	get_in "$group" 100 101
+	expect_equal 20 "$(counted "$first_id")" 'of the first'
+	scan "$first_id" "$(node_of "$first_id")" 5
+	expect_evicted 102 103 104
+	expect_equal 10 "$(counted "$id")" 'of the second'
+}
+
+test_objects_of_a_cgroup_that_goes_stay() {
+	make_group a
+	get_in "$group" 1 20
+	expect_equal 20 "$(counted "$id")" 'of the cgroup'
+	rmdir "$group"
+	for _ in $(seq 50); do
+		[ "$(counted "$root")" != 20 ] || break
+		sleep 0.1
+	done
+	expect_equal 20 "$(counted "$root")" 'of its parent'
+	get 1 20
+	expect_stats 20 20 20 0 0
+	for node in 0 1; do
+		scan "$root" $node 100
+		scan "$root" $node 100
+	done
+	expect_stats 0 20 20 20 20
+}
+
+test_a_cgroup_lives_within_its_limit() {
+	make_group a 4M
+	get_in "$group" 1 100
+	for from in $(seq 1000 $((many / 4)) $((many + 999))); do
+		# These are used all the time.
+		get_in "$group" 1 100
+		get_in "$group" "$from" $((from + many / 4 - 1))
+	done
+	expect_equal 0 "$(sed -n 's/^oom_kill //p' "$group/memory.events")" 'tasks killed'
+	[ "$(stat_of objects)" -lt 7500 ] || fail "$(cat $cache/stats)"
+	[ "$(stat_of objects)" -gt 100 ] || fail "$(cat $cache/stats)"
+	expect_equal "$(stat_of misses)" "$(($(stat_of objects) + $(stat_of evicted)))" 'objects'
+	# Nobody else had to give anything.
+	expect_equal "$(stat_of objects)" "$(counted "$id")" 'objects of the cgroup'
+}
+
+test_the_cache_shrinks_and_recovers() {
+	get 1 2000
+	echo 2 >/proc/sys/vm/drop_caches
+	left=$(stat_of objects)
+	[ "$left" -lt 1000 ] || fail "$left objects are left"
+	get 1 2000
+	expect_equal 2000 "$(stat_of objects)" 'objects'
+}
+
+test_bad_lines_are_refused() {
+	for line in '' 'x' '2 1' '1 2 3' '0 1048576' '-1' '18446744073709551616'; do
+		! echo "$line" 2>/dev/null >$cache/get || fail "accepted: $line"
+	done
+	expect_stats 0 0 0 0 0
+	get 18446744073709551615
+	expect_stats 1 0 1 0 0
+}
+
+test_modules_are_unloaded_while_it_is_scanned() {
+	get 1 1000
+	start_background sh -c "while :; do cat $shrinker/count; echo $root 0 10 >$shrinker/scan
+		echo 2 >/proc/sys/vm/drop_caches; done >/dev/null 2>&1"
+	rmmod lru_cache
+	stop_background
+	[ ! -d $cache ] || fail 'a directory is left'
+	! ls -d /sys/kernel/debug/shrinker/lru_cache-* 2>/dev/null || fail 'a shrinker is left'
+	rmmod kscale
+}
+
+ktap_main

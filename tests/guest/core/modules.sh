@@ -1,0 +1,218 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Loading, unloading and loading again of every module, idle and under I/O, and removal of devices
+# in every state.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+
+rounds=2
+! is_debug_kernel || rounds=1
+len_sectors=2048
+key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
+# Of the samples that do most.
+targets='rcrypt offset'
+# With which what takes long is done: all, except on a slow kernel.
+io_targets=$targets
+! is_debug_kernel || io_targets=rcrypt
+
+setup() {
+	[ ! -d /sys/module/kscale ] || modprobe -r dm_offset rcrypt
+	make_ram 2048
+}
+
+teardown() {
+	clean_block
+}
+
+# line <target>: prints a table line of it, on /dev/ram0.
+line() {
+	case $1 in
+	rcrypt) echo "0 $len_sectors rcrypt aes-xts-plain64 $key 0 /dev/ram0 0" ;;
+	offset) echo "0 $len_sectors offset /dev/ram0 8" ;;
+	esac
+}
+
+module_of() {
+	case $1 in
+	offset) echo dm_offset ;;
+	*) echo "$1" ;;
+	esac
+}
+
+# make <target>: maps it as /dev/mapper/<target>; device mapper loads the module.
+make() {
+	dmsetup create "$1" --table "$(line "$1")"
+}
+
+# load_with_io <target>: random I/O that verifies what it reads, until stop_background.
+load_with_io() {
+	start_background fio --name=load --filename="/dev/mapper/$1" --rw=randwrite --bs=4k \
+		--direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c --verify_backlog=16 \
+		--verify_state_save=0 --time_based --runtime=300 --output="/tmp/$1.log"
+	loader=$!
+	wait_for_io "$1"
+}
+
+# wait_for_io <target>: until a few more bios were written.
+wait_for_io() {
+	stat=/sys/block/$(dm_node "$1")/stat
+	written=$(field 5 "$stat")
+	while [ "$(field 5 "$stat")" -lt $((written + 32)) ]; do
+		kill -0 $loader || fail "I/O failed: $(cat "/tmp/$1.log")"
+		sleep 0.1
+	done
+}
+
+expect_busy() {
+	! "$@" 2>/tmp/busy.log || fail "succeeded: $*"
+	grep -Eq 'busy|in use' /tmp/busy.log || fail "$(cat /tmp/busy.log)"
+}
+
+test_modules_pull_in_the_library() {
+	for name in $targets; do
+		modprobe "$(module_of "$name")"
+		grep -q "^kscale .*$(module_of "$name")" /proc/modules
+	done
+	expect_busy rmmod kscale
+	modprobe -r rcrypt dm_offset
+	! grep '^kscale ' /proc/modules || fail 'the library stayed'
+}
+
+test_loading_and_unloading_leaves_nothing_behind() {
+	dmsetup targets | sort >/tmp/before
+	for _ in $(seq $rounds); do
+		modprobe -a rcrypt dm_offset
+		[ -e /sys/kernel/debug/rcrypt/stats ]
+		modprobe -r rcrypt dm_offset
+	done
+	dmsetup targets | sort | diff /tmp/before -
+	[ ! -e /sys/kernel/debug/rcrypt ] || fail 'a debugfs directory is left'
+}
+
+test_used_modules_are_not_unloaded_under_io() {
+	for name in $targets; do
+		make "$name"
+		load_with_io "$name"
+		expect_busy rmmod "$(module_of "$name")"
+		expect_busy dmsetup remove "$name"
+		wait_for_io "$name"
+		stop_background
+		dmsetup remove "$name"
+		rmmod "$(module_of "$name")"
+		make "$name"
+	done
+}
+
+# The last completions and the unloading of their code are as close together as can be.
+test_unload_right_after_io() {
+	for _ in $(seq $rounds); do
+		for name in $targets; do
+			make "$name"
+			dd if=/dev/zero of="/dev/mapper/$name" bs=256k count=4 oflag=direct status=none
+			dmsetup remove "$name"
+			rmmod "$(module_of "$name")"
+		done
+	done
+}
+
+test_data_outlives_the_module() {
+	head -c $((len_sectors * 512)) /dev/urandom >/tmp/sent
+	make rcrypt
+	write_file /tmp/sent /dev/mapper/rcrypt 64k
+	dmsetup remove rcrypt
+	rmmod rcrypt
+	make rcrypt
+	expect_content /tmp/sent /dev/mapper/rcrypt
+}
+
+test_tables_are_replaced_under_io() {
+	# As for the other target, dm_offset.sh does it.
+	make rcrypt
+	load_with_io rcrypt
+	for flags in '' --noflush '--noflush --nolockfs'; do
+		dmsetup load rcrypt --table "$(line rcrypt)"
+		# shellcheck disable=SC2086
+		dmsetup suspend $flags rcrypt
+		dmsetup resume rcrypt
+		wait_for_io rcrypt
+	done
+}
+
+test_remove_while_suspended() {
+	for name in $targets; do
+		make "$name"
+		dmsetup suspend "$name"
+		dmsetup remove "$name"
+		rmmod "$(module_of "$name")"
+	done
+}
+
+test_remove_of_a_table_that_never_was_live() {
+	for name in $targets; do
+		dmsetup create "$name" --notable
+		dmsetup load "$name" --table "$(line "$name")"
+		dmsetup clear "$name"
+		dmsetup load "$name" --table "$(line "$name")"
+		dmsetup remove "$name"
+		rmmod "$(module_of "$name")"
+	done
+}
+
+test_deferred_remove_happens_at_the_last_close() {
+	for name in $targets; do
+		make "$name"
+		exec 9<"/dev/mapper/$name"
+		dmsetup remove --deferred "$name"
+		dmsetup info -c --noheadings -o name "$name" | grep -q "$name"
+		exec 9<&-
+		for _ in $(seq 50); do
+			[ -e /sys/block/dm-0 ] || break
+			sleep 0.1
+		done
+		rmmod "$(module_of "$name")"
+	done
+}
+
+# Puts the error target in place of the table, under I/O.
+test_forced_remove_fails_io_and_frees_the_target() {
+	for name in $io_targets; do
+		make "$name"
+		exec 9<"/dev/mapper/$name"
+		load_with_io "$name"
+		! dmsetup remove --force "$name" 2>/dev/null || fail 'removed while open'
+		tail --pid=$loader -f /dev/null
+		grep -q 'Input/output error' "/tmp/$name.log"
+		rmmod "$(module_of "$name")"
+		exec 9<&-
+		dmsetup remove "$name"
+	done
+}
+
+# Tables are made while the module comes and goes; either may lose, neither may break anything.
+test_loading_races_with_tables() {
+	start_background sh -c 'while :; do modprobe -r rcrypt dm_offset; sleep 0.1; done 2>/dev/null'
+	made=0
+	round=0
+	# On a busy host the module may win for long.
+	while [ $round -lt $rounds ] || { [ $made = 0 ] && [ $round -lt 50 ]; }; do
+		round=$((round + 1))
+		for name in $targets; do
+			if make "$name" 2>/dev/null; then
+				dmsetup table "$name" | grep -q " $name "
+				made=$((made + 1))
+			fi
+			dmsetup remove_all
+		done
+	done
+	stop_background
+	[ $made -gt 0 ] || fail 'no table was ever made'
+}
+
+test_modules_can_be_unloaded() {
+	unload rcrypt dm_offset
+	! grep '^kscale ' /proc/modules || fail 'the library stayed'
+}
+
+ktap_main

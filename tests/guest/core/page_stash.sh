@@ -1,0 +1,232 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# The sample page_stash: each page that was allocated is cached, held or freed, whatever is done.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+. "${0%/*}/../lib/crypt.sh"
+
+root=/sys/kernel/debug/page_stash
+shrinkers=/sys/kernel/debug/shrinker
+cpus=$(grep -c '^processor' /proc/cpuinfo)
+# Of the module's parameters.
+per_cpu=8
+floor=2
+backoff_ms=500
+
+calls=400000
+! is_debug_kernel || calls=20000
+
+setup() {
+	[ -d $root ] || modprobe page_stash backoff_ms=$backoff_ms
+	put_all
+	echo 1 >$root/drain
+}
+
+teardown() {
+	bring_online
+	[ ! -d $root ] || put_all
+	[ ! -d /sys/module/rcrypt ] || { clean_block && rmmod rcrypt; }
+}
+
+# bring_online: CPU 3, if it is not.
+bring_online() {
+	[ "$(cat /sys/devices/system/cpu/cpu3/online)" = 1 ] ||
+		echo 1 >/sys/devices/system/cpu/cpu3/online
+}
+
+# put_all: what is held, for CPU 0.
+put_all() {
+	echo "$(state held) 0" >$root/put
+}
+
+# state <name>: prints a number of pages.
+state() {
+	# shellcheck disable=SC2034
+	read -r _ _ cached _ held _ allocated _ freed <$root/state
+	eval "echo \$$1"
+}
+
+# cached_on <CPU>
+cached_on() {
+	while read -r _ cpu _ pages; do
+		[ "$cpu" != "$1" ] || echo "$pages"
+	done <$root/cpus
+}
+
+# expect_pages <cached> <held>: and that none is lost.
+expect_pages() {
+	expect_equal "$1" "$(state cached)" 'cached pages'
+	expect_equal "$2" "$(state held)" 'held pages'
+	expect_equal "$(state allocated)" $(($(state freed) + $1 + $2)) 'allocated pages'
+}
+
+# expect_load <number> <name>: of the last load.
+expect_load() {
+	expect_equal "$1" "$(sed -n "s/.*\b$2 \([-0-9]*\).*/\1/p" $root/load)" "$2"
+}
+
+# expect_nothing_broken: in the last load.
+expect_nothing_broken() {
+	expect_load 0 lost
+	expect_load 0 shared
+}
+
+# shrinker: prints the directory of the sample's shrinker.
+shrinker() {
+	echo $shrinkers/page_stash-*
+}
+
+# shrinkable: prints what the shrinker counts. The file is empty if that is nothing.
+shrinkable() {
+	sum=0
+	while read -r _ counts; do
+		for count in $counts; do
+			sum=$((sum + count))
+		done
+	done <"$(shrinker)/count"
+	echo $sum
+}
+
+# wait_until_filled <CPU>: by the work item.
+wait_until_filled() {
+	for _ in $(seq 100); do
+		[ "$(cached_on "$1")" != $per_cpu ] || return 0
+		sleep 0.05
+	done
+	fail "CPU $1 is not filled: $(cat $root/cpus)"
+}
+
+test_every_page_is_somewhere() {
+	expect_pages 0 0
+	# Of the page allocator. The work item comes for the next ones.
+	echo '1 0' >$root/get
+	wait_until_filled 0
+	expect_pages $per_cpu 1
+	echo '3 0' >$root/get
+	expect_pages $((per_cpu - 3)) 4
+	echo '2 1' >$root/put
+	expect_pages $((per_cpu - 1)) 2
+	echo 1 >$root/fill
+	expect_pages $((cpus * per_cpu)) 2
+	# There is no room for it.
+	freed=$(state freed)
+	echo '1 2' >$root/put
+	expect_pages $((cpus * per_cpu)) 1
+	expect_equal $((freed + 1)) "$(state freed)" 'freed pages'
+	echo 1 >$root/drain
+	expect_pages 0 1
+}
+
+# Exactly as many as it says, and as it is told.
+test_the_shrinker_counts_and_frees_what_it_should() {
+	echo 1 >$root/fill
+	all=$((cpus * per_cpu))
+	above=$((cpus * (per_cpu - floor)))
+	expect_equal $above "$(shrinkable)" 'count'
+	left=$all
+	for nr in 1 0 5 7; do
+		echo "0 0 $nr" >"$(shrinker)/scan"
+		left=$((left - nr))
+		expect_pages $left 0
+		expect_equal $((left - cpus * floor)) "$(shrinkable)" 'count'
+	done
+	echo '0 0 1000' >"$(shrinker)/scan"
+	expect_pages $((cpus * floor)) 0
+	expect_equal 0 "$(shrinkable)" 'count'
+}
+
+# Backed off, it does without for a while.
+test_nothing_is_filled_right_after_shrinking() {
+	echo 1 >$root/drain
+	echo '0 0 1' >"$(shrinker)/scan"
+	filled=$(sed -n 's/^cache filled \([0-9]*\) .*/\1/p' $root/state)
+	echo '4 1' >$root/get
+	expect_equal "cache filled $filled" "$(sed -n 's/ freed.*//; /^cache/p' $root/state)" 'filled'
+	sleep 0.6
+	echo '1 1' >$root/get
+	wait_until_filled 1
+	expect_pages $per_cpu 5
+}
+
+test_tasks_lose_nothing_and_share_nothing() {
+	echo "tasks=4 calls=$calls cpu=0" >$root/run
+	expect_nothing_broken
+	expect_load $((calls / 2)) gets
+	echo "tasks=8 calls=$calls" >$root/run
+	expect_nothing_broken
+	expect_pages "$(state cached)" 0
+}
+
+test_pages_of_a_cpu_that_goes_stay_within_reach() {
+	echo 1 >$root/fill
+	echo 0 >/sys/devices/system/cpu/cpu3/online
+	expect_equal $per_cpu "$(cached_on 3)" 'pages of the CPU'
+	echo '2 3' >$root/get
+	expect_pages $((cpus * per_cpu - 2)) 2
+	echo '0 0 1000' >"$(shrinker)/scan"
+	expect_equal $floor "$(cached_on 3)" 'pages of the CPU'
+	# It is not filled for nothing.
+	echo 1 >$root/drain
+	echo 1 >$root/fill
+	expect_pages $(((cpus - 1) * per_cpu)) 2
+}
+
+test_bad_lines_are_refused() {
+	for line in '' 1 '1 x' '-1 0' '1 64' '4097 0' '1 0 0'; do
+		! echo "$line" 2>/dev/null >$root/get || fail "accepted: $line"
+	done
+	for line in tasks=0 tasks=65 cpu=64 calls tasks=x size=1; do
+		! echo "$line" 2>/dev/null >$root/run || fail "accepted: $line"
+	done
+	! echo '1 0' 2>/dev/null >$root/put || fail 'put what was not held'
+	expect_pages 0 0
+}
+
+test_rcrypt_takes_its_pages_from_a_cache() {
+	modprobe rcrypt page_mode=3 cached_pages=32
+	make_ram 1024
+	dmsetup create stocked --table "0 2048 rcrypt aes-xts-plain64 $key_256 0 /dev/ram0 0"
+	head -c 1M /dev/urandom >/tmp/sent
+	write_file /tmp/sent /dev/mapper/stocked 64k
+	expect_content /tmp/sent /dev/mapper/stocked
+	stats=/sys/kernel/debug/rcrypt/stats
+	grep -q '^pages .* cached [1-9]' $stats || fail "$(cat $stats)"
+	ls -d $shrinkers/rcrypt-* >/dev/null
+	dmsetup remove stocked
+	! ls -d $shrinkers/rcrypt-* 2>/dev/null || fail 'the shrinker stayed'
+	rmmod rcrypt
+	! modprobe rcrypt cached_pages=33 2>/dev/null || fail 'loaded with 33'
+}
+
+# write <file> <line>: for the background.
+write() {
+	echo "$2" >"$root/$1"
+}
+
+# With tasks that have pages: unloading is refused, or waits for them.
+test_module_in_use_is_unloaded_cleanly() {
+	echo 1 >$root/fill
+	start_background write run "tasks=4 calls=$calls"
+	start_background write run "tasks=4 calls=$calls cpu=1"
+	if ! rmmod page_stash 2>/tmp/rmmod.log; then
+		grep -q 'Module page_stash is in use' /tmp/rmmod.log
+		wait
+		unload page_stash
+	fi
+	wait
+	rm "$background"
+	[ ! -e $root ] || fail 'its directory is left'
+}
+
+test_modules_can_be_unloaded() {
+	echo 1 >$root/fill
+	unload page_stash
+	! ls -d $shrinkers/page_stash-* 2>/dev/null || fail 'the shrinker stayed'
+	for parameter in pages_per_cpu=0 pages_per_cpu=33 floor_per_cpu=9; do
+		! modprobe page_stash $parameter 2>/dev/null || fail "loaded with $parameter"
+	done
+}
+
+ktap_main

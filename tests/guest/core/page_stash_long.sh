@@ -1,0 +1,130 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# The sample page_stash for longer: very many calls, CPUs that come and go, and memory that is short.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+
+ktap_timeout_s=900
+
+root=/sys/kernel/debug/page_stash
+cgroup=/sys/fs/cgroup/hog
+hog=/tmp/hog
+cpus=$(grep -c '^processor' /proc/cpuinfo)
+# Of the module's parameters.
+per_cpu=8
+floor=2
+
+calls=100000000
+rounds=10
+if is_debug_kernel; then
+	calls=1000000
+	rounds=3
+fi
+
+setup() {
+	load_modules page_stash
+	echo "$(state held) 0" >$root/put
+	echo 1 >$root/drain
+}
+
+teardown() {
+	stop_background
+	for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+		[ "$(cat "$cpu")" = 1 ] || echo 1 >"$cpu"
+	done
+	! mountpoint -q $hog || umount $hog
+	[ ! -d $cgroup ] || rmdir $cgroup
+}
+
+# state <name>: prints a number of pages.
+state() {
+	# shellcheck disable=SC2034
+	read -r _ _ cached _ held _ allocated _ freed <$root/state
+	eval "echo \$$1"
+}
+
+# run <load>: returns when it is over.
+run() {
+	echo "$1" >$root/run
+}
+
+# expect_nothing_broken: in the last load.
+expect_nothing_broken() {
+	cat $root/load
+	grep -qx 'broken lost 0 shared 0' $root/load
+	grep -q ' failures 0 ' $root/load
+	expect_equal "$(state allocated)" $(($(state freed) + $(state cached))) 'allocated pages'
+}
+
+test_no_page_is_lost_in_very_many_calls_on_one_cpu() {
+	run "tasks=4 calls=$calls cpu=0"
+	expect_nothing_broken
+	grep -q "^load gets $((calls / 2)) puts $((calls / 2)) " $root/load
+}
+
+test_no_page_is_lost_when_cpus_come_and_go() {
+	start_background run "tasks=8 calls=$((calls / 10))"
+	for _ in $(seq $rounds); do
+		for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+			echo 0 >"$cpu"
+			echo '0 0 100' >"$(ls -d /sys/kernel/debug/shrinker/page_stash-*)/scan"
+			echo 1 >"$cpu"
+		done
+	done
+	wait
+	rm -f "$background"
+	expect_nothing_broken
+}
+
+# eat <MiB>: more memory, as part of the cgroup.
+eat() {
+	sh -c "echo \$\$ >$cgroup/cgroup.procs && exec dd if=/dev/zero bs=1M count=$1 status=none" \
+		>>$hog/file
+}
+
+# Not the cgroup's limit but what is left for all makes the kernel ask for the pages, as they belong to
+# no cgroup. The cgroup is there so that it is the hog who pays if that is too much.
+test_it_shrinks_to_its_floor_and_recovers() {
+	all=$((cpus * per_cpu))
+	echo 1 >$root/fill
+	expect_equal $all "$(state cached)" 'cached pages'
+
+	echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+	mkdir $cgroup
+	available_kib=$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)
+	echo $((available_kib * 1024)) >$cgroup/memory.max
+	mkdir -p $hog
+	mount -t tmpfs -o size=100% hog $hog
+	eaten_mib=0
+	until [ "$(state cached)" = $((cpus * floor)) ]; do
+		# It may be killed at the end.
+		eat 16 || echo "stopped at $eaten_mib MiB of $((available_kib / 1024))"
+		eaten_mib=$((eaten_mib + 16))
+		[ $eaten_mib -le $((available_kib / 1024 + 64)) ] ||
+			fail "$(state cached) pages cached with $eaten_mib MiB eaten"
+	done
+	echo "at its floor with $eaten_mib MiB of $((available_kib / 1024)) eaten"
+
+	umount $hog
+	# Until it does not back off any more.
+	sleep 1.2
+	for cpu in $(seq 0 $((cpus - 1))); do
+		# One more than there are.
+		echo "$((floor + 1)) $cpu" >$root/get
+	done
+	for _ in $(seq 100); do
+		[ "$(state cached)" != $all ] || break
+		sleep 0.05
+	done
+	expect_equal $all "$(state cached)" 'cached pages'
+	held=$(state held)
+	expect_equal "$(state allocated)" $(($(state freed) + all + held)) 'allocated pages'
+}
+
+test_modules_can_be_unloaded() {
+	unload page_stash
+}
+
+ktap_main

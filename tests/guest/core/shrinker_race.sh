@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Shrinkers come and go while everybody calls them. Nobody calls one after it was unregistered, nor
+# what was its cache.
+#
+# KSCALE_SOAK_S is for how many seconds, in each test.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+
+soak_s=${KSCALE_SOAK_S:-60}
+ktap_timeout_s=$((soak_s * 4 + 300))
+
+race=/sys/kernel/debug/shrinker_race
+shrinkers=/sys/kernel/debug/shrinker
+group=/sys/fs/cgroup/race
+over=/tmp/race-is-over
+
+setup() {
+	rm -f $over
+	echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+	mkdir -p $group
+	root=$(stat -c %i /sys/fs/cgroup)
+}
+
+teardown() {
+	touch $over
+	stop_background
+	[ ! -d /sys/module/shrinker_race ] || rmmod shrinker_race
+	[ ! -d $group ] || rmdir $group
+}
+
+# call_them: as user space has shrinkers called, until it is over.
+call_them() {
+	start_background sh -c "while [ ! -e $over ]; do echo 2 >/proc/sys/vm/drop_caches; done"
+	# They may be gone when their file is opened, or before it is read.
+	start_background sh -c "while [ ! -e $over ]; do
+		cat $shrinkers/kscale_race-*/count
+		for scan in $shrinkers/kscale_race-*/scan; do echo $root 0 4 >\$scan; done
+	done >/dev/null 2>&1"
+}
+
+test_none_is_called_after_it_was_unregistered() {
+	load_test_module shrinker_race
+	call_them
+	for _ in 1 2 3 4; do
+		start_background sh -c "while [ ! -e $over ]; do echo 100 >$race/run; done"
+	done
+	sleep "$soak_s"
+	touch $over
+	wait
+	cat $race/result
+	read -r _ rounds _ calls _ late _ kept <$race/result
+	# Both have to happen for there to be a race.
+	[ "$rounds" -gt $((soak_s * 10)) ] && [ "$calls" -gt "$soak_s" ] || fail 'too few'
+	expect_equal '0 0' "$late $kept" 'late, kept'
+}
+
+test_none_is_called_after_its_module_has_gone() {
+	call_them
+	end=$(($(date +%s) + soak_s))
+	loaded=0
+	while [ "$(date +%s)" -lt $end ]; do
+		mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
+		modprobe shrinker_race leak=1
+		umount -l "/lib/modules/$(uname -r)"
+		echo 20 >$race/run
+		rmmod shrinker_race
+		loaded=$((loaded + 1))
+	done
+	[ $loaded -gt 2 ] || fail 'too few'
+	! ls -d $shrinkers/kscale_race-* 2>/dev/null || fail 'a shrinker is left'
+}
+
+ktap_main

@@ -1,0 +1,235 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# The sample srcu_registry keeps its promises, whichever way the registry is kept: no reclaimer is
+# called once unregister has returned, a walk that gets to the end leaves none out, and one that
+# sleeps does not block the others, unless a semaphore makes it.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+
+root=/sys/kernel/debug/srcu_registry
+kunit_filter=/sys/module/kunit/parameters/filter_glob
+all='rwsem srcu refcount'
+load_ms=250
+# For how long one sleeps while others do something: on a slow kernel they take longer.
+sleep_ms=1000
+! is_debug_kernel || sleep_ms=4000
+
+setup() {
+	load_modules srcu_registry
+}
+
+# Also what a failed test left registered.
+teardown() {
+	stop_background
+	if [ "$(cat $kunit_filter)" = kscale_srcu_guard ]; then
+		modprobe -r kscale
+		printf none >$kunit_filter
+		umount -l "/lib/modules/$(uname -r)"
+	fi
+	for way in $all; do
+		[ -d $root ] || continue
+		cut -d' ' -f1 $root/$way/state | while read -r name; do
+			echo "$name" >$root/$way/unregister
+		done
+	done
+}
+
+# calls <way> <name>: prints how often it was called.
+calls() {
+	sed -n "s/^$2 called \([0-9]*\).*/\1/p" "$root/$1/state"
+}
+
+# is_asleep <way> <name>
+is_asleep() {
+	grep -q "^$2 called .* asleep\$" "$root/$1/state"
+}
+
+# stat_of <way> <line> <name>: prints a number of the stats.
+stat_of() {
+	sed -n "s/^$2 .*\b$3 \([0-9]*\).*/\1/p" "$root/$1/stats"
+}
+
+# write <way> <file> <line>: for the background.
+write() {
+	echo "$3" >"$root/$1/$2"
+}
+
+# start_sleeper <way> <milliseconds>: registers one that sleeps, and a walk that calls it.
+start_sleeper() {
+	write "$1" register "sleeper $2"
+	start_background write "$1" walk 1
+	while ! is_asleep "$1" sleeper; do sleep 0.01; done
+}
+
+expect_promises_kept() {
+	expect_equal 0 "$(stat_of "$1" broken late)" "$1: calls after unregister"
+	expect_equal 0 "$(stat_of "$1" broken lost)" "$1: walks that left one out"
+}
+
+test_a_walk_calls_whoever_is_registered() {
+	for way in $all; do
+		for name in one two three; do write $way register $name; done
+		write $way walk 1
+		write $way unregister two
+		write $way walk 1
+		expect_equal 'one called 2 three called 2' "$(echo $(cat $root/$way/state))" "$way"
+		write $way unregister one
+		write $way unregister three
+		write $way walk 1
+		expect_equal '' "$(cat $root/$way/state)" "$way"
+	done
+}
+
+test_bad_lines_are_refused() {
+	write srcu register twice
+	while IFS='|' read -r file line; do
+		! write srcu "$file" "$line" 2>/dev/null || fail "accepted by $file: $line"
+	done <<-end
+		register|
+		register|name many
+		register|name 65536
+		register|name 1 2
+		register|twice
+		unregister|
+		unregister|nobody
+		unregister|twice more
+		run|readers
+		run|readers=65
+		run|readers=-1
+		run|writers=1
+		run|items=1025
+	end
+	expect_equal 'twice called 0' "$(cat $root/srcu/state)" 'state'
+}
+
+test_unregister_waits_for_the_call() {
+	for way in $all; do
+		start_sleeper $way 300
+		write $way unregister sleeper
+		# Had it returned too early, the call would now find that it is gone.
+		sleep 0.4
+		expect_promises_kept $way
+	done
+}
+
+test_a_sleeper_does_not_block_the_others() {
+	for way in srcu refcount; do
+		write $way register old
+		start_sleeper $way 2000
+		write $way register new
+		write $way walk 1
+		expect_equal 1 "$(calls $way old)" "$way: calls of the old one"
+		expect_equal 1 "$(calls $way new)" "$way: calls of the new one"
+		is_asleep $way sleeper || fail "$way: waited for the sleeper"
+		stop_background
+	done
+}
+
+test_only_references_let_others_go_at_once() {
+	write refcount register other
+	start_sleeper refcount 2000
+	write refcount unregister other
+	is_asleep refcount sleeper || fail 'refcount: waited for the sleeper'
+
+	write srcu register other
+	start_sleeper srcu $sleep_ms
+	write srcu unregister other
+	! is_asleep srcu sleeper || fail 'srcu: did not wait for the sleeper'
+}
+
+# What is wrong with the semaphore, or this would be no comparison.
+test_a_sleeper_blocks_all_others_under_a_semaphore() {
+	write rwsem register other
+	write rwsem register leaves
+	start_sleeper rwsem 2000
+	start_background write rwsem unregister leaves
+	skipped=$(stat_of rwsem walks skipped)
+	while is_asleep rwsem sleeper; do
+		write rwsem walk 1
+		[ "$(stat_of rwsem walks skipped)" = "$skipped" ] || break
+	done
+	is_asleep rwsem sleeper || fail 'no walk was skipped'
+	expect_equal 0 "$(calls rwsem other)" 'calls of the other one'
+}
+
+test_srcu_walks_make_way_for_writers() {
+	write srcu register last
+	start_sleeper srcu $sleep_ms
+	write srcu register goes
+	cut_short=$(stat_of srcu walks cut_short)
+	write srcu unregister goes
+	wait
+	expect_equal $((cut_short + 1)) "$(stat_of srcu walks cut_short)" 'walks cut short'
+	expect_equal 0 "$(calls srcu last)" 'calls of the one behind the sleeper'
+	write srcu walk 1
+	expect_equal 1 "$(calls srcu last)" 'calls after another walk'
+}
+
+test_promises_are_kept_under_load() {
+	for way in $all; do
+		for load in 'pause_us=0' 'pause_us=200' 'sleep_ms=5'; do
+			write $way run "readers=4 ms=$load_ms $load"
+			expect_promises_kept $way
+			[ "$(stat_of $way run unregistered)" -gt 0 ] || fail "$way: the writer starved"
+			# So that there was something to keep promises of.
+			[ $(($(stat_of $way run complete) + $(stat_of $way run cut_short))) -gt 0 ] ||
+				fail "$way, $load: no walk"
+		done
+	done
+}
+
+test_several_writers_at_once() {
+	for way in $all; do
+		for _ in 1 2 3; do
+			start_background write $way run "readers=2 ms=$load_ms pause_us=50"
+		done
+		wait
+		expect_promises_kept $way
+		expect_equal '' "$(cat $root/$way/state)" "$way: left"
+	done
+}
+
+# By the KUnit suite that leaks a guard, and drops it later behind the library's back.
+test_a_leaked_guard_is_named_in_the_log() {
+	[ -d /mnt/kunit ] || skip 'no test builds of the modules'
+	unload srcu_registry
+	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
+	# Without a newline, which would be part of it.
+	printf kscale_srcu_guard >$kunit_filter
+	forget_kernel_log
+	modprobe kscale
+	kernel_log >/tmp/said
+	grep -q 'ok [0-9]* drop_waits_for_a_guard_that_was_leaked' /tmp/said
+	said=$(grep -c "srcu: domain 'kscale_leaked' is dropped, but a guard of it was leaked" /tmp/said)
+	expect_equal 1 "$said" 'how often it was said'
+}
+
+# Walks that sleep and writers at work: unloading is refused, or waits for them.
+test_module_in_use_is_unloaded_cleanly() {
+	for way in $all; do
+		start_sleeper $way 300
+		start_background write $way run "readers=2 ms=$load_ms pause_us=50"
+	done
+	if ! rmmod srcu_registry 2>/tmp/rmmod.log; then
+		grep -q 'Module srcu_registry is in use' /tmp/rmmod.log
+		for way in $all; do
+			write $way walk 1
+		done
+		wait
+		unload srcu_registry
+	fi
+	[ ! -e $root ] || fail 'its directory is left'
+}
+
+test_module_can_be_unloaded_with_reclaimers_registered() {
+	for way in $all; do
+		write $way register one
+		write $way walk 1
+	done
+	unload srcu_registry
+	[ ! -e $root ] || fail 'its directory is left'
+}
+
+ktap_main

@@ -1,0 +1,147 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# I/O of a cgroup through a target is that cgroup's on the device below, as with the C target that does
+# the same.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+. "${0%/*}/../lib/crypt.sh"
+
+group=/sys/fs/cgroup/blk_cgroup
+size_sectors=2048
+chunks=16
+# In KiB.
+chunk=64
+bytes=$((chunks * chunk * 1024))
+
+setup() {
+	make_ram 2048
+	load_modules dm_offset rcrypt dm_crypt
+	echo +io >/sys/fs/cgroup/cgroup.subtree_control
+}
+
+teardown() {
+	stop_background
+	[ ! -d $group ] || rmdir $group
+	clean_block
+}
+
+# Our target is on one device, and its C twin on another.
+make_offset() {
+	dmsetup create ours --table "0 $size_sectors offset /dev/ram0 64"
+	dmsetup create theirs --table "0 $size_sectors linear /dev/ram1 64"
+}
+
+# make_crypt [options]: what is encrypted by whom is not our question.
+make_crypt() {
+	line="aes-xts-plain64 $key_256 0"
+	dmsetup create ours --table "0 $size_sectors rcrypt $line /dev/ram0 64${1:+ $1}"
+	dmsetup create theirs --table "0 $size_sectors crypt $line /dev/ram1 64${1:+ $1}"
+}
+
+# in_group <command...>: runs it in a new cgroup.
+in_group() {
+	mkdir $group
+	sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' $group "$@"
+}
+
+# counted <device>: prints what the cgroup has of it.
+counted() {
+	number=$(cat "/sys/block/$1/dev")
+	sed -n "s/^$number //p" $group/io.stat
+}
+
+# io_of <read|write> <device>: does direct I/O of $bytes.
+io_of() {
+	case $1 in
+	read) set -- "if=$2" of=/dev/null iflag=direct ;;
+	write) set -- if=/dev/zero "of=$2" oflag=direct ;;
+	esac
+	in_group dd "$@" bs=${chunk}k count=$chunks status=none
+}
+
+# expect_same_counts <read|write>: in /tmp/counted is what is counted.
+expect_same_counts() {
+	io_of "$1" /dev/mapper/theirs
+	theirs=$(counted ram1)
+	rmdir $group
+	io_of "$1" /dev/mapper/ours
+	ours=$(counted ram0)
+	rmdir $group
+	expect_equal "$theirs" "$ours" "$1: io.stat"
+	echo "$ours" >/tmp/counted
+}
+
+expect_counted() {
+	grep -q " *$1=$bytes " /tmp/counted || fail "$1 is not $bytes: $(cat /tmp/counted)"
+}
+
+test_remapped_bios_are_the_cgroups() {
+	make_offset
+	expect_same_counts read
+	expect_counted rbytes
+	expect_same_counts write
+	expect_counted wbytes
+}
+
+test_clones_that_read_are_the_cgroups() {
+	make_crypt
+	expect_same_counts read
+	expect_counted rbytes
+}
+
+# The work item is nobody's, but what it encrypts and sends is.
+test_writes_of_a_work_item_are_the_cgroups() {
+	make_crypt
+	expect_same_counts write
+	expect_counted wbytes
+}
+
+test_writes_of_the_task_are_the_cgroups() {
+	make_crypt '1 no_write_workqueue'
+	expect_same_counts write
+	expect_counted wbytes
+}
+
+# discards_of <device>: after a read, without which io.stat has no line.
+discards_of() {
+	in_group sh -c "dd if=$1 of=/dev/null bs=4k count=1 iflag=direct status=none; blkdiscard -q -f $1"
+}
+
+test_discards_are_the_cgroups() {
+	make_offset
+	discards_of /dev/mapper/theirs
+	theirs=$(counted ram1)
+	rmdir $group
+	discards_of /dev/mapper/ours
+	expect_equal "$theirs" "$(counted ram0)" 'discard: io.stat'
+	echo "$theirs" | grep -q "dbytes=$((size_sectors * 512))" || fail "no discard: $theirs"
+}
+
+# A bio that kept its cgroup would keep it for ever.
+test_cgroups_go_when_their_io_has_ended() {
+	make_offset
+	for _ in $(seq 5); do
+		io_of write /dev/mapper/ours
+		rmdir $group
+	done
+	dmsetup remove ours
+	dmsetup remove theirs
+	make_crypt '1 submit_from_crypt_cpus'
+	for _ in $(seq 5); do
+		io_of write /dev/mapper/ours
+		rmdir $group
+		io_of read /dev/mapper/ours
+		rmdir $group
+	done
+	until grep -q '^nr_dying_subsys_io 0$' /sys/fs/cgroup/cgroup.stat; do
+		sleep 0.1
+	done
+}
+
+test_modules_can_be_unloaded() {
+	unload dm_offset rcrypt dm_crypt
+}
+
+ktap_main

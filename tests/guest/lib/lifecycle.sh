@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The rounds of rcrypt_lifecycle.sh. Source it after crypt.sh.
+
+over=/tmp/lifecycle-is-over
+passes=/tmp/lifecycle-passes
+rounds=${KSCALE_ROUNDS:-3}
+ktap_timeout_s=300
+if is_debug_kernel; then
+	rounds=${KSCALE_ROUNDS:-13}
+	ktap_timeout_s=1200
+fi
+params=/sys/module/$target_module/parameters
+stats=/sys/kernel/debug/rcrypt/stats
+kept_free=/proc/sys/vm/min_free_kbytes
+kept_free_before=/tmp/kept-free-before
+
+# seed_random <text>: starts the sequence that pick takes from.
+seed_random() {
+	sum=$(printf '%s %s' "${KSCALE_SEED:-1}" "$1" | cksum)
+	random=$((${sum%% *} % 2147483648))
+}
+
+# pick <word...>: sets $picked to one of them.
+pick() {
+	random=$(((random * 1103515245 + 12345) % 2147483648))
+	shift $((random / 65536 % $#))
+	picked=$1
+}
+
+# table [option...]: prints the table, with these options more.
+table() {
+	printf '%s' "0 $plain_sectors $target $cipher $key 0 $below 0"
+	# shellcheck disable=SC2086
+	set -- $options "$@"
+	[ $# = 0 ] || printf ' %s' $# "$@"
+}
+
+# live_on <device> <cipher> <key> [option...]: goes through the rounds.
+live_on() {
+	seed_random "$ktap_step"
+	below=$1
+	cipher=$2
+	key=$3
+	shift 3
+	options=$*
+	[ -e $kept_free_before ] || cat $kept_free >$kept_free_before
+	load_with_other_parameters
+	dmsetup create ours --table "$(table)"
+	# The devices below have all their pages from now on, and tags for all sectors.
+	[ "$zones" ] || dd if=/dev/zero of=/dev/mapper/ours bs=64k oflag=direct status=none \
+		count=$((plain_sectors / 128))
+	start_writers
+	round=0
+	while [ $round -lt "$rounds" ]; do
+		round=$((round + 1))
+		live_through_a_round
+	done
+	stop_writers
+	expect_last_pass
+	dmsetup remove ours
+}
+
+live_through_a_round() {
+	pick suspend suspend replace replace refuse lose_key change_key stay_in_use recreate
+	change=$picked
+	pick switch_cpus switch_cpus eat_memory live_on_reserve tune look_on
+	beside=$picked
+	# A new table has a reserve of its own to fill, a message may fail for want of memory, and a zone that
+	# is reset loses its pages.
+	case $zones$change-$beside in
+	re*-live_on_reserve | *_key-live_on_reserve | --zone*-live_on_reserve)
+		beside=eat_memory
+		;;
+	esac
+	echo "lifecycle: $ktap_step, round $round: $change, $beside" | tee /dev/kmsg
+	$beside &
+	machine=$!
+	$change
+	wait $machine || fail "$beside failed"
+	expect_progress
+}
+
+# Writers.
+
+# fio_options <pass>: prints those that decide what is written.
+fio_options() {
+	echo "--name=writer --filename=/dev/mapper/ours --thread --ioengine=libaio --direct=1
+		--verify=crc32c --verify_fatal=1 --verify_state_save=0 --randseed=$1
+		--allow_file_create=0 --aux-path=/tmp --output=/tmp/fio.log --numjobs=$jobs"
+	if [ "$zones" ]; then
+		# When a device is resumed, new writes may overtake those that waited for that.
+		echo "$zones --bs=48k --iodepth=1"
+	else
+		echo "--iodepth=16 --size=${job_kib}k --offset_increment=${job_kib}k --rw=randwrite
+			--bsrange=${block:-512}-64k --blockalign=${block:-512}"
+	fi
+}
+
+# write_and_verify: reads back what it wrote, over and over, once at least.
+write_and_verify() {
+	pass=$(cat $passes)
+	while :; do
+		pass=$((pass + 1))
+		# shellcheck disable=SC2046
+		if ! fio $(fio_options $pass); then
+			# A device that is suspended does not tell what zones it has.
+			[ "$zones" ] && grep -q 'report zones failed.*temporarily' /tmp/fio.log || fail "$(cat /tmp/fio.log)"
+			continue
+		fi
+		grep -q 'READ: .*io=[1-9]' /tmp/fio.log || fail "nothing was read: $(cat /tmp/fio.log)"
+		echo $pass >$passes
+		[ ! -e $over ] || break
+	done
+}
+
+start_writers() {
+	rm -f $over
+	[ -e $passes ] || echo 0 >$passes
+	write_and_verify &
+	writers=$!
+	stat=/sys/block/$(dm_node ours)/stat
+}
+
+stop_writers() {
+	touch $over
+	wait $writers || fail 'what was read is not what was written'
+}
+
+# expect_progress: more is written.
+expect_progress() {
+	written=$(field 5 "$stat")
+	while [ "$(field 5 "$stat")" -le "$written" ]; do
+		kill -0 $writers || fail 'writers failed'
+		sleep 0.1
+	done
+}
+
+# expect_last_pass: what was written last is still there.
+expect_last_pass() {
+	# shellcheck disable=SC2046
+	[ "$zones" ] || fio $(fio_options "$(cat $passes)") --verify_only || fail "$(cat /tmp/fio.log)"
+}
+
+# Changes to the device.
+
+# suspend_somehow: with or without waiting for file systems and for what is on its way.
+suspend_somehow() {
+	pick '' --noflush --nolockfs '--noflush --nolockfs'
+	# shellcheck disable=SC2086
+	dmsetup suspend $picked ours
+}
+
+suspend() {
+	suspend_somehow
+	dmsetup info ours | grep -q SUSPENDED
+	dmsetup resume ours
+}
+
+# replace: the table, by one with other options.
+replace() {
+	pick '' same_cpu_crypt high_priority submit_from_crypt_cpus no_read_workqueue \
+		no_write_workqueue allow_discards
+	# shellcheck disable=SC2086
+	dmsetup load ours --table "$(table $picked)"
+	pick suspend_somehow :
+	$picked
+	dmsetup resume ours
+}
+
+# refuse: what is not a table, while the other one stays in use.
+refuse() {
+	! dmsetup load ours --table "$(table no_such_option)" 2>/dev/null || fail 'loaded'
+	dmsetup load ours --table "$(table)"
+	dmsetup clear ours
+}
+
+lose_key() {
+	suspend_somehow
+	dmsetup message ours 0 key wipe
+	! dmsetup resume ours 2>/dev/null || fail 'resumed without a key'
+	dmsetup table --showkeys ours | cut -d' ' -f5 | grep -qx '0*' || fail 'there is a key'
+	dmsetup message ours 0 key set "$key"
+	dmsetup resume ours
+}
+
+# change_key: to another, and back.
+change_key() {
+	suspend_somehow
+	dmsetup message ours 0 key set "$(echo "$key" | tr 0-9a-f 1-9a-f0)"
+	! dmsetup message ours 0 key set 00 2>/dev/null || fail 'too short'
+	dmsetup message ours 0 key set "$key"
+	dmsetup resume ours
+	! dmsetup message ours 0 key wipe 2>/dev/null || fail 'wiped while in use'
+}
+
+# stay_in_use: device and module cannot be taken away.
+stay_in_use() {
+	# Writers close it now and then.
+	exec 8</dev/mapper/ours
+	for _ in 1 2 3; do
+		! dmsetup remove ours 2>/dev/null || fail 'removed while in use'
+		! rmmod "$target_module" 2>/dev/null || fail 'unloaded while in use'
+	done
+	exec 8<&-
+}
+
+# recreate: with a module that counts and gets pages in another way.
+recreate() {
+	stop_writers
+	dmsetup remove ours
+	rmmod "$target_module"
+	load_with_other_parameters
+	dmsetup create ours --table "$(table)"
+	expect_last_pass
+	start_writers
+}
+
+load_with_other_parameters() {
+	pick 0 1 2 3 4
+	set -- "page_mode=$picked"
+	pick 0 1 2
+	set -- "$@" "limit_mode=$picked"
+	[ "$target" = rcrypt ] || set --
+	echo "$target_module $*"
+	modprobe "$target_module" "$@"
+}
+
+# What happens to the machine.
+
+switch_cpus() {
+	for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+		echo 0 >"$cpu"
+	done
+	for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+		echo 1 >"$cpu"
+	done
+}
+
+eat_memory() {
+	free_kib=$(sed -n 's/^MemFree: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+	# To take all of it takes long, so the kernel keeps most of it back.
+	echo $((free_kib - 49152)) >$kept_free
+	# It may be killed for that.
+	python3 "${0%/*}/../lib/eat_memory.py" || [ $? = 137 ]
+	put_memory_right
+}
+
+# put_memory_right: as it was before the first test.
+put_memory_right() {
+	[ ! -e $kept_free_before ] || cat $kept_free_before >$kept_free
+}
+
+# live_on_reserve: no page but those that the target has set aside. Where allocations cannot be made to
+# fail, memory is short.
+live_on_reserve() {
+	faults=/sys/kernel/debug/fail_page_alloc
+	if [ ! -e $faults ] || [ ! -e $stats ]; then
+		eat_memory
+		return
+	fi
+	. "${0%/*}/../lib/fail_nth.sh"
+	fail_attributes=fail_page_alloc
+	fail_percpu_alloc=/tmp
+	fail_below_module "$target_module"
+	echo -1 >$faults/times
+	echo 100 >$faults/probability
+	reserve=$(sed -n 's/.* reserve \([0-9]*\).*/\1/p' $stats)
+	# The kernel says nothing about the pages that go below.
+	echo 4 >/proc/sys/vm/drop_caches
+	while [ "$(sed -n 's/.* reserve \([0-9]*\).*/\1/p' $stats)" -le "$reserve" ]; do
+		# Those that the target keeps for the next writes.
+		echo 2 >/proc/sys/vm/drop_caches
+		sleep 0.1
+	done
+	sleep 1
+	echo 0 >$faults/probability
+}
+
+tune() {
+	for size in 4096 1048576 8704 65536 4294967295 0; do
+		echo $size >"$params/max_read_size"
+		echo $size >"$params/max_write_size"
+		sleep 0.2
+	done
+}
+
+look_on() {
+	for _ in 1 2 3 4 5; do
+		dmsetup status ours
+		dmsetup table ours
+		[ ! -e $stats ] || cat $stats
+	done >/dev/null
+}
+
+# put_things_right: whatever was going on.
+put_things_right() {
+	touch $over
+	! dmsetup info ours >/dev/null 2>&1 || dmsetup remove --force ours 2>/dev/null || :
+	while pgrep -x fio >/dev/null; do
+		sleep 0.1
+	done
+	for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
+		echo 1 >"$cpu"
+	done
+	[ ! -e /sys/kernel/debug/fail_page_alloc ] ||
+		echo 0 >/sys/kernel/debug/fail_page_alloc/probability
+	put_memory_right
+}

@@ -1,0 +1,248 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# What rcrypt writes, dm-crypt reads, and the other way round; and nothing else gets to the device.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+. "${0%/*}/../lib/crypt.sh"
+
+setup() {
+	load_crypt_modules
+}
+
+teardown() {
+	clean_block
+}
+
+test_sectors_of_512_bytes() {
+	expect_same_format aes-xts-plain64 $key_512 0 0
+}
+
+test_sectors_of_4096_bytes() {
+	expect_same_format 'capi:xts(aes)-plain64' $key_512 0 0 '1 sector_size:4096'
+}
+
+test_iv_counts_large_sectors() {
+	expect_same_format aes-xts-plain64 $key_512 0 0 '2 sector_size:4096 iv_large_sectors'
+}
+
+test_key_of_256_bits() {
+	expect_same_format 'capi:xts(aes)-plain64' $key_256 0 0
+}
+
+test_iv_offset_and_start() {
+	expect_same_format aes-xts-plain64 $key_512 7 24
+	expect_same_format aes-xts-plain64 $key_256 16 24 '1 sector_size:4096'
+}
+
+test_iv_beyond_32_bits() {
+	expect_same_format aes-xts-plain64 $key_512 4294967000 0
+	expect_same_format aes-xts-plain64 $key_512 18446744073709551608 8 \
+		'2 sector_size:4096 iv_large_sectors'
+}
+
+test_other_ciphers_and_iv_modes() {
+	ciphers='aes-cbc-essiv:sha256 aes:2-cbc-plain64'
+	is_debug_kernel || ciphers="$ciphers aes-cbc-plain aes-cbc-plain64be aes-ecb aes-cbc-benbi
+		aes-cbc-null"
+	for cipher in $ciphers; do
+		echo "$cipher"
+		expect_same_format "$cipher" $key_256 4294967000 0
+	done
+}
+
+# The context of such a cipher is too large for a stack, which is nothing to warn of.
+test_ciphers_that_need_much_memory() {
+	nested='cbc(aes)'
+	for _ in 1 2 3 4 5; do
+		nested="essiv($nested,sha256)"
+	done
+	forget_kernel_log
+	expect_same_format "capi:$nested-plain64" $key_256 0 0
+	! kernel_log | grep WARNING || fail 'the kernel warns'
+}
+
+# Modes that do more to a sector than to encrypt it.
+test_iv_modes_of_other_programs() {
+	for line in "aes-cbc-eboiv $key_256" "aes-cbc-elephant $key_512" "aes-cbc-tcw $key_512" \
+		"aes:64-cbc-lmk $(many_keys 64)" "capi:cbc(aes)-lmk $(many_keys 65)"; do
+		echo "${line% *}"
+		expect_same_format "${line% *}" "${line#* }" 4294967000 8
+		case $line in
+		*eboiv* | *elephant*)
+			expect_same_format "${line% *}" "${line#* }" 4294967000 8 \
+				'2 sector_size:4096 iv_large_sectors'
+			;;
+		esac
+	done
+}
+
+# All keys and sector sizes of aes-xts-plain64 and aes-cbc-essiv:sha256.
+test_device_has_what_openssl_computes() {
+	make_ram 1024
+	expect_matrix oracle 48
+}
+
+test_no_plaintext_on_the_device() {
+	make_ram $plain_kib
+	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0
+	yes 'kscale says hello' | head -c "${plain_kib}K" >/tmp/marked
+	write_file /tmp/marked /dev/mapper/ours 256k
+	read_raw /dev/mapper/ours /tmp/read
+	grep -qF 'kscale says hello' /tmp/read
+	read_raw /dev/ram0 /tmp/raw
+	! grep -qaF 'kscale' /tmp/raw || fail 'plaintext on the device'
+	# Nor what was there before: the whole device was written.
+	! cmp -s -n 512 /tmp/raw /dev/zero || fail 'nothing on the device'
+}
+
+# The pages of the buffer are those of a file, so what the target did to them can be looked at.
+test_buffers_of_the_writer_are_not_changed() {
+	make_ram $plain_kib
+	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0
+	truncate -s 64K /tmp/buffer
+	fio --name=once --filename=/dev/mapper/ours --rw=write --bs=64k --size=64k --direct=1 \
+		--mem=mmapshared:/tmp/buffer --buffer_pattern='"kscale!!"' --output=/tmp/fio.log
+	head -c 64K /dev/mapper/ours >/tmp/read
+	yes 'kscale!!' | tr -d '\n' | head -c 64K | cmp - /tmp/read
+	head -c 64K /tmp/buffer | cmp - /tmp/read
+}
+
+# Buffers that start within a page, and sectors next to those that are written.
+test_buffers_need_not_be_aligned_to_pages() {
+	make_ram $plain_kib
+	map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- aes-xts-plain64 $key_512 0 0
+	job="--name=odd --size=96k --io_size=96k --rw=randwrite --bsrange=512-24k
+		--iomem_align=512 --direct=1 --ioengine=libaio --iodepth=8
+		--verify=crc32c --verify_state_save=0 --output=/tmp/fio.log"
+	# shellcheck disable=SC2086
+	fio --filename=/dev/mapper/ours $job
+	# shellcheck disable=SC2086
+	fio --filename=/dev/mapper/theirs $job --verify_only
+}
+
+# What a mode looks at twice, the writer may have changed in between. What is encrypted must be what the
+# vector was made of, some state of the buffer. dm-crypt's lmk does not pass this.
+test_buffers_may_be_written_while_they_are_encrypted() {
+	make_ram $plain_kib
+	writes=1000
+	! is_debug_kernel || writes=200
+	for line in "aes-cbc-lmk $key_256" "aes-cbc-elephant $key_512"; do
+		echo "${line% *}"
+		map ours:"$target":/dev/ram0 -- "${line% *}" "${line#* }" 0 0
+		python3 "${0%/*}/../lib/racing_writers.py" /dev/mapper/ours $writes
+		dmsetup remove ours
+	done
+}
+
+test_queue_limits_are_those_of_dm_crypt() {
+	make_ram $plain_kib
+	for options in '' '1 sector_size:4096' '1 allow_discards'; do
+		map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- \
+			aes-xts-plain64 $key_512 0 0 "$options"
+		(cd "/sys/block/$(dm_node ours)/queue" && grep . ./*) >/tmp/ours
+		(cd "/sys/block/$(dm_node theirs)/queue" && grep . ./*) >/tmp/theirs
+		diff /tmp/theirs /tmp/ours
+		dmsetup remove ours theirs
+	done
+}
+
+# Flushes come as bios of their own, and count on the device only if it has a cache.
+test_flushes_reach_the_device() {
+	make_null_blk flushed size=4 cache_size=1
+	make_plain
+	map ours:"$target":/dev/flushed -- aes-xts-plain64 $key_512 0 0
+	before=$(field 16 /sys/block/flushed/stat)
+	dd if=$plain of=/dev/mapper/ours bs=64k count=1 oflag=direct conv=fsync status=none
+	after=$(field 16 /sys/block/flushed/stat)
+	expect_equal $((before + 1)) "$after" 'flushes'
+}
+
+# dm-log-writes notes the flags of what it gets: 2 is FUA.
+test_forced_unit_access_reaches_the_device() {
+	modprobe dm_log_writes
+	make_null_blk cached size=4 cache_size=1
+	make_null_blk log size=16
+	make_plain
+	dmsetup create logged --table "0 $plain_sectors log-writes /dev/cached /dev/log"
+	map ours:"$target":/dev/mapper/logged -- aes-xts-plain64 $key_512 0 0
+	dd if=$plain of=/dev/mapper/ours bs=4k count=3 oflag=direct,dsync status=none
+	dmsetup remove ours logged
+	python3 "${0%/*}/../lib/write_log.py" list /dev/log >/tmp/log
+	cat /tmp/log
+	expect_equal 3 "$(grep -c ' 4096 2$' /tmp/log)" 'writes with FUA'
+	modprobe -r dm_log_writes
+}
+
+test_discards_are_refused_by_default() {
+	make_null_blk discarding size=4 discard=1
+	make_plain
+	map ours:"$target":/dev/discarding -- aes-xts-plain64 $key_512 0 0
+	write_file $plain /dev/mapper/ours 64k
+	! blkdiscard /dev/mapper/ours 2>/dev/null || fail 'discarded'
+	expect_equal 0 "$(field 12 /sys/block/discarding/stat)" 'discards'
+	expect_content $plain /dev/mapper/ours
+}
+
+test_discards_are_passed_on_if_allowed() {
+	make_null_blk discarding size=4 discard=1
+	make_plain
+	map ours:"$target":/dev/discarding -- aes-xts-plain64 $key_512 0 8 '1 allow_discards'
+	write_file $plain /dev/mapper/ours 64k
+	blkdiscard --offset 64K --length 64K /dev/mapper/ours
+	read_raw /dev/discarding /tmp/raw
+	# Discarded sectors of this device read as zeros, and those around them are untouched.
+	tail -c "+$((4096 + 65536 + 1))" /tmp/raw | cmp -n 65536 - /dev/zero
+	read_raw /dev/mapper/ours /tmp/read
+	cmp -n 65536 $plain /tmp/read
+	tail -c +131073 $plain >/tmp/expected
+	tail -c +131073 /tmp/read | cmp /tmp/expected -
+}
+
+# What lies above learnt that sectors have 512 bytes from the table that was there before.
+test_unaligned_bios_are_killed() {
+	make_ram $plain_kib
+	make_plain
+	dmsetup create ours --table "0 $plain_sectors linear /dev/ram0 0"
+	dmsetup create above --table "0 $plain_sectors linear /dev/mapper/ours 0"
+	dmsetup reload ours --table \
+		"0 $plain_sectors $target aes-xts-plain64 $key_512 0 /dev/ram0 0 1 sector_size:4096"
+	dmsetup suspend ours
+	dmsetup resume ours
+
+	write_file $plain /dev/mapper/above 64k
+	read_raw /dev/ram0 /tmp/before
+	for arguments in 'bs=512 count=1' 'bs=512 count=1 seek=7' 'bs=4608 count=1' \
+		'bs=4096 count=1 seek=512 oflag=seek_bytes'; do
+		# shellcheck disable=SC2086
+		! dd if=/dev/zero of=/dev/mapper/above $arguments oflag=direct 2>/tmp/dd.log ||
+			fail "written: $arguments"
+		grep -q 'Input/output error' /tmp/dd.log
+	done
+	for arguments in 'bs=512 count=1' 'bs=512 count=9 skip=9' 'bs=7680 count=1'; do
+		# shellcheck disable=SC2086
+		! dd if=/dev/mapper/above of=/dev/null $arguments iflag=direct 2>/tmp/dd.log ||
+			fail "read: $arguments"
+		grep -q 'Input/output error' /tmp/dd.log
+	done
+	expect_content /tmp/before /dev/ram0
+	expect_content $plain /dev/mapper/above
+}
+
+test_errors_of_the_device_come_through() {
+	dmsetup create broken --table "0 $plain_sectors error"
+	make_plain
+	map ours:"$target":/dev/mapper/broken -- aes-xts-plain64 $key_512 0 0
+	! dd if=/dev/mapper/ours of=/dev/null bs=64k count=1 iflag=direct 2>/tmp/dd.log
+	grep -q 'Input/output error' /tmp/dd.log
+	! dd if=$plain of=/dev/mapper/ours bs=64k count=1 oflag=direct 2>/tmp/dd.log
+	grep -q 'Input/output error' /tmp/dd.log
+}
+
+# Nothing of what was done above still holds them.
+test_modules_can_be_unloaded() {
+	unload "$target_module" dm_crypt
+}
+
+ktap_main

@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Audit records: rcrypt has the same made as dm-crypt.
+#
+# While there is no audit daemon, the kernel log has them.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+. "${0%/*}/../lib/crypt.sh"
+
+printk=/proc/sys/kernel
+
+setup() {
+	load_crypt_modules
+	# One record more than a few would be dropped.
+	echo 0 >$printk/printk_ratelimit
+	set_auditing 1
+}
+
+teardown() {
+	set_auditing 0
+	clean_block
+}
+
+# set_auditing <0|1>: AUDIT_SET with AUDIT_STATUS_ENABLED, `auditctl -e`.
+set_auditing() {
+	python3 - "$1" <<-'END'
+		import socket, struct, sys
+		audit = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9)
+		status = struct.pack("11I", 1, int(sys.argv[1]), *[0] * 9)
+		head = struct.pack("IHHII", 16 + len(status), 1001, 1 | 4, 1, 0)
+		audit.send(head + status)
+		error = struct.unpack_from("i", audit.recv(4096), 16)[0]
+		sys.exit(f"auditing cannot be set: {error}" if error else 0)
+	END
+}
+
+# records <target> <how many>: prints those of the targets of that name since forget_kernel_log, but
+# for what no two processes have in common. The kernel writes them some time later, in their order.
+records() {
+	# The record of this is the last.
+	set_auditing 1
+	for _ in $(seq 100); do
+		kernel_log >/tmp/kernel_log
+		! grep -q 'audit([^)]*): op=set audit_enabled' /tmp/kernel_log || break
+		sleep 0.1
+	done
+	sed -n "s/^.*audit([^)]*): module=$1 /module=M /p" /tmp/kernel_log >/tmp/records
+	expect_equal "$2" "$(wc -l </tmp/records)" "records of $1"
+	sed 's/pid=[0-9]*/pid=N/g' /tmp/records
+}
+
+# records_of <target> <how many> <command...>: the records of a command, which gets the name of the
+# target, and may fail.
+records_of() {
+	forget_kernel_log
+	one=$1
+	count=$2
+	shift 2
+	"$@" "$one" >/dev/null 2>&1 || :
+	records "$one" "$count"
+}
+
+# expect_same_records <how many> <command...>: devices get the same numbers, one after the other.
+expect_same_records() {
+	records_of crypt "$@" >/tmp/theirs
+	records_of "$target" "$@" >/tmp/ours
+	diff /tmp/theirs /tmp/ours
+}
+
+# create <cipher> <key> <target>
+create() {
+	dmsetup create a --table "0 8 $3 $1 $2 0 /dev/ram0 0"
+}
+
+come_and_go() {
+	create aes-xts-plain64 $key_512 "$1"
+	dmsetup load a --table "0 8 $1 aes-xts-plain64 $key_512 0 /dev/ram0 0"
+	dmsetup resume a
+	dmsetup remove a
+}
+
+test_targets_that_come_and_go() {
+	make_ram 1024
+	expect_same_records 4 come_and_go
+	expect_equal 2 "$(grep -c "^module=M op=ctr .* error_msg='success' res=1$" /tmp/ours)" made
+	expect_equal 2 "$(grep -c "^module=M op=dtr .* error_msg='success' res=1$" /tmp/ours)" gone
+}
+
+test_refused_lines() {
+	make_ram 1024
+	expect_same_records 2 create aes-xts-plain65 $key_512
+	grep -q "^module=M op=ctr .* error_msg='Invalid IV mode' res=0$" /tmp/ours
+	expect_same_records 2 create aes-xts-plain64 00
+	grep -q "^module=M op=ctr .* error_msg='Error decoding and setting key' res=0$" /tmp/ours
+	# There is no message for that.
+	expect_same_records 2 create aes-cbc-elephant $key_512$key_256
+}
+
+create_too_short() {
+	dmsetup create a --table "0 8 $1 aes-xts-plain64"
+}
+
+# Of those dm-crypt tells nobody.
+test_lines_that_are_refused_at_once() {
+	records_of crypt 0 create_too_short
+	records_of "$target" 2 create_too_short >/tmp/ours
+	grep -q "^module=M op=ctr .* error_msg='Not enough arguments' res=0$" /tmp/ours
+}
+
+test_sectors_that_were_changed() {
+	make_ram 1024
+	integrity='integrity /dev/ram0 0 28 D 1 block_size:512'
+	dmsetup create int --table "0 8 $integrity"
+	dmsetup remove int
+	dmsetup create int --table "0 64 $integrity"
+	gcm="capi:gcm(aes)-random $key_256 0 /dev/mapper/int 0 1 integrity:28:aead"
+	for options in '' ' no_read_workqueue'; do
+		[ -z "$options" ] || gcm=$(echo "$gcm" | sed 's/ 1 integrity/ 2 integrity/')$options
+		dmsetup create ours --table "0 64 $target $gcm"
+		dmsetup create theirs --table "0 64 crypt $gcm"
+		dd if=/dev/zero of=/dev/mapper/ours bs=4k count=8 oflag=direct status=none
+		dd if=/dev/zero of=/dev/mapper/int bs=512 seek=9 count=1 oflag=direct status=none
+		expect_read_recorded crypt theirs
+		expect_read_recorded "$target" ours
+		dmsetup remove ours theirs
+	done
+}
+
+# read_all <device> <target>
+read_all() {
+	dd if="/dev/mapper/$1" of=/dev/null bs=4k count=8 iflag=direct
+}
+
+# expect_read_recorded <target> <device>: the record names the device below, the sector, and a failure.
+expect_read_recorded() {
+	records_of "$1" 1 read_all "$2" >/tmp/record
+	expect_equal "module=M op=integrity-aead dev=$(cat "/sys/block/$(dm_node int)/dev") sector=9 res=0" \
+		"$(cat /tmp/record)" "record of $1"
+	expect_in_kernel_log ": $(dm_node int): INTEGRITY AEAD ERROR, sector 9"
+}
+
+test_nothing_is_recorded_while_auditing_is_off() {
+	make_ram 1024
+	set_auditing 0
+	records_of "$target" 0 come_and_go
+}
+
+test_modules_can_be_unloaded() {
+	unload "$target_module" dm_crypt dm_integrity
+}
+
+ktap_main

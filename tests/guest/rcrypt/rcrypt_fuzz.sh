@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Random table lines and messages: rcrypt takes, refuses and prints them as dm-crypt does, except for
+# those of rcrypt_differences.py.
+#
+# KSCALE_SEED repeats a run; KSCALE_LINES and KSCALE_MESSAGES are how many.
+
+. "${0%/*}/../lib/ktap.sh"
+. "${0%/*}/../lib/block.sh"
+. "${0%/*}/../lib/crypt.sh"
+
+ktap_timeout_s=3000
+KSCALE_SEED=${KSCALE_SEED:-$(date +%s)}
+KSCALE_TARGET=$target
+export KSCALE_SEED KSCALE_TARGET
+# In the process of a test it is not for the report.
+[ -n "$ktap_step" ] || echo "# seed $KSCALE_SEED"
+kernel=/proc/sys/kernel
+
+setup() {
+	load_crypt_modules
+	load_modules dm_integrity
+	modprobe -a crypto-adiantum crypto-xchacha12
+	make_ram 4096
+	dmsetup create tags --table '0 8 integrity /dev/ram1 0 48 D 1 block_size:512'
+	dmsetup remove tags
+	dmsetup create tags --table '0 1100 integrity /dev/ram1 0 48 D 1 block_size:512'
+	# What is said goes to the program, which finds a splat in it, and not to the slow console.
+	cp $kernel/printk $kernel/modprobe /tmp/
+	echo 1 >$kernel/printk
+	# Nor is there a module with any cipher that is asked for.
+	echo >$kernel/modprobe
+}
+
+teardown() {
+	cat /tmp/modprobe >$kernel/modprobe
+	cat /tmp/printk >$kernel/printk
+	clean_block
+}
+
+# fuzz <lines, messages or names> <how many>: by a process that has the keys.
+fuzz() {
+	for bytes in 16 32 64; do
+		for kind in user logon; do
+			head -c $bytes /dev/zero | keyctl padd $kind fuzz:$bytes @u >/dev/null
+		done
+	done
+	python3 "${0%/*}/../lib/rcrypt_fuzz.py" "$1" "$KSCALE_SEED" "$2" >/tmp/fuzz.log 2>&1 ||
+		fail "seed $KSCALE_SEED: $(cat /tmp/fuzz.log)"
+	cp /tmp/fuzz.log "/mnt/out/rcrypt_fuzz-$1.log"
+}
+
+test_lines() {
+	fuzz lines "${KSCALE_LINES:-100000}"
+}
+
+test_messages() {
+	fuzz messages "${KSCALE_MESSAGES:-100000}"
+}
+
+# What is being looked up has no name for its driver yet, so the kernel finds it for a cipher without
+# one, whoever looks it up.
+test_a_cipher_without_a_name_is_none() {
+	fuzz names 1000
+}
+
+test_modules_can_be_unloaded() {
+	dmsetup remove tags
+	unload "$target_module" dm_crypt dm_integrity
+}
+
+ktap_main
