@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reads tests/suites.txt, the list of suites that must report."""
+"""Finds the suites that must report: those of KUnit in the sources, others in tests/suites.txt."""
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
-KINDS = ("kunit", "guest")
 # Those that guests boot.
 KERNELS = ("release", "debug")
+# Those that run a KUnit suite of which the table says nothing.
+KUNIT_KERNELS = (*KERNELS, "uml")
 # What may follow the kernels.
 _EXTRA = re.compile(r"(?P<long>long)|(?P<seconds>\d+s)|(?P<complaints>complaints=\d+)")
+_SUITE = re.compile(r"\bkunit_tests\((\w+)\)\]")
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One line of the table."""
+    """A suite on some kernels."""
 
     kind: str
     name: str
@@ -29,33 +33,48 @@ class Planned:
     """How often the library complains of it on the console, as is meant."""
 
 
-def parse(text: str) -> list[Planned]:
-    """Returns the lines of a table; a malformed one ends the program."""
-    table = []
+def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
+    """Returns the suites of a table, after those of KUnit that the sources have.
+
+    A line that is malformed, or about a KUnit suite that the sources do not have, ends the program.
+    """
+    found = {name: Planned("kunit", name, KUNIT_KERNELS, False) for name in kunit}
+    guests = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        kernels = tuple(words[2].split(",")) if len(words) > 2 else ()
+        kind, name, *rest = (*words, "", "")[: max(len(words), 2)]
+        allowed = {"kunit": KUNIT_KERNELS, "guest": KERNELS}.get(kind, ())
+        kernels = tuple(rest.pop(0).split(",")) if rest and not _EXTRA.fullmatch(rest[0]) else ()
         if (
-            len(words) < 3
-            or words[0] not in KINDS
-            or not set(kernels) <= {*KERNELS, *(["uml"] if words[0] == "kunit" else [])}
-            or len(set(words[3:])) != len(words[3:])
-            or not all(_EXTRA.fullmatch(word) for word in words[3:])
+            not set(kernels) <= set(allowed)
+            or (not kernels if kind == "guest" else not kernels and not rest)
+            or len(set(rest)) != len(rest)
+            or not all(_EXTRA.fullmatch(word) for word in rest)
         ):
             raise SystemExit(f"suites.txt:{number}: not understood: {line}")
-        extra = {_EXTRA.fullmatch(word).lastgroup: word for word in words[3:]}
+        extra = {_EXTRA.fullmatch(word).lastgroup: word for word in rest}
         seconds = float(extra.get("seconds", "0s").removesuffix("s"))
         complaints = int(extra.get("complaints", "=0").partition("=")[2])
-        is_long = "long" in extra
-        table.append(Planned(words[0], words[1], kernels, is_long, seconds, complaints))
-    return table
+        if kind == "guest":
+            guests.append(Planned(kind, name, kernels, "long" in extra, seconds, complaints))
+            continue
+        matching = [suite for suite in found if fnmatchcase(suite, name)]
+        if not matching:
+            raise SystemExit(f"suites.txt:{number}: no source has this KUnit suite: {line}")
+        for suite in matching:
+            known = found[suite]
+            found[suite] = Planned(
+                kind, suite, kernels or known.kernels, False, 0.0, complaints or known.complaints
+            )
+    return [*found.values(), *guests]
 
 
 def planned() -> list[Planned]:
-    """Returns the whole table."""
-    return parse(TABLE.read_text())
+    """Returns all suites."""
+    kunit = (name for text in _sources() for name in _SUITE.findall(text))
+    return parse(TABLE.read_text(), kunit)
 
 
 def names(kind: str) -> list[str]:

@@ -244,18 +244,37 @@ class Table(unittest.TestCase):
                 self.assertTrue(suites.kunit_cases(name))
 
     def test_planned_suites_are_read(self) -> None:
-        table = suites.parse("# comment\n\nkunit a release,debug\nguest b debug long\n")
+        table = suites.parse("# comment\n\nkunit a release,debug\nguest b debug long\n", ["a"])
         self.assertEqual([suite.name for suite in table], ["a", "b"])
+        self.assertEqual([suite.kernels for suite in table], [("release", "debug"), ("debug",)])
         self.assertEqual([suite.is_long for suite in table], [False, True])
 
+    def test_kunit_suites_are_those_of_the_sources(self) -> None:
+        table = suites.parse("kunit a_* debug\nkunit a_b complaints=2\n", ["a_b", "a_c", "d"])
+        self.assertEqual(
+            [(suite.name, suite.kernels, suite.complaints) for suite in table],
+            [("a_b", ("debug",), 2), ("a_c", ("debug",), 0), ("d", suites.KUNIT_KERNELS, 0)],
+        )
+        with self.assertRaises(SystemExit):
+            suites.parse("kunit a debug\n", ["b"])
+
+    def test_a_new_kunit_suite_is_found(self) -> None:
+        source = "#[cfg(kscale_kunit)]\n#[kunit_tests(kscale_new)]\nmod tests {}\n"
+        others = suites._sources()
+        with unittest.mock.patch("suites._sources", lambda: [*others, source]):
+            planned = {suite.name: suite for suite in suites.planned()}
+        self.assertEqual(planned["kscale_new"].kernels, suites.KUNIT_KERNELS)
+
     def test_malformed_lines_are_refused(self) -> None:
-        for line in ("kunit a", "kunit a relase", "guset a debug", "guest a debug lnog",
+        for line in ("kunit", "kunit a", "kunit a relase", "guest a", "guset a debug", "guest a debug lnog",
                      "guest a debug long long", "guest a debug 12", "guest a debug complaints"):
             with self.subTest(line), self.assertRaises(SystemExit):
-                suites.parse(line)
+                suites.parse(line, ["a"])
 
     def test_planned_guest_suites_exist(self) -> None:
         guest = suites.TABLE.parent / "guest"
         for name in suites.names("guest"):
             with self.subTest(name):
-                self.assertTrue(os.access(guest / f"{name}.sh", os.X_OK))
+                scripts = list(guest.glob(f"*/{name}.sh"))
+                self.assertEqual(len(scripts), 1)
+                self.assertTrue(os.access(scripts[0], os.X_OK))
