@@ -2,6 +2,9 @@
 
 //! Per-CPU data.
 //!
+//! This module has values and integers of each CPU. [`counter`] has counters with one sum, [`limiter`]
+//! hard limits, and [`hotplug`] callbacks for CPUs that come online and go offline.
+//!
 //! A [`PerCpu`] holds a value for every possible CPU, each in memory near its CPU. A CPU that only
 //! touches its own value shares no cache line with another. How safe code may reach a value depends
 //! on its type:

@@ -2,6 +2,8 @@
 
 //! Pages in stock, for those who cannot wait for one.
 //!
+//! **A design of kscale**: the kernel has no counterpart in C.
+//!
 //! A [`PageStash`] keeps a few pages for each CPU, to be had and given back in any context, without
 //! a lock. Use it where a page is needed at once and often, and there is a way to do without. Where
 //! there is none take a [mempool](crate::mm::mempool), which waits for its pages and never gives them

@@ -2,6 +2,8 @@
 
 //! Hard limits that many CPUs take from at once.
 //!
+//! **A design of kscale**: the kernel has no counterpart in C.
+//!
 //! A [`CreditLimiter`] has a number of credits, which callers take before they use something and
 //! give back afterwards. No more than the limit are ever in use, and every one of them can be: a
 //! request is refused only if too few are left, but for what other calls move at that moment. Far

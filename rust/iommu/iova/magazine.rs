@@ -2,6 +2,8 @@
 
 //! Magazine caches of ranges, with depots that one chooses the policy of.
 //!
+//! **A design of kscale**: the kernel has no counterpart in C.
+//!
 //! A [`Cache`] does what [`CachedDomain`](super::CachedDomain) does, in Rust: each CPU has two
 //! magazines of ranges for each size, from which it allocates and into which it frees without
 //! meeting any other CPU. Full magazines that it has no room for go to a depot, and empty CPUs get
