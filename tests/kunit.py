@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Builds the modules for User-Mode Linux and runs their KUnit suites there: `make kunit`."""
+"""Builds the modules for User-Mode Linux and runs their KUnit suites there: `make kunit`.
+
+Environment: SUITES= are names of suites (default: all).
+"""
 
 import os
 import subprocess
@@ -26,9 +29,10 @@ def main() -> None:
     kdir = last_line(["kernel.py", "uml"], env)
     built = last_line(["kbuild.py", "modules"], env)
     runner = str(CHECKOUT / "qemu/kunit.py")
+    names = [*sys.argv[1:], *os.environ.get("SUITES", "").split()]
     os.execv(
         sys.executable,
-        [sys.executable, runner, "--kdir", kdir, "--modules", built, *sys.argv[1:]],
+        [sys.executable, runner, "--kdir", kdir, "--modules", built, *names],
     )
 
 

@@ -61,11 +61,15 @@ class KtapResult(unittest.TestResult):
 
 
 def main() -> int:
-    """Runs all tests of this directory."""
+    """Runs the tests of this directory."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kdir", required=True, help="kernel build to boot")
-    os.environ["KSCALE_TEST_KDIR"] = parser.parse_args().kdir
-    tests = unittest.defaultTestLoader.discover(str(HERE), top_level_dir=str(HERE))
+    parser.add_argument("names", nargs="*", help="parts of the names of tests (default: all tests)")
+    args = parser.parse_args()
+    os.environ["KSCALE_TEST_KDIR"] = args.kdir
+    loader = unittest.TestLoader()
+    loader.testNamePatterns = [f"*{name}*" for name in args.names] or None
+    tests = loader.discover(str(HERE), top_level_dir=str(HERE))
     print(f"KTAP version 1\n1..{tests.countTestCases()}")
     result = KtapResult()
     tests.run(result)
