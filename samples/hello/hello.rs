@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A module of one's own that uses the library, built outside this tree.
+//! A module that uses the library and is built outside its tree.
 
 #![forbid(unsafe_code)]
 
