@@ -575,9 +575,32 @@ mod tests {
     }
 
     #[test]
-    fn a_bio_set_is_made_and_freed() -> Result {
-        let set = KBox::pin_init(BioSet::new(NonZeroU16::new(4).ok_or(EINVAL)?), GFP_KERNEL)?;
-        assert!(!set.as_raw().is_null());
+    fn a_bio_set_has_its_reserves_until_it_is_dropped() -> Result {
+        let mut memory = KBox::<BioSet>::new_uninit(GFP_KERNEL)?;
+        let set = memory.as_mut_ptr();
+
+        // SAFETY: `set` is memory for one, which stays where it is, and is not used if this fails.
+        unsafe { pin_init::raw_try_init(set, BioSet::new(NonZeroU16::new(4).ok_or(EINVAL)?)) }?;
+        // SAFETY: It was made just now.
+        let raw = unsafe { (*set).as_raw() };
+        // SAFETY: As above.
+        let (bios, tables) = unsafe { (&raw const (*raw).bio_pool, &raw const (*raw).bvec_pool) };
+        // SAFETY: As above; nobody else uses it.
+        unsafe {
+            assert_eq!(((*bios).min_nr, (*bios).curr_nr), (4, 4));
+            assert_eq!(((*tables).min_nr, (*tables).curr_nr), (4, 4));
+            assert_eq!((*raw).front_pad, 0);
+        }
+
+        // SAFETY: It is not used again as a set.
+        unsafe { set.drop_in_place() };
+        // `bioset_exit()` leaves null pointers.
+        //
+        // SAFETY: The memory still has the bytes of the C object.
+        unsafe {
+            assert!((*bios).elements.is_null() && (*tables).elements.is_null());
+            assert!((*raw).bio_slab.is_null());
+        }
         Ok(())
     }
 }

@@ -153,15 +153,31 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_goes_its_own_way() {
-        let mut start = Md5::new();
-        start.update(&[1; 100]);
-        let mut other = start.clone();
-        let before = start.state();
+    fn nothing_is_left_of_a_message() {
+        let mut memory = MaybeUninit::new(Md5::new());
+        // SAFETY: There is one.
+        unsafe { memory.assume_init_mut() }.update(&[7; 100]);
+        // SAFETY: As above, and it is not used again as one.
+        unsafe { memory.assume_init_drop() };
 
-        other.update(&[2; BLOCK_SIZE]);
-        assert!(start.state() == before);
-        start.update(&[2; BLOCK_SIZE]);
-        assert!(start.state() == other.state());
+        // SAFETY: `memset()` has written all of its bytes.
+        let bytes: [u8; size_of::<Md5>()] = unsafe { core::mem::transmute(memory) };
+        assert!(bytes == [0; size_of::<Md5>()]);
+    }
+
+    #[test]
+    fn a_clone_goes_its_own_way() {
+        // With bytes of a block that is not whole yet, or none of one.
+        for len in [0, 64, 100] {
+            let mut start = Md5::new();
+            start.update(&[1; 100][..len]);
+            let mut other = start.clone();
+            let before = start.state();
+
+            other.update(&[2; BLOCK_SIZE]);
+            assert!(start.state() == before);
+            start.update(&[2; BLOCK_SIZE]);
+            assert!(start.state() == other.state());
+        }
     }
 }

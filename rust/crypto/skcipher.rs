@@ -45,6 +45,10 @@ mod tests {
         crypto::{
             request_buf,
             secret::Key, //
+        },
+        mm::{
+            gfp::Gfp,
+            page::Page, //
         }, //
     };
     use kernel::str::CString;
@@ -352,6 +356,65 @@ mod tests {
             assert_eq!(result, Err(EDEADLK));
         }
         assert!(*data.contents(0, 512)? == [7; 512]);
+        Ok(())
+    }
+
+    /// Tells whether memory of a page has these bytes somewhere.
+    fn has(page: &mut Page<0>, wanted: &[u8]) -> Result<bool> {
+        let len = size_of::<Request<'_>>();
+        let mut bytes = KVec::zeroed(len, GFP_KERNEL)?;
+        let segment = page.segment_mut(0, len as u32).ok_or(EINVAL)?;
+
+        segment.as_segment().read_at(0, &mut bytes)?;
+        Ok(bytes.windows(wanted.len()).any(|bytes| bytes == wanted))
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_request() -> Result {
+        let [.., vector] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
+        page.fill(0);
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let request: *mut Request<'_> = page.as_uninit_slice_mut().as_mut_ptr().cast();
+
+        // SAFETY: A page has room for a request, and nobody else uses it.
+        unsafe { request.write(cipher.request()) };
+        // SAFETY: It was written just now.
+        unsafe { &mut *request }.encrypt_in_place(data.segment_mut(0, 512)?, &[5; 16])?;
+        // The vector of what would come next.
+        let last = data.contents(496, 16)?;
+        // SAFETY: `tfm` is a cipher.
+        let tfm = unsafe { &raw const (*cipher.tfm.as_ptr()).base as usize }.to_ne_bytes();
+        assert!(has(&mut page, &last)? && has(&mut page, &tfm)?);
+
+        // SAFETY: There is one, and it is not used again.
+        unsafe { request.drop_in_place() };
+        assert!(!has(&mut page, &last)? && !has(&mut page, &tfm)?);
+        Ok(())
+    }
+
+    /// No vector is longer. User-Mode Linux has no such cipher.
+    #[test]
+    fn the_longest_vectors() -> Result {
+        let mut cipher = match Skcipher::new(c"adiantum(xchacha12,aes)") {
+            Err(error) if error == ENOENT => return Ok(()),
+            cipher => cipher?,
+        };
+        assert_eq!(cipher.iv_size(), MAX_IV_SIZE);
+        cipher.set_key(&[1; 32])?;
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut request = cipher.request();
+        let mut iv = [9; MAX_IV_SIZE];
+
+        request.encrypt_in_place(data.segment_mut(0, 512)?, &iv)?;
+        let ciphertext = data.contents(0, 512)?;
+        request.decrypt_in_place(data.segment_mut(0, 512)?, &iv)?;
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        // The last byte counts.
+        iv[MAX_IV_SIZE - 1] = 8;
+        request.encrypt_in_place(data.segment_mut(0, 512)?, &iv)?;
+        assert!(*data.contents(0, 512)? != *ciphertext);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod tests {
     use super::*;
 
     use super::super::{
+        digest_size,
         Aead,
         AuthencKey,
         Request,
@@ -304,6 +305,135 @@ mod tests {
             assert_eq!(result, Err(EINVAL));
         }
         assert!(*data.contents(0, 512)? == [1; 512]);
+        Ok(())
+    }
+
+    /// What a request was set up for before is not used again.
+    #[test]
+    fn what_is_refused_touches_nothing() -> Result {
+        for vector in &VECTORS {
+            let cipher = cipher(vector)?;
+            let mut request = cipher.request(Gfp::KERNEL)?;
+            let mut message = Message::new(vector)?;
+            let plaintext = message.contents()?;
+            let long = [0; MAX_ASSOCIATED_SIZE + 1];
+            message.encrypt(&mut request)?;
+            let (ciphertext, tag) = (message.contents()?, Key::new(&message.tag)?);
+
+            let mut other = Buffer::new(&[7; 512], 0)?;
+            let (iv, len) = (message.iv.as_bytes().len(), message.len);
+            for (associated, iv, tag) in [
+                (0, iv - 1, tag.as_bytes().len()),
+                (0, iv, tag.as_bytes().len() - 1),
+                (MAX_ASSOCIATED_SIZE + 1, iv, tag.as_bytes().len()),
+            ] {
+                let (associated, iv) = (&long[..associated], &long[..iv]);
+                let mut made = KVec::from_elem(3, tag, GFP_KERNEL)?;
+
+                let result = request.decrypt(other.segment_mut(0, len)?, associated, iv, &made);
+                assert_eq!(result, Err(EINVAL));
+                let result = request.encrypt(other.segment_mut(0, len)?, associated, iv, &mut made);
+                assert_eq!(result, Err(EINVAL));
+                assert!(made.iter().all(|&byte| byte == 3));
+            }
+            assert!(*other.contents(0, 512)? == [7; 512]);
+            assert!(*message.contents()? == *ciphertext);
+            message.decrypt(&mut request)?;
+            assert!(*message.contents()? == *plaintext);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn as_much_associated_data_as_there_is_room_for() -> Result {
+        let [vector, ..] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let mut request = cipher.request(Gfp::KERNEL)?;
+        let mut message = Message::new(vector)?;
+        let mut bytes = [5; MAX_ASSOCIATED_SIZE];
+
+        message.associated = Key::new(&bytes)?;
+        message.encrypt(&mut request)?;
+        message.decrypt(&mut request)?;
+        message.encrypt(&mut request)?;
+        // The last byte counts.
+        bytes[MAX_ASSOCIATED_SIZE - 1] = 6;
+        message.associated = Key::new(&bytes)?;
+        assert_eq!(message.decrypt(&mut request), Err(EBADMSG));
+        Ok(())
+    }
+
+    /// The tag is as long as any, and so is the vector. User-Mode Linux has no such ciphers.
+    #[test]
+    fn the_longest_tags_and_vectors() -> Result {
+        let mut cipher = match Aead::new(c"authenc(hmac(sha512),adiantum(xchacha12,aes))") {
+            Err(error) if error == ENOENT => return Ok(()),
+            cipher => cipher?,
+        };
+        assert_eq!((cipher.tag_size(), cipher.iv_size()), (MAX_TAG_SIZE, 32));
+        assert_eq!(digest_size(c"hmac(sha512)"), Ok(64));
+        cipher.set_tag_size(MAX_TAG_SIZE)?;
+        AuthencKey::new(32, 64)?.set(&mut cipher, &[1; 32], &[2; 64])?;
+
+        let mut data = Buffer::new(&[7; 512], 0)?;
+        let mut tag = [0; MAX_TAG_SIZE];
+        let mut request = cipher.request(Gfp::KERNEL)?;
+        let mut iv = [9; 32];
+        request.encrypt(data.segment_mut(0, 512)?, &[], &iv, &mut tag)?;
+        let ciphertext = Buffer::new(&data.contents(0, 512)?, 0)?;
+        request.decrypt(data.segment_mut(0, 512)?, &[], &iv, &tag)?;
+        assert!(*data.contents(0, 512)? == [7; 512]);
+        // The last byte of each counts.
+        iv[31] = 8;
+        let mut data = Buffer::new(&ciphertext.contents(0, 512)?, 0)?;
+        request.decrypt(data.segment_mut(0, 512)?, &[], &iv, &tag)?;
+        assert!(*data.contents(0, 512)? != [7; 512]);
+        tag[MAX_TAG_SIZE - 1] ^= 1;
+        let result = request.decrypt(data.segment_mut(0, 512)?, &[], &iv, &tag);
+        assert_eq!(result, Err(EBADMSG));
+        Ok(())
+    }
+
+    #[test]
+    fn sizes_of_digests() {
+        assert_eq!(digest_size(c"hmac(sha256)"), Ok(32));
+        assert_eq!(digest_size(c"sha256"), Ok(32));
+        for name in [c"", c"kscale_no_such_hash"] {
+            assert_eq!(digest_size(name), Err(ENOENT));
+        }
+        assert!(digest_size(c"xts(aes)").is_err());
+    }
+
+    #[test]
+    fn keys_of_other_lengths_do_not_fit_into_the_piece() -> Result {
+        let [_, vector] = &VECTORS;
+        let key = Key::from_hex(vector.key)?;
+        let mac_key = Key::from_hex(vector.mac_key.ok_or(EINVAL)?)?;
+        let (key, mac_key) = (key.as_bytes(), mac_key.as_bytes());
+        let mut cipher = cipher(vector)?;
+        let mut both = AuthencKey::new(key.len(), mac_key.len())?;
+
+        for (key, mac_key) in [
+            (&key[1..], mac_key),
+            (key, &mac_key[1..]),
+            // As long together, but cut elsewhere.
+            (mac_key, key),
+        ] {
+            assert_eq!(both.set(&mut cipher, key, mac_key), Err(EINVAL));
+        }
+        // The old keys are still there.
+        let mut request = cipher.request(Gfp::KERNEL)?;
+        let mut message = Message::new(vector)?;
+        message.encrypt(&mut request)?;
+        assert!(*message.tag == *Key::from_hex(vector.tag)?.as_bytes());
+        for (key, mac_key) in [
+            (usize::MAX, 1),
+            (1, usize::MAX),
+            (1 << 32, 0),
+            (u32::MAX as usize, 0),
+        ] {
+            assert_eq!(AuthencKey::new(key, mac_key).err(), Some(EINVAL));
+        }
         Ok(())
     }
 
