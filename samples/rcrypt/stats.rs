@@ -12,6 +12,8 @@
 //! requests refused at the limit 0
 //! ```
 
+#[cfg(kscale_kunit)]
+use kernel::prelude::*;
 use kernel::{
     cpu::CpuId,
     fmt,
@@ -192,4 +194,128 @@ pub(crate) fn write(f: &mut fmt::Formatter<'_>) -> fmt::Result {
         "writes encrypted at once {encrypted_at_once} sent in order {in_order}"
     )?;
     writeln!(f, "requests refused at the limit {refusals}")
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_stats)]
+mod tests {
+    use super::*;
+
+    use kernel::str::CString;
+
+    struct Shown;
+
+    impl fmt::Display for Shown {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write(f)
+        }
+    }
+
+    /// All that is shown.
+    #[derive(Debug, Default, PartialEq)]
+    struct Counts {
+        reads: u64,
+        writes: u64,
+        /// In bulk, single, of the reserve, cached, compound.
+        pages: [u64; 5],
+        decrypted: [u64; 2],
+        encrypted: [u64; 2],
+        refused: u64,
+    }
+
+    fn number(word: &str) -> Result<u64> {
+        word.parse().map_err(|_| EINVAL)
+    }
+
+    fn counts() -> Result<Counts> {
+        let text = CString::try_from_fmt(fmt!("{}", Shown))?;
+        let mut counts = Counts::default();
+
+        for line in text.to_str().map_err(|_| EINVAL)?.lines() {
+            let mut words = KVec::new();
+            for word in line.split(' ') {
+                words.push(word, GFP_KERNEL)?;
+            }
+            match words[..] {
+                ["cpu", _, "reads", reads, "writes", writes] => {
+                    counts.reads += number(reads)?;
+                    counts.writes += number(writes)?;
+                }
+                ["pages", "bulk", a, "single", b, "reserve", c, "cached", d, "compound", e] => {
+                    let [a, b, c, d, e] = [a, b, c, d, e].map(number);
+                    counts.pages = [a?, b?, c?, d?, e?];
+                }
+                ["reads", "decrypted", "at", "once", a, "in", "softirq", b] => {
+                    counts.decrypted = [number(a)?, number(b)?];
+                }
+                ["writes", "encrypted", "at", "once", a, "sent", "in", "order", b] => {
+                    counts.encrypted = [number(a)?, number(b)?];
+                }
+                ["requests", "refused", "at", "the", "limit", a] => counts.refused = number(a)?,
+                _ => return Err(EINVAL),
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Whoever runs tests at the same time does not use these devices.
+    #[test]
+    fn whatever_is_counted_is_shown_where_it_belongs() -> Result {
+        const PAGE: u32 = PAGE_SIZE as u32;
+        // Other tests count pages that no write asked for.
+        for _ in 0..4 {
+            count_write(u32::MAX);
+        }
+        let mut expected = counts()?;
+        assert!(expected.pages[2] > 0);
+
+        for (count, bulk, single, cached, compound) in [
+            (5, 0, 0, 0, 0),
+            (4, 4, 0, 0, 0),
+            (3, 0, 3, 0, 0),
+            (2, 0, 0, 2, 0),
+            (9, 1, 2, 0, 4),
+        ] {
+            count_write(count * PAGE);
+            count_bulk_pages(bulk);
+            for _ in 0..single {
+                count_single_page();
+            }
+            count_cached_pages(cached);
+            count_compound_pages(compound);
+            expected.writes += 1;
+            let others = [bulk as u64, single, cached as u64, compound as u64];
+            expected.pages[0] += others[0];
+            expected.pages[1] += others[1];
+            expected.pages[2] += u64::from(count) - others.iter().sum::<u64>();
+            expected.pages[3] += others[2];
+            expected.pages[4] += others[3];
+            assert_eq!(counts()?, expected);
+        }
+        for (len_bytes, pages) in [(0, 0), (1, 1), (PAGE, 1), (PAGE + 1, 2)] {
+            count_write(len_bytes);
+            expected.writes += 1;
+            expected.pages[2] += pages;
+            assert_eq!(counts()?, expected);
+        }
+        count_read();
+        expected.reads += 1;
+        count_refusal();
+        expected.refused += 1;
+        assert_eq!(counts()?, expected);
+        for (place, times) in [
+            (Place::DecryptedAtOnce, 1),
+            (Place::DecryptedInSoftirq, 2),
+            (Place::EncryptedAtOnce, 3),
+            (Place::SentInOrder, 4),
+        ] {
+            for _ in 0..times {
+                count(place);
+            }
+        }
+        let ([a, b], [c, d]) = (expected.decrypted, expected.encrypted);
+        (expected.decrypted, expected.encrypted) = ([a + 1, b + 2], [c + 3, d + 4]);
+        assert_eq!(counts()?, expected);
+        Ok(())
+    }
 }

@@ -13,6 +13,10 @@ mod tests {
     use core::num::NonZeroU32;
 
     use kscale::{
+        block::bio::{
+            Buffer,
+            SECTOR_SIZE, //
+        },
         lib::crc32::crc32,
         mm::{
             gfp::Gfp,
@@ -206,6 +210,104 @@ mod tests {
             assert!(*a.as_slice() == *b.as_slice());
             assert!(decrypt_one(&later, SECTOR, &mut b).is_ok());
             assert!(*b.as_slice() == *plain.as_slice());
+        }
+        Ok(())
+    }
+
+    /// Bytes of a page.
+    const PAGE_LEN: u32 = 4096;
+
+    /// Encrypts the first `len` bytes of a page.
+    fn encrypt(
+        converter: &Converter,
+        sector: u64,
+        src: &Buffer,
+        dst: &mut Buffer,
+        len: u32,
+    ) -> BlkResult {
+        src.with_segments(len, |src| {
+            dst.with_segments_mut(len, |dst| converter.encrypt(sector, src, dst))
+        })
+    }
+
+    /// Whatever goes on from one sector to the next.
+    #[test]
+    fn sectors_of_a_bio_are_as_each_by_itself() -> Result {
+        let driver = Skcipher::new(c"xts(aes)")?;
+        let driver = driver.driver_name().to_str().map_err(|_| EINVAL)?;
+        let later = CString::try_from_fmt(fmt!("capi:cryptd({driver})-plain64"))?;
+
+        for (cipher, key_len, sector_size, iv_large_sectors) in [
+            (c"aes-xts-plain64", 64, 512, false),
+            (c"aes-xts-plain64", 64, 1024, false),
+            (c"aes-xts-plain64", 64, 1024, true),
+            (&*later, 64, 512, false),
+            (&*later, 64, 1024, true),
+            (c"aes:2-cbc-plain64", 64, 512, false),
+            (c"aes:4-cbc-plain64be", 64, 512, false),
+            (c"aes:2-cbc-eboiv", 64, 512, false),
+            (c"aes:2-cbc-eboiv", 64, 1024, true),
+            (c"aes-cbc-elephant", 64, 512, false),
+            (c"aes:64-cbc-lmk", 65 * 16, 512, false),
+            (c"aes-cbc-tcw", 64, 512, false),
+        ] {
+            let mut converter =
+                converter(cipher, key(key_len)?, sector_size).map_err(|error| error.error())?;
+            converter.options.iv_large_sectors = iv_large_sectors;
+            let sectors = sector_size / SECTOR_SIZE;
+            let (mut plain, page) = (data()?, Buffer::new(data()?.as_slice(), 0)?);
+
+            // The number wraps in the middle of the page, too.
+            for first in [
+                SECTOR & !7,
+                u64::from(sectors).wrapping_mul(2).wrapping_neg(),
+            ] {
+                let mut whole = Buffer::new(&[], 0)?;
+                let result = encrypt(&converter, first, &page, &mut whole, PAGE_LEN);
+                assert!(result.is_ok());
+
+                for (n, part) in (0..PAGE_LEN).step_by(sector_size as usize).enumerate() {
+                    let sector = first.wrapping_add(n as u64 * u64::from(sectors));
+                    let (from, len) = (part as usize, sector_size as usize);
+                    let (mut one, mut expected) = (data()?, data()?);
+                    one.as_mut_slice()[..len].copy_from_slice(&plain.as_slice()[from..from + len]);
+                    encrypt_one(&converter, sector, &mut one, &mut expected)?;
+                    assert!(*whole.contents(from, len)? == expected.as_slice()[..len]);
+                }
+                let result =
+                    whole.with_segments_mut(PAGE_LEN, |data| converter.decrypt(first, data));
+                assert!(result.is_ok());
+                assert!(*whole.contents(0, PAGE_LEN as usize)? == *plain.as_mut_slice());
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_whole_sector_is_refused() -> Result {
+        let driver = Skcipher::new(c"xts(aes)")?;
+        let driver = driver.driver_name().to_str().map_err(|_| EINVAL)?;
+        let later = CString::try_from_fmt(fmt!("capi:cryptd({driver})-plain64"))?;
+        let page = Buffer::new(data()?.as_slice(), 0)?;
+
+        for cipher in [c"aes-xts-plain64", &later, c"aes-xts-eboiv"] {
+            let converter = converter(cipher, key(64)?, 1024).map_err(|error| error.error())?;
+            let mut to = Buffer::new(&[], 0)?;
+
+            for len in [512, 1536] {
+                let result = encrypt(&converter, 0, &page, &mut to, len);
+                assert!(result == Err(BlkError::IOERR));
+                let result = to.with_segments_mut(len, |data| converter.decrypt(0, data));
+                assert!(result == Err(BlkError::IOERR));
+            }
+            // There is not as much of one as of the other.
+            for (src_len, dst_len) in [(1024, 2048), (2048, 1024), (1024, 0), (0, 1024)] {
+                let result = page.with_segments(src_len, |src| {
+                    to.with_segments_mut(dst_len, |dst| converter.encrypt(0, src, dst))
+                });
+                assert!(result == Err(BlkError::IOERR));
+            }
+            assert!(encrypt(&converter, 0, &page, &mut to, 0).is_ok());
         }
         Ok(())
     }
