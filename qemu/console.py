@@ -51,7 +51,9 @@ _QUOTE_LINES = 40
 
 # What the library says of a mistake of its user, such as a value that can never be freed. It says
 # nothing else, but for what its tests of failing allocations count.
-COMPLAINT = re.compile(r"^kscale: (?!suite |case |log mark |loading out-of-tree |Failures \{)")
+COMPLAINT = re.compile(
+    r"^kscale: (?!suite |case |log mark |mutant |reached |loading out-of-tree |Failures \{)"
+)
 
 # What a guest's init says before each suite, and tests/guest/lib/ktap.sh before each case.
 _SUITE = re.compile(r"^kscale: suite (\S+)")
@@ -65,6 +67,11 @@ _KUNIT_END = re.compile(r"^(?:not )?ok \d+ (\S+)$")
 def _text(line: str) -> str:
     """Returns a log line without its time stamp."""
     return _STAMP.sub("", line)
+
+
+def complaint(line: str) -> bool:
+    """Tells whether the library complains of something in a log line."""
+    return COMPLAINT.match(_text(line)) is not None
 
 
 def panicked(log: str) -> bool:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +16,11 @@ sys.path.append(str(CHECKOUT / "qemu"))
 
 import console
 import modules
+import suites
 import uml
 
 JOB = HERE / "job.sh"
+CASES = HERE / "cases.sh"
 # How long a guest itself may show no sign of progress. A bound for what hangs, not a promise.
 BOOT_S = 60
 
@@ -42,7 +45,7 @@ SURVIVED = Run("survived", "")
 
 @dataclass(frozen=True)
 class Task:
-    """Suites to run as one mutant: words <module>:<suite>:<seconds>."""
+    """What to run as one mutant: words <module>:<suite>:<seconds>, or <suite>/<case>:<seconds>."""
 
     number: int
     words: list[str]
@@ -52,10 +55,24 @@ class Task:
         return max(int(word.rpartition(":")[2]) for word in self.words)
 
 
-def read_runs(output: str, log: str, ended: bool) -> dict[int, Run]:
+def complaints(text: str) -> int:
+    """Returns how often the library complains in a part of a log."""
+    return sum(1 for line in text.replace("\r", "").splitlines() if console.complaint(line))
+
+
+def parts_of(log: str) -> list[tuple[int, str, str]]:
+    """Returns what the kernel said of each suite: the mutant, the suite, and the text."""
+    parts = re.split(r"kscale: mutant (\d+) suite (\S+)", log)
+    return [(int(n), suite, text) for n, suite, text in zip(parts[1::3], parts[2::3], parts[3::3])]
+
+
+def read_runs(
+    output: str, log: str, ended: bool, expected: Mapping[str, int]
+) -> dict[int, Run]:
     """Judges what a guest printed, of each mutant that it came to.
 
-    `ended` tells whether it came to its end by itself.
+    `ended` tells whether it came to its end by itself, and `expected` how often the library complains
+    of each suite.
     """
     rows = re.findall(r"^(\d+) (\S+) (\S+) [\d.]+$", output, re.MULTILINE)
     runs: dict[int, Run] = {}
@@ -63,16 +80,17 @@ def read_runs(output: str, log: str, ended: bool) -> dict[int, Run]:
         good = verdict in ("ok", "begin")
         runs[int(number)] = SURVIVED if good else Run(verdict, suite)
     # What the kernel says belongs to the mutant that it was told of last.
-    parts = re.split(r"kscale: mutant (\d+) suite (\S+)", log)
-    current = 0
-    for number, suite, text in zip(parts[1::3], parts[2::3], parts[3::3]):
+    current, suite = 0, ""
+    for number, suite, text in parts_of(log):
         # Without a mutant it is checked whether the one before has left the kernel as it was.
-        current = int(number) or current
+        current = number or current
         found = "panic" if console.panicked(text) else "report" if console.reports(text) else ""
+        if not found and number in runs and complaints(text) != expected.get(suite, 0):
+            found = "complaints"
         if found and runs.get(current, SURVIVED).survived:
             runs[current] = Run(found, suite)
     if not ended and current and runs.get(current, SURVIVED).survived:
-        runs[current] = Run("hang", parts[-2])
+        runs[current] = Run("hang", suite)
     return runs
 
 
@@ -109,7 +127,8 @@ class Uml:
         quiet_s = BOOT_S + max(task.seconds() for task in tasks)
         self.machine.boot(self.initrd, quiet_s, "output.log")
         # A kernel that only does not get to its end any more has done all that it was to do.
-        return read_runs(self.output(), self.log(), (self.out / "status").exists())
+        ended = (self.out / "status").exists()
+        return read_runs(self.output(), self.log(), ended, suites.expected_complaints())
 
     def output(self) -> str:
         """Returns what the job printed."""
@@ -123,20 +142,22 @@ class Uml:
 
 
 class Qemu:
-    """A guest of qemu/run.py with the modules of a copy."""
+    """A guest of qemu/run.py with the modules of a copy, which are test builds."""
 
     BATCH = 40
 
-    def __init__(self, kdir: Path, built: Path, out: Path) -> None:
+    def __init__(self, kdir: Path, built: Path, out: Path, job: Path = JOB) -> None:
         self.kdir = kdir
         self.built = built
         self.out = out
+        self.job = job
+        self.complaints = suites.expected_complaints()
 
     def boot(self, quiet_s: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Boots a guest, which is ended when it shows no sign of progress for so long."""
         argv = [sys.executable, str(CHECKOUT / "qemu/run.py"), "--kdir", str(self.kdir)]
         argv += ["--modules", str(self.built), "--out", str(self.out)]
-        argv += ["--timeout", str(int(quiet_s)), *options]
+        argv += ["--timeout", str(int(quiet_s)), "--append", "mempool_debug", *options]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     def run(self, tasks: list[Task]) -> dict[int, Run]:
@@ -145,11 +166,12 @@ class Qemu:
         share.mkdir(parents=True, exist_ok=True)
         write_plan(share, tasks)
         quiet_s = BOOT_S + max(task.seconds() for task in tasks)
-        ended = self.boot(
-            quiet_s, "--root", "busybox", "--append", "mempool_debug", "--share", str(share),
-            "--script", str(JOB),
-        )
-        return read_runs(self.output(), self.log(), ended.returncode in (0, 1, 244))
+        root = ["--root", "busybox"]
+        if self.job == CASES:
+            root = ["--kunit-modules", str(self.built)]
+        ended = self.boot(quiet_s, *root, "--share", str(share), "--script", str(self.job))
+        good = ended.returncode in (0, 1, 244)
+        return read_runs(self.output(), self.log(), good, self.complaints)
 
     def output(self) -> str:
         """Returns what the job printed."""
@@ -159,18 +181,6 @@ class Qemu:
         """Returns what the kernel said."""
         return (self.out / "console.log").read_text(errors="replace")
 
-    def suites(self, mutant: int, words: list[str], quiet_s: float) -> Run:
-        """Runs guest suites, words guest:<name>, as a mutant."""
-        append = f"mempool_debug kscale.mutant={mutant}"
-        ended = self.boot(quiet_s, "--append", append, "--suite", *words)
-        marks = [mark for mark in re.findall(r"kscale: suite (\S+)", self.log()) if mark != "end"]
-        verdict = {0: "survived", 1: "failed", 240: "panic", 244: "report"}.get(
-            ended.returncode, "hang"
-        )
-        failed = re.findall(r"^  (\S+?)\.+ .*FAILED$", ended.stdout, re.MULTILINE)
-        by = (failed or marks or ["boot"])[0 if failed else -1]
-        return Run(verdict, "" if verdict == "survived" else by)
-
 
 def write_plan(directory: Path, tasks: list[Task]) -> None:
     """Writes what job.sh reads."""
@@ -178,11 +188,11 @@ def write_plan(directory: Path, tasks: list[Task]) -> None:
     (directory / "plan").write_text("".join(lines))
 
 
-def module_of(built: Path, suites: list[str]) -> dict[str, str]:
+def module_of(built: Path, names: list[str]) -> dict[str, str]:
     """Returns the module that each suite is in; those that none has are left out."""
     images = {name: (built / f"{name}.ko").read_bytes() for name in modules.with_suites(built)}
     found = {}
-    for suite in suites:
+    for suite in names:
         holders = [name for name, image in images.items() if b"\0%s\0" % suite.encode() in image]
         if holders:
             found[suite] = holders[0]

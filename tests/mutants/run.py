@@ -145,6 +145,63 @@ class Suites:
             list(pool.map(some, batches))
 
 
+@dataclass
+class Cases(Suites):
+    """Cases of guest suites, `<suite>/<case>`."""
+
+    def task(self, number: int, names: Iterable[str]) -> guests.Task:
+        """Returns cases as a guest takes them, each with how long it may take."""
+        limit_s = {name: int(LEAST_S + PATIENCE * self.seconds.get(name, 0)) for name in names}
+        return guests.Task(number, [f"{name}:{s}" for name, s in limit_s.items()])
+
+    def measure(self, number: int = RECORD) -> None:
+        """Runs all cases without a mutant, and notes how long they take and what they reach.
+
+        Those that do not pass are left out. What is noted is kept for the next time.
+        """
+        path = self.runner.out / "reached.json"
+        stamp = self.stamp()
+        known = json.loads(path.read_text()) if path.exists() else {}
+        if known.get("stamp") != stamp:
+            known = {"stamp": stamp, "suites": {}}
+        todo = [suite for suite in self.modules if suite not in known["suites"]]
+        for suite in todo:
+            known["suites"][suite] = self.record(suite)
+            path.write_text(json.dumps(known))
+        for suite in self.modules:
+            for name, (seconds, complaints, reached) in known["suites"][suite].items():
+                self.seconds[name] = seconds
+                self.reached[name] = set(reached)
+                self.runner.complaints = self.runner.complaints | {name: complaints}
+
+    def stamp(self) -> str:
+        """Returns what changes when what is noted may not be true any more."""
+        lines = (self.runner.built.parent / "src/mutants.jsonl").read_text().splitlines()
+        keys = "".join(json.loads(line)["key"] for line in lines).encode()
+        files = sorted(path for path in (CHECKOUT / "tests/guest").rglob("*") if path.is_file())
+        return hashlib.sha256(keys + b"".join(path.read_bytes() for path in files)).hexdigest()
+
+    def record(self, suite: str) -> dict[str, tuple[float, int, list[int]]]:
+        """Runs all cases of a suite without a mutant, each in modules that are loaded anew."""
+        run = self.runner.run([guests.Task(RECORD, [f"{suite}/*:{GUEST_TIMEOUT_S}"])]).get(RECORD)
+        if run is None or run.verdict in ("hang", "panic", "report", "not-unloaded"):
+            raise Failed(f"without a mutant: {run}, see {self.runner.out}")
+        seconds = guests.seconds_of(self.runner.output())
+        found = {}
+        for number, name, text in guests.parts_of(self.runner.log()):
+            if number != RECORD or name not in seconds:
+                note(f"fails without a mutant: {name}")
+                continue
+            reached = [int(word) for word in re.findall(r"kscale: reached (\d+)", text)]
+            found[name] = (seconds[name], guests.complaints(text), reached)
+        return found
+
+    def plan(self, mutant: Mutant) -> list[str]:
+        """Returns the cases that reach a mutant, the quick ones first."""
+        names = [name for name in self.reached if mutant.number in self.reached[name]]
+        return sorted(names, key=lambda name: self.seconds[name])
+
+
 class Results:
     """What is known of each mutant, kept in a file as it comes."""
 
@@ -191,24 +248,24 @@ def in_uml(copy: Copy, mutants: list[Mutant], results: Results) -> None:
 def in_qemu(
     copy: Copy, flavour: str, words: list[str], mutants: list[Mutant], results: Results
 ) -> None:
-    """Runs suites in guests: kunit:<glob> with the test builds, and guest:<name>."""
+    """Runs suites in guests: kunit:<glob> and guest:<name>."""
     kdir = kernel(flavour)
     for kind in ("kunit", "guest"):
         names = [word.partition(":")[2] for word in words if word.startswith(f"{kind}:")]
         left = [mutant for mutant in mutants if mutant.key not in results.noticed]
         if not names or not left:
             continue
-        built = copy.build(kdir, copy.directory / f"{flavour}-{kind}", kunit=kind == "kunit")
-        runner = guests.Qemu(kdir, built, copy.directory / f"run-{flavour}")
+        built = copy.build(kdir, copy.directory / f"{flavour}-kunit", kunit=True)
+        out = copy.directory / f"run-{flavour}-{kind}"
         if kind == "kunit":
             planned = [name for name in suites.names("kunit") if matches(name, names)]
+            runner = guests.Qemu(kdir, built, out)
             kunit = Suites(runner, guests.module_of(built, planned))
             kunit.measure(RECORD)
-            kunit.run(copy.now(left), results, [runner])
         else:
-            asked = [f"guest:{name}" for name in names]
-            for mutant in copy.now(left):
-                results.note(mutant, runner.suites(mutant.number, asked, GUEST_TIMEOUT_S))
+            kunit = Cases(guests.Qemu(kdir, built, out, guests.CASES), dict.fromkeys(names, ""))
+            kunit.measure()
+        kunit.run(copy.now(left), results, [kunit.runner])
 
 
 def matches(name: str, globs: list[str]) -> bool:

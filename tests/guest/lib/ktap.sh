@@ -116,12 +116,17 @@ ktap_one() {
 	esac
 }
 
-# ktap_main: runs all tests of the script in their order, or those named in KTAP_ONLY.
+# ktap_main: runs all tests of the script in their order, or those named in KTAP_ONLY. Only prints their
+# names if KTAP_LIST is set.
 ktap_main() {
 	[ -z "$ktap_step" ] || ktap_run_step
 
 	ktap_tests=$(sed -n 's/^\(test_[A-Za-z0-9_]*\)() *{.*/\1/p' "$0")
 	[ -z "$KTAP_ONLY" ] || ktap_tests=$KTAP_ONLY
+	if [ -n "$KTAP_LIST" ]; then
+		echo "$ktap_tests"
+		exit
+	fi
 	ktap_log=$(mktemp)
 	export KTAP_SHOWN="$ktap_log.shown"
 	ktap_failed=0

@@ -245,6 +245,10 @@ fn run() -> Result<(), Failure> {
         checkout.join("tests/mutants/bugs.txt"),
     )?)?;
 
+    if let Some(bug) = bugs.iter().find(|bug| !checkout.join(&bug.file).exists()) {
+        return Err(format!("bugs.txt: there is no {}", bug.file).into());
+    }
+
     let mut made: BTreeMap<String, String> = BTreeMap::new();
     let mut list = String::new();
     let mut number = 0;
