@@ -2,7 +2,7 @@
 
 //! Safe Rust for the Linux kernel's scalability primitives.
 
-// `lib` is named after the kernel's folder; it is not the root of this crate.
+// `lib` is named after the kernel's `lib/`. It is not the root of this crate.
 #![allow(special_module_name)]
 
 use kernel::prelude::*;
@@ -32,15 +32,15 @@ module! {
 struct Kscale {
     #[pin]
     _notifier: module::cleanup::Notifier,
-    /// Goes after `_notifier`, which waits for what it works on.
+    /// Dropped after `_notifier`, which waits for the reaper's work.
     _reaper: sync::srcu::Reaper,
-    /// Goes after `_notifier`, too, which ends registrations that were leaked.
+    /// Dropped after `_notifier`, which unregisters leaked registrations.
     _hotplug: percpu::hotplug::State,
-    /// As `_hotplug`: caches that were leaked end with their shrinkers.
+    /// Dropped after `_notifier`: leaked stashes are freed together with their shrinkers.
     _filler: mm::page_stash::Filler,
-    /// Goes after all that may have counters.
+    /// Dropped after every field that may own counters.
     _counters: percpu::counter::LockClass,
-    /// Goes last, as all of the above may have locks.
+    /// Dropped last: every field above may own locks.
     _classes: sync::lock_class::LockClasses,
 }
 
@@ -53,11 +53,11 @@ impl kernel::InPlaceModule for Kscale {
                 #[cfg(kscale_kunit)]
                 testing::handover::init();
             },
-            // Before anything that may have locks.
+            // Before every field that may own locks.
             _classes: sync::lock_class::LockClasses::new(),
-            // Before anything that may have counters.
+            // Before every field that may own counters.
             _counters: percpu::counter::LockClass::new()?,
-            // Before `_notifier`, which hears of modules at once.
+            // Before `_notifier`: the notifier is called for other modules as soon as it is registered.
             _reaper: sync::srcu::Reaper::new()?,
             _notifier <- module::cleanup::Notifier::new(),
             _hotplug: percpu::hotplug::State::new()?,

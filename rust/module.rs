@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Modules: their parameters, and cleanup when one is unloaded.
+//! Module parameters, and cleanup when a module is unloaded.
 //!
-//! [`param`] has parameters that may change while the module is loaded. [`cleanup`] ends registrations
-//! that a module leaked, before its code is freed.
+//! [`param`] has parameters that may change while the module is loaded. [`cleanup`] ends leaked
+//! registrations of a module before the kernel frees the module's code.
 //!
 //! C headers: [`include/linux/module.h`](srctree/include/linux/module.h),
 //! [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must be undone before a module's code goes.
+//! Cleanup that the module notifier runs at `MODULE_STATE_GOING` for registrations whose destructor
+//! was leaked.
 //!
-//! A registration that C keeps a pointer to has to be gone when its module is. Its destructor sees
-//! to that, but safe code may leak a value, and then it never runs. So what must not outlive a
-//! module is noted here, and undone when the kernel says that the module is going: after its exit
-//! function, or a failed init function, and before its memory is freed.
+//! A registration that gives C a pointer into a module must end before the module is freed. The
+//! registration's destructor ends it, but safe code may leak the value, so that the destructor never
+//! runs. So each such registration adds a cleanup record here. The records of a module run when the
+//! kernel reports that the module is going: after its exit function or its failed init function, and
+//! before its memory is freed.
 //!
-//! After a failed init function there may still be references to the module: others could use what
-//! it had registered by then. The kernel frees its memory all the same, so this waits for them.
+//! After a failed init function there may still be references to the module: other code may use what
+//! the init function has registered. The kernel frees the module's memory all the same, so the
+//! notifier waits for these references.
 
 use kernel::{
     error::to_result,
@@ -43,10 +46,10 @@ use crate::{
     }, //
 };
 
-/// What is called with a pointer to what there is to undo.
+/// A cleanup function. The argument is the `data` of the record.
 type Action = unsafe fn(NonNull<c_void>);
 
-/// One thing to undo.
+/// A cleanup record.
 struct Undo {
     noted: Noted,
     module: *mut bindings::module,
@@ -56,39 +59,39 @@ struct Undo {
     stage: Stage,
 }
 
-/// How far one thing is undone.
+/// The progress of a cleanup record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// `stop` is to be called.
+    /// `stop` has not been called.
     Active,
     /// `stop` is running.
     Stopping,
-    /// `stop` has returned, or there is nothing to stop yet.
+    /// `stop` has returned, or the record was never active.
     Stopped,
 }
 
-// SAFETY: `on_going()` asks for functions that any task may call.
+// SAFETY: `on_going()` requires functions that any task may call.
 unsafe impl Send for Undo {}
 
-/// How many modules can go at a time; others wait.
+/// The most modules that can be going at a time. Further ones wait.
 const MAX_GOING: usize = 8;
 
-/// How often a module may note more while it goes, before its work items are not queued any more.
+/// Rounds in which a going module may add records, until its work items are no longer queued.
 const MAX_ROUNDS: u32 = 4;
 
-/// A module that goes.
+/// A module that is going.
 #[derive(Clone, Copy)]
 struct GoingModule {
-    /// 0 if there is none.
+    /// The address of the `struct module`, 0 if the entry is free.
     address: usize,
-    /// How often something was noted for it since it goes. 64 bits do not run out.
+    /// The number of records added for the module since it is going. A `u64` does not overflow.
     noted: u64,
 }
 
-/// What there is to undo.
+/// All cleanup records, and the modules that are going.
 struct Undos {
     stack: Stack<Undo>,
-    /// What the next one gets. 64 bits do not run out.
+    /// The number of the next record. A `u64` does not overflow.
     next: u64,
     going: [GoingModule; MAX_GOING],
 }
@@ -105,19 +108,19 @@ impl Undos {
         }
     }
 
-    /// Returns what is known of the module at an address that goes, or of none for 0.
+    /// Returns the entry of the going module at `address`, or a free entry for 0.
     fn going_mut(&mut self, address: usize) -> Option<&mut GoingModule> {
         self.going.iter_mut().find(|going| going.address == address)
     }
 }
 
-/// Counts what is noted for a module that goes, until it is dropped.
+/// Counts the records that are added for a going module, until this is dropped.
 struct Watch {
     address: usize,
 }
 
 impl Watch {
-    /// Waits until there are not too many modules that go.
+    /// Waits until fewer than [`MAX_GOING`] modules are going.
     fn new(module: *mut bindings::module) -> Self {
         let address = module.addr();
         loop {
@@ -129,7 +132,7 @@ impl Watch {
         }
     }
 
-    /// Returns how often something was noted for the module, also if it is undone.
+    /// Returns the number of records added for the module, including those that have run.
     fn noted(&self) -> u64 {
         let mut undos = UNDOS.lock();
         undos.going_mut(self.address).map_or(0, |going| going.noted)
@@ -144,17 +147,17 @@ impl Drop for Watch {
     }
 }
 
-/// Noting something, for tests of what follows if that fails.
+/// Fails the addition of a record in tests.
 #[cfg(kscale_kunit)]
 pub(crate) static NOTE: crate::testing::failpoint::Failpoint =
     crate::testing::failpoint::Failpoint::new();
 
 global_lock! {
-    // SAFETY: Initialised by `Notifier::new()`, which all other modules' loading comes after.
+    // SAFETY: Initialised by `Notifier::new()`, before any other module can be loaded.
     unsafe(uninit) static UNDOS: Mutex<Undos> = Undos::new();
 }
 
-/// Notes something, in memory that is allocated with no lock held: callbacks of shrinkers wait for it.
+/// Adds a record. Allocates with no lock held, as callbacks of shrinkers take the lock.
 fn note(
     module: *mut bindings::module,
     (stop, free): (Action, Action),
@@ -183,17 +186,17 @@ fn note(
     Ok(noted)
 }
 
-/// The number of what [`on_going()`] noted.
+/// The number of a record, from [`on_going()`] or [`prepare()`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Noted(u64);
 
-/// Tells whether functions at `addresses` are code of `module`.
+/// Returns whether the functions at `addresses` are code of `module`.
 ///
-/// Of generic functions there may be copies in several modules.
+/// Several modules may have copies of one generic function.
 ///
 /// # Safety
 ///
-/// `module` must be NULL, which built-in code has for a module, or one that is loaded.
+/// `module` must be NULL (the module of built-in code) or a module that is loaded.
 pub(crate) unsafe fn has_code(module: *mut bindings::module, addresses: &[usize]) -> bool {
     !module.is_null()
         && addresses.iter().all(|address| {
@@ -202,16 +205,16 @@ pub(crate) unsafe fn has_code(module: *mut bindings::module, addresses: &[usize]
         })
 }
 
-/// Calls `stop` with `data` when `module` goes, and `free` when the last reference to it is gone.
+/// Calls `stop` with `data` when `module` is going, and `free` after the last reference is dropped.
 ///
-/// What was noted last is undone first. Fails with [`ENOMEM`].
+/// Cleanup actions run in LIFO order. Fails with [`ENOMEM`].
 ///
 /// # Safety
 ///
-/// - `module` must be a module that is loaded and whose code this is called from.
-/// - `stop` must be fit to be called once with `data`, in process context by any task, when neither
-///   the module's init nor its exit function runs any more, or by [`stop_now()`].
-/// - `free` must be fit to be called after `stop`, when nothing refers to the module any more.
+/// - `module` must be a loaded module, and the code of the module must call this.
+/// - It must be sound to call `stop` once with `data`, in process context, from any task: when the
+///   module's init and exit functions no longer run, or from [`stop_now()`].
+/// - It must be sound to call `free` after `stop`, when nothing refers to the module any more.
 pub(crate) unsafe fn on_going(
     module: *mut bindings::module,
     stop: Action,
@@ -221,11 +224,11 @@ pub(crate) unsafe fn on_going(
     note(module, (stop, free), data, Stage::Active)
 }
 
-/// As [`on_going()`], but there is nothing to stop before [`activate()`].
+/// As [`on_going()`], but `stop` is not called before [`activate()`].
 ///
 /// # Safety
 ///
-/// As for [`on_going()`], but `stop` need not be fit to be called before [`activate()`] is.
+/// As for [`on_going()`], except that `stop` need not be sound to call before [`activate()`] is.
 pub(crate) unsafe fn prepare(
     module: *mut bindings::module,
     stop: Action,
@@ -235,7 +238,7 @@ pub(crate) unsafe fn prepare(
     note(module, (stop, free), data, Stage::Stopped)
 }
 
-/// Changes the stage of what was noted, if it is still there.
+/// Sets the stage of a record, if the record still exists.
 fn set_stage(noted: Noted, stage: Stage) {
     let mut undos = UNDOS.lock();
     if let Some(undo) = undos.stack.find_mut(|undo| undo.noted == noted) {
@@ -243,25 +246,25 @@ fn set_stage(noted: Noted, stage: Stage) {
     }
 }
 
-/// Has `stop` be called from now on for what [`prepare()`] noted.
+/// Activates a record of [`prepare()`]: `stop` is called from now on.
 ///
 /// # Safety
 ///
-/// - `noted` must be from [`prepare()`], and this be called once.
-/// - The module must have been kept from going since then: its init function runs, or the caller
-///   has a reference to it or is a destructor that [`srcu`] knows of.
+/// - `noted` must be from [`prepare()`], and this must be called at most once for it.
+/// - The module must not have been able to go since then: its init function runs, or the caller
+///   holds a reference to it or is a destructor that [`srcu`] waits for.
 pub(crate) unsafe fn activate(noted: Noted) {
     set_stage(noted, Stage::Active);
 }
 
-/// Calls `stop` of what was noted, unless the module is going and has it called itself.
+/// Calls `stop` of a record, unless the module is going and the notifier calls it.
 ///
-/// `free` will be called in any case. Does nothing if it was called already.
+/// `free` is called later in any case. Does nothing if `stop` was called already.
 pub(crate) fn stop_now(noted: Noted) {
     stop_last(|undo| undo.noted == noted);
 }
 
-/// Calls `stop` of the last active one that is fit, and tells whether there was any.
+/// Calls `stop` of the newest active record that `is_fit`, and returns whether there was one.
 fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
     let mut undos = UNDOS.lock();
     let undo = undos
@@ -274,17 +277,17 @@ fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
     let (noted, stop, data) = (undo.noted, undo.stop, undo.data);
     drop(undos);
 
-    // SAFETY: It was active, so this is called once, and before `free`. The module is going after
-    // its init and exit functions, or this is `stop_now()`.
+    // SAFETY: The record was active, so `stop` is called once, and before `free`. The module's init
+    // and exit functions no longer run, or the caller is `stop_now()`.
     unsafe { stop(data) };
     set_stage(noted, Stage::Stopped);
     true
 }
 
-/// Takes back what [`on_going()`] noted, and tells whether it was in time.
+/// Removes a record that is still active, and returns whether it was.
 ///
-/// If so then neither of the two functions was called, and none will be. Otherwise both will be, if
-/// they have not been yet.
+/// If so, neither function was called nor will be. If not, both functions are called, unless they
+/// were called already.
 pub(crate) fn take_back(noted: Noted) -> bool {
     UNDOS
         .lock()
@@ -293,7 +296,7 @@ pub(crate) fn take_back(noted: Noted) -> bool {
         .is_some()
 }
 
-/// Hears of modules that go, while it lives.
+/// The module notifier, registered until it is dropped.
 ///
 /// # Invariants
 ///
@@ -304,20 +307,20 @@ pub(crate) struct Notifier {
     block: Opaque<bindings::notifier_block>,
 }
 
-// SAFETY: A notifier may be unregistered by any task.
+// SAFETY: Any task may unregister a notifier.
 unsafe impl Send for Notifier {}
 
-// SAFETY: There is nothing to do with a `&Notifier`.
+// SAFETY: A `&Notifier` has no methods.
 unsafe impl Sync for Notifier {}
 
 impl Notifier {
-    /// Starts to listen. To be called once, before anything else in this crate.
+    /// Registers the notifier. Must be called once, before the rest of this crate is used.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             // INVARIANT: `block` is registered if this closure returns `Ok`.
             block <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
-                // SAFETY: The library's own module init calls this, once, and no other module can
-                // use the library before it returned.
+                // SAFETY: The library's module init calls this, once, and no other module can use
+                // the library before that returns.
                 unsafe { UNDOS.init() };
                 // SAFETY: As above.
                 unsafe { workqueue::init() };
@@ -327,17 +330,17 @@ impl Notifier {
                 };
                 // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
                 unsafe { slot.write(block) };
-                // SAFETY: `slot` was written, and stays put until `PinnedDrop`.
+                // SAFETY: `slot` was written, and does not move until `PinnedDrop`.
                 to_result(unsafe { bindings::register_module_notifier(slot) })
             }),
         })
     }
 
-    /// Undoes what was noted for a module that goes.
+    /// Handles a module notification.
     ///
     /// # Safety
     ///
-    /// The module notifier chain must call this.
+    /// Only the module notifier chain may call this.
     unsafe extern "C" fn call(
         _block: *mut bindings::notifier_block,
         state: c_ulong,
@@ -351,7 +354,7 @@ impl Notifier {
         bindings::NOTIFY_DONE as c_int
     }
 
-    /// Undoes what was noted for a module that goes. Waits for its last reference.
+    /// Runs the records of a going module. Waits for the module's last reference.
     fn undo(module: *mut bindings::module) {
         let watch = Watch::new(module);
         let mut going = None;
@@ -361,24 +364,24 @@ impl Notifier {
             while stop_last(|undo| undo.module == module) {}
             workqueue::flush_for(module);
             srcu::wait_for_callbacks(module);
-            // What was stopped, and destructors that were waited for, may have noted more, or left
-            // something to another destructor. So this ends when nothing was noted meanwhile. What is
-            // noted for another module has no code of this one.
+            // The `stop` functions, and destructors that were waited for, may have added records or
+            // given values to other destructors. So the loop ends when no record was added
+            // meanwhile. Records of other modules have no code of this one.
             let has_noted = watch.noted() != noted;
             if !has_noted && !Self::is_noted(module) {
                 if going.is_some() {
                     break;
                 }
-                // Only what queues itself again and again is left, if anything. Once more without.
+                // Only work that always queues itself again can be left. Run once more without it.
                 going = Some(workqueue::Going::new(module));
                 continue;
             }
-            // No new references are given to a module that is going, so it only gets less.
+            // A going module gets no new references, so the count only decreases.
             //
             // SAFETY: The module is not freed before the notifiers have returned.
             let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
             if has_noted && !is_referenced && going.is_none() {
-                // What queues itself again and again may note more each time, so it goes then, too.
+                // Work that always queues itself again may add records each time: stop it, too.
                 rounds += 1;
                 if rounds == MAX_ROUNDS {
                     going = Some(workqueue::Going::new(module));
@@ -393,22 +396,22 @@ impl Notifier {
                 fsleep(Delta::from_millis(10));
                 continue;
             };
-            // SAFETY: `stop` was called, and nothing refers to the module any more. The undo has
-            // left the list, so this is called once.
+            // SAFETY: `stop` was called, and nothing refers to the module any more. The record was
+            // removed from the stack, so `free` is called once.
             unsafe { (undo.value.free)(undo.value.data) };
         }
         srcu::forget_destructors(module);
         lock_class::forget(module);
     }
 
-    /// Tells whether something is noted for a module.
+    /// Returns whether there are records of a module.
     fn is_noted(module: *mut bindings::module) -> bool {
         let undos = UNDOS.lock();
         let is_noted = undos.stack.iter().any(|undo| undo.module == module);
         is_noted
     }
 
-    /// Removes the last one that is stopped.
+    /// Removes the newest stopped record of a module.
     fn next_to_free(module: *mut bindings::module) -> Option<KBox<Node<Undo>>> {
         UNDOS
             .lock()
@@ -422,14 +425,14 @@ impl PinnedDrop for Notifier {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: `block` is registered by the type invariants.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
-        // The library is the last to go, and nobody hears of that any more.
+        // The library is unloaded last. The notifier is not called for the library itself any more.
         Self::undo(this_module::<crate::LocalModule>().as_ptr());
         workqueue::destroy_leaked();
         dm::wait_for_tails();
     }
 }
 
-/// What tests of registrations share.
+/// A module without code, for tests of registrations.
 #[cfg(kscale_kunit)]
 pub(crate) mod testing {
     use super::*;
@@ -441,23 +444,23 @@ pub(crate) mod testing {
     /// Memory of a module that has no code.
     struct Empty(MaybeUninit<bindings::module>);
 
-    // SAFETY: Nobody writes to it.
+    // SAFETY: Nothing writes to it.
     unsafe impl Sync for Empty {}
 
     static EMPTY: Empty = Empty(MaybeUninit::zeroed());
 
-    /// Returns a module that nothing is code of.
+    /// Returns a module to which no code belongs.
     pub(crate) const fn empty_module() -> *mut bindings::module {
         EMPTY.0.as_ptr().cast_mut()
     }
 
-    /// A module that nothing is code of.
+    /// A module to which no code belongs.
     pub(crate) struct EmptyModule;
 
     impl ModuleMetadata for EmptyModule {
         const NAME: &'static CStr = c"empty";
 
-        // SAFETY: It is only asked what code it has.
+        // SAFETY: Only the module's code ranges are read.
         const THIS_MODULE: ThisModule = unsafe { ThisModule::from_ptr(empty_module()) };
     }
 }
@@ -474,35 +477,35 @@ mod tests {
 
     use core::ptr;
 
-    /// Has nothing to undo.
+    /// A cleanup function that does nothing.
     ///
     /// # Safety
     ///
     /// There are no requirements.
     unsafe fn nothing(_: NonNull<c_void>) {}
 
-    /// Tells whether lockdep looks for deadlocks, and has not found any yet.
+    /// Returns whether lockdep is active: it has found no deadlock yet.
     fn is_watched() -> bool {
-        // SAFETY: It is a number that only gets 0.
+        // SAFETY: It is an integer that is only ever cleared.
         unsafe { (&raw const bindings::debug_locks).read_volatile() != 0 }
     }
 
-    /// What is undone in callbacks of shrinkers must not wait for who allocates.
+    /// A record that a shrinker's callback removes must not wait for a task that allocates.
     #[test]
     fn things_are_taken_back_when_memory_is_short() -> Result {
         let was_watched = is_watched();
         let mut noted = KVec::new();
-        // More than fit into what was allocated before.
+        // More records than any preallocation.
         for _ in 0..100 {
             let module = this_module::<crate::LocalModule>().as_ptr();
             let data = NonNull::dangling();
-            // SAFETY: The library is loaded, and neither function does anything.
+            // SAFETY: The library is loaded, and both functions do nothing.
             let one = unsafe { on_going(module, nothing, nothing, data) }?;
             noted.push(one, GFP_KERNEL)?;
         }
 
         // As in reclaim.
-        // SAFETY: Only lockdep hears of it, and of the end of it below.
+        // SAFETY: Only sets lockdep's state of this task. The call below resets it.
         unsafe { bindings::fs_reclaim_acquire(bindings::GFP_KERNEL) };
         let taken = noted.iter().filter(|one| take_back(**one)).count();
         // SAFETY: As above.
@@ -513,7 +516,7 @@ mod tests {
         Ok(())
     }
 
-    /// What functions were called with, as digits.
+    /// The arguments of the calls, as decimal digits.
     struct Calls {
         stopped: Atomic<u32>,
         freed: Atomic<u32>,
@@ -544,7 +547,7 @@ mod tests {
             .store(10 * CALLS.freed.load(Relaxed) + digit, Relaxed);
     }
 
-    /// Returns what was called since the last time.
+    /// Returns the calls since the last time.
     fn calls() -> (u32, u32) {
         let calls = (CALLS.stopped.load(Relaxed), CALLS.freed.load(Relaxed));
         CALLS.stopped.store(0, Relaxed);
@@ -552,23 +555,23 @@ mod tests {
         calls
     }
 
-    /// An address that no module is at, nor anything else.
+    /// Returns an address that belongs to no module.
     fn nowhere(number: usize) -> *mut bindings::module {
         ptr::without_provenance_mut(number)
     }
 
-    /// Notes a digit for a module.
+    /// Adds a record with a digit as its data.
     fn note_digit(module: *mut bindings::module, digit: usize, stage: Stage) -> Result<Noted> {
         let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
         note(module, (note_stop, note_free), data, stage)
     }
 
-    /// Frees the last that is stopped, and tells whether there was one.
+    /// Frees the newest stopped record, and returns whether there was one.
     fn free_next(module: *mut bindings::module) -> bool {
         let Some(undo) = Notifier::next_to_free(module) else {
             return false;
         };
-        // SAFETY: The functions ask for nothing.
+        // SAFETY: The functions have no requirements.
         unsafe { (undo.value.free)(undo.value.data) };
         true
     }
@@ -590,7 +593,7 @@ mod tests {
         assert_eq!(calls(), (0, 4321));
         assert!(!Notifier::is_noted(module));
 
-        // What is of another module stays as it was.
+        // Records of another module do not change.
         assert!(Notifier::is_noted(other));
         assert!(take_back(others));
         assert!(!Notifier::is_noted(other));
@@ -607,10 +610,10 @@ mod tests {
 
         stop_now(first);
         assert_eq!(calls(), (1, 0));
-        // Once.
+        // Only once.
         stop_now(first);
         assert_eq!(calls(), (0, 0));
-        // It is too late.
+        // Too late: it was stopped.
         assert!(!take_back(first));
 
         assert!(free_next(module));
@@ -632,7 +635,7 @@ mod tests {
         stop_now(noted);
         assert!(!stop_last(|undo| undo.module == module));
         assert!(!take_back(noted));
-        // SAFETY: Nothing has code there.
+        // SAFETY: No module has that address.
         unsafe { activate(noted) };
         stop_now(other);
         assert_eq!(calls(), (0, 0));
@@ -650,7 +653,7 @@ mod tests {
         let watch = Watch::new(module);
         let others = Watch::new(other);
 
-        // Also if it is taken back.
+        // Records that are removed again count, too.
         for noted in 1..=3 {
             assert!(take_back(note_digit(module, 1, Stage::Active)?));
             assert_eq!((watch.noted(), others.noted()), (noted, 0));
@@ -658,7 +661,7 @@ mod tests {
         drop(watch);
         assert!(take_back(note_digit(module, 1, Stage::Active)?));
 
-        // One that comes to the same address starts again.
+        // A new module at the same address starts at 0.
         let watch = Watch::new(module);
         assert_eq!((watch.noted(), others.noted()), (0, 0));
         assert!(take_back(note_digit(other, 1, Stage::Active)?));
@@ -689,7 +692,7 @@ mod tests {
         let own = this_module::<crate::LocalModule>().as_ptr();
         let here = nothing as *const () as usize;
         let elsewhere = bindings::synchronize_srcu as *const () as usize;
-        // Functions, whether they are all of this module.
+        // Addresses of functions, whether all belong to this module.
         let rows: [(&[usize], bool); 6] = [
             (&[here], true),
             (&[here, here], true),

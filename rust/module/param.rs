@@ -2,12 +2,12 @@
 
 //! Module parameters that may change while the module is loaded.
 //!
-//! A parameter of [`module!`](kernel::prelude::module) is set when the module is loaded, and is not
-//! seen afterwards. A [`Param`] is a file in `/sys/module/<module>/parameters` too, which everybody may
-//! read, and root may write. Use it for what is looked at each time, such as a threshold.
+//! A parameter of [`module!`](kernel::prelude::module) is set at load time only. A [`Param`] is also
+//! a file in `/sys/module/<module>/parameters`, which every user may read and root may write. Use it
+//! for values that are read each time they are needed, such as a threshold.
 //!
-//! Only numbers of 32 bits without a sign are supported. Neither is a value checked before it is
-//! set, nor does the module hear of it.
+//! Only `u32` is supported. The kernel does not check a value before it sets the parameter, and does
+//! not notify the module.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -19,36 +19,36 @@ use kernel::{
     }, //
 };
 
-/// A number that whoever loads the module, and root later, may set.
+/// A `u32` module parameter that root may change at any time.
 ///
-/// Made by [`writable_param!`].
+/// Declared by [`writable_param!`].
 #[repr(transparent)]
 pub struct Param(Atomic<u32>);
 
 impl Param {
-    /// For [`writable_param!`].
+    /// Creates a parameter. For [`writable_param!`].
     #[doc(hidden)]
     pub const fn new(default: u32) -> Self {
         Self(Atomic::new(default))
     }
 
-    /// Returns what it is now.
+    /// Returns the current value.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn value(&self) -> u32 {
-        // As `READ_ONCE()` in C: the kernel writes it whole, see `param_set_uint()`.
+        // As `READ_ONCE()` in C: `param_set_uint()` in `kernel/params.c` writes it in one store.
         self.0.load(Relaxed)
     }
 
-    /// For [`writable_param!`]: what the kernel writes an `unsigned int` to.
+    /// Returns the `unsigned int` that the kernel writes to. For [`writable_param!`].
     #[doc(hidden)]
     pub const fn as_void_ptr(&self) -> *mut c_void {
         self.0.as_ptr().cast()
     }
 }
 
-/// For [`writable_param!`]: makes an array of a text that is not shorter.
+/// Copies a string of at least `N` bytes to an array. For [`writable_param!`].
 #[doc(hidden)]
 pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     let text = text.as_bytes();
@@ -62,9 +62,9 @@ pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// Makes a [`Param`] of the module that uses this: its name, its default, and what `modinfo` says.
+/// Declares a [`Param`] of the calling module: its name, default and description for `modinfo`.
 ///
-/// `samples/rcrypt/size.rs` has two.
+/// `samples/rcrypt/size.rs` declares two.
 #[macro_export]
 macro_rules! writable_param {
     (
@@ -74,7 +74,7 @@ macro_rules! writable_param {
         $(#[$meta])*
         $vis static $PARAM: $crate::module::param::Param = $crate::module::param::Param::new($default);
 
-        // As `module!` does for those that cannot be written.
+        // As `module!` does for read-only parameters.
         const _: () = {
             const TYPE: &str = ::core::concat!("parmtype=", $name, ":uint\0");
             const TEXT: &str = ::core::concat!("parm=", $name, ":", $text, "\0");
@@ -93,7 +93,7 @@ macro_rules! writable_param {
                 ::kernel::module_param::KernelParam::new(::kernel::bindings::kernel_param {
                     name: ::core::concat!($name, "\0").as_ptr().cast(),
                     mod_: (&raw const ::kernel::bindings::__this_module).cast_mut(),
-                    // Reads and writes an `unsigned int`.
+                    // Parses and prints an `unsigned int`.
                     ops: &raw const ::kernel::bindings::param_ops_uint,
                     perm: 0o644,
                     level: -1,
@@ -139,7 +139,7 @@ mod tests {
             (c"-1", EINVAL.to_errno(), 16),
             (c"", EINVAL.to_errno(), 16),
         ] {
-            // SAFETY: `text` is a C string, and `raw` a parameter for `param_set_uint()`, whose
+            // SAFETY: `text` is a C string. `raw` is a parameter for `param_set_uint()`, and its
             // argument points to an `unsigned int`.
             let set = unsafe { bindings::param_set_uint(text.as_char_ptr(), &raw const raw) };
             assert_eq!((set, param.value()), (status, value));
