@@ -3,6 +3,10 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
 
 # What a kernel that found something wrong with itself prints. Modelled on
 # tools/testing/selftests/rcutorture/bin/console-badness.sh, but without `Call Trace:`, which fault
@@ -41,12 +45,24 @@ HARMLESS = re.compile(
     | Kernel\ command\ line: | Unknown\ kernel\ command\ line
     | kmemleak:\ Kernel\ memory\ leak\ detector
     | kunit:\ \S+:\ expected\ splat
+    # The kernel's own test of SpinLockIrq takes it that interrupts are off then, also with PREEMPT_RT.
+    | WARNING:\ rust/helpers/sync\.c:\d+\ at\ \S+6kernel4sync4lock8spinlock5tests
     """,
     re.VERBOSE,
 )
 
+# Parts of a report of KCSAN: the rule around it, what comes before the stack of each access, and a
+# line of a stack.
+RACE = re.compile(r"\bBUG: KCSAN: ")
+_RACE_RULE = re.compile(r"^={30,}$")
+_RACE_ACCESS = re.compile(r"\b(read|write|assert no (writes|accesses))\b.* to 0x[0-9a-f]+ of \d+ bytes")
+_FRAME = re.compile(r"^ ([\w.$]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(\w+)\])?")
+# Functions that access what they are given by whoever calls them: Rust's library and the kernel's
+# crate, and what copies and compares bytes.
+_ACCESSOR = re.compile(r"^(_R|rust_helper_|(__)?(mem|str)[a-z]+$|__?crypto_xor|copy_|_copy_)")
+
 _STAMP = re.compile(r"^\[ *(\d+\.\d+)\](\[ *[TC]\d+\])? ?")
-_END = re.compile(r"---\[ end (trace|Kernel panic)")
+_END = re.compile(r"---\[ end (trace|Kernel panic)|={30,}$")
 _QUOTE_LINES = 40
 
 # What the library says of a mistake of its user, such as a value that can never be freed. It says
@@ -74,6 +90,58 @@ def complaint(line: str) -> bool:
     return COMPLAINT.match(_text(line)) is not None
 
 
+@cache
+def our_modules() -> frozenset[str]:
+    """Returns the names of the modules that are built here."""
+    text = (CHECKOUT / "Kbuild").read_text()
+    lists = re.findall(r"^obj-.* [:+]= (.*)$", text, re.MULTILINE)
+    return frozenset(re.findall(r"(\w+)\.o\b", " ".join(lists)))
+
+
+def race_distances(report: list[str]) -> list[int | None]:
+    """Returns, for each side of a data race, how far its access is from code of this project.
+
+    0: The code accesses memory itself, or by what accesses memory for its caller. 1: The code calls
+    the function of the kernel that does. None: neither.
+    """
+    distances: list[int | None] = []
+    calls: int | None = None
+    for line in report:
+        if _RACE_ACCESS.search(line):
+            distances.append(None)
+            calls = 0
+        elif calls is not None and (frame := _FRAME.match(line)):
+            function, module = frame.groups()
+            if module in our_modules():
+                distances[-1] = calls
+                calls = None
+            elif module is not None or _ACCESSOR.match(function) is None:
+                calls = calls + 1 if calls == 0 else None
+    return distances
+
+
+def is_our_race(report: list[str]) -> bool:
+    """Tells whether a data race is one of this project.
+
+    It is if code of this project is one of the two sides, or calls the functions of the kernel on both
+    sides: then it calls them without the lock that they need. Any other race is one of the kernel's own,
+    many of which are tolerated.
+    """
+    distances = race_distances(report)
+    return 0 in distances or bool(distances) and None not in distances
+
+
+def race_at(lines: list[str], i: int) -> list[str]:
+    """Returns the report of KCSAN that begins at a line, without time stamps."""
+    race = [_text(lines[i])]
+    for line in lines[i + 1 : i + 100]:
+        text = _text(line)
+        if _RACE_RULE.match(text):
+            break
+        race.append(text)
+    return race
+
+
 def panicked(log: str) -> bool:
     """Tells whether the kernel said that it panicked."""
     return PANIC.search(log) is not None
@@ -93,6 +161,9 @@ def reports(log: str) -> list[str]:
         if suite := _SUITE.match(text):
             during = [f"during suite {suite[1]}:"]
         if not (SPLAT.search(text) or PANIC.search(text)) or HARMLESS.search(text):
+            i += 1
+            continue
+        if RACE.search(text) and not is_our_race(race_at(lines, i)):
             i += 1
             continue
         end = i + 1

@@ -11,9 +11,17 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Those that guests boot.
-KERNELS = ("release", "debug")
+KERNELS = ("release", "debug", "kcsan", "rt")
+# Those that run what the release kernel runs, in `make test-long`, unless a line says `-<kernel>`.
+LONG_KERNELS = ("kcsan", "rt")
 # Those that run a KUnit suite of which the table says nothing.
-KUNIT_KERNELS = (*KERNELS, "uml")
+KUNIT_KERNELS = ("release", "debug", "uml")
+# What a line may say of kernels.
+_LEFT_OUT = tuple(f"-{kernel}" for kernel in LONG_KERNELS)
+_ALLOWED = {
+    "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
+    "guest": {"release", "debug", *_LEFT_OUT},
+}
 # What may follow the kernels.
 _EXTRA = re.compile(r"(?P<long>long)|(?P<seconds>\d+s)|(?P<complaints>complaints=\d+)")
 _SUITE = re.compile(r"\bkunit_tests\((\w+)\)\]")
@@ -32,6 +40,12 @@ class Planned:
     complaints: int = 0
     """How often the library complains of it on the console, as is meant."""
 
+    def runs(self, kernel: str, is_long: bool) -> bool:
+        """Tells whether it is run on a kernel, among what takes longer or among the rest."""
+        if kernel in LONG_KERNELS:
+            return is_long and "release" in self.kernels and f"-{kernel}" not in self.kernels
+        return kernel in self.kernels and is_long == self.is_long
+
 
 def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
     """Returns the suites of a table, after those of KUnit that the sources have.
@@ -45,7 +59,7 @@ def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
         if not words:
             continue
         kind, name, *rest = (*words, "", "")[: max(len(words), 2)]
-        allowed = {"kunit": KUNIT_KERNELS, "guest": KERNELS}.get(kind, ())
+        allowed = _ALLOWED.get(kind, ())
         kernels = tuple(rest.pop(0).split(",")) if rest and not _EXTRA.fullmatch(rest[0]) else ()
         if (
             not set(kernels) <= set(allowed)

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from common import (
     CHECKOUT,
@@ -34,13 +35,30 @@ from source import (
     Source,
     cached_sources,
     find_source,
+    make_patched,
+    patched,
 )
 
-# For each kernel: configuration fragments, architecture, targets, and number of lines that make prints.
+
+class Flavour(NamedTuple):
+    """How one kernel is built."""
+
+    # Names in qemu/config; what a later one says of an option holds.
+    fragments: tuple[str, ...]
+    arch: str
+    targets: tuple[str, ...]
+    # Lines that make prints.
+    steps: int
+    # Names in qemu/patches.
+    patches: tuple[str, ...] = ()
+
+
 FLAVOURS = {
-    "release": (("base", "release"), "x86_64", ("bzImage", "modules"), 2000),
-    "debug": (("base", "debug"), "x86_64", ("bzImage", "modules"), 2050),
-    "uml": (("uml",), "um", ("linux", "modules"), 1200),
+    "release": Flavour(("base", "release"), "x86_64", ("bzImage", "modules"), 2330),
+    "debug": Flavour(("base", "debug"), "x86_64", ("bzImage", "modules"), 2380),
+    "kcsan": Flavour(("base", "kcsan"), "x86_64", ("bzImage", "modules"), 2350, ("kcsan-rust",)),
+    "rt": Flavour(("base", "rt"), "x86_64", ("bzImage", "modules"), 2330),
+    "uml": Flavour(("uml",), "um", ("linux", "modules"), 1200),
 }
 
 # Options that not every toolchain supports, and their requirement.
@@ -54,11 +72,13 @@ RECIPE = 1
 
 def fragment_text(flavour: str) -> str:
     """Returns the settings of a flavour without comments."""
-    lines = []
-    for name in FLAVOURS[flavour][0]:
+    settings = {}
+    for name in FLAVOURS[flavour].fragments:
         text = (CHECKOUT / f"qemu/config/{name}.config").read_text()
-        lines += [s for s in text.splitlines() if s.startswith("CONFIG_") or s.endswith("is not set")]
-    return "\n".join(lines) + "\n"
+        for line in text.splitlines():
+            if option := re.match(r"(CONFIG_\w+)=|# (CONFIG_\w+) is not set", line):
+                settings[option[1] or option[2]] = line
+    return "\n".join(settings.values()) + "\n"
 
 
 def dropped_options(fragment: str, config: str) -> list[str]:
@@ -87,7 +107,7 @@ def toolchain(tools: dict[str, str]) -> list[str]:
 def entry_path(flavour: str, source: Source, tools: dict[str, str]) -> Path:
     """Returns the cache entry for this flavour, source and toolchain."""
     key = json.dumps([RECIPE, source.version, fragment_text(flavour), toolchain(tools)])
-    arch = FLAVOURS[flavour][1]
+    arch = FLAVOURS[flavour].arch
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     return cache_dir() / "kernel" / f"{flavour}-{arch}-{source.version}-{digest}"
 
@@ -116,7 +136,7 @@ class Build:
 
     def argv(self, *targets: str) -> list[str]:
         """Returns the make command for `targets`."""
-        arch = FLAVOURS[self.flavour][1]
+        arch = FLAVOURS[self.flavour].arch
         where = ["-C", str(self.source.path), f"O={self.entry}", f"ARCH={arch}"]
         return make_argv(self.tools, *where, *targets)
 
@@ -154,9 +174,10 @@ class Build:
 
     def compile(self) -> None:
         """Builds the kernel and its modules."""
-        _, _, targets, steps = FLAVOURS[self.flavour]
-        progress = Progress(f"builds the {self.flavour} kernel {self.source.version}", steps)
-        argv = self.argv(f"-j{cpus()}", *targets)
+        flavour = FLAVOURS[self.flavour]
+        what = f"builds the {self.flavour} kernel {self.source.version}"
+        progress = Progress(what, flavour.steps)
+        argv = self.argv(f"-j{cpus()}", *flavour.targets)
         with open(self.log, "a") as log, subprocess.Popen(
             argv, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -168,7 +189,7 @@ class Build:
                 if line.startswith("  "):
                     progress.step(" ".join(line.split()))
         if run.returncode:
-            self.fail(" ".join(targets))
+            self.fail(" ".join(flavour.targets))
         progress.end(f"built the {self.flavour} kernel")
 
     def run(self) -> None:
@@ -192,7 +213,7 @@ class Build:
 def ensure(flavour: str) -> Path:
     """Returns the build directory of a kernel. Builds the kernel if the cache lacks it."""
     tools = load_tools()
-    source = find_source()
+    source = make_patched(find_source(), FLAVOURS[flavour].patches)
     entry = entry_path(flavour, source, tools)
     if not is_complete(entry, source):
         with locked(entry.with_name(entry.name + ".lock"), f"builds the {flavour} kernel"):
@@ -219,9 +240,10 @@ def doctor() -> None:
         return
     source = find_source()
     print(f"Kernel source: Linux {source.version}. {rustavailable(source, tools)}")
-    for flavour in FLAVOURS:
-        entry = entry_path(flavour, source, tools)
-        state = entry if is_complete(entry, source) else "built when first needed."
+    for flavour, how in FLAVOURS.items():
+        tree = patched(source, how.patches)
+        entry = entry_path(flavour, tree, tools)
+        state = entry if is_complete(entry, tree) else "built when first needed."
         print(f"Kernel {flavour}: {state}")
 
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from common import (
     note,
 )
 
+PATCHES = CHECKOUT / "qemu/patches"
 SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
 
@@ -202,3 +203,57 @@ def find_source() -> Source:
     """Returns the source tree for kernels: KSRC=, or that of the mirror."""
     ksrc = os.environ.get("KSRC")
     return user_source(Path(ksrc)) if ksrc else mirror_source()
+
+
+def patched(source: Source, names: Sequence[str]) -> Source:
+    """Returns the copy of a tree that has the patches `names`, which need not be there yet."""
+    if not names:
+        return source
+    digest = hashlib.sha256(f"{source.path} {source.state}".encode())
+    for name in names:
+        digest.update((PATCHES / f"{name}.patch").read_bytes())
+    version = f"{source.version}-{digest.hexdigest()[:8]}"
+    return Source(cache_dir() / "source" / f"patched-{version}", version, source.state)
+
+
+def make_patched(source: Source, names: Sequence[str]) -> Source:
+    """Returns the copy of a tree that has the patches `names`, which it makes if there is none."""
+    copy = patched(source, names)
+    if copy is source:
+        return source
+    with locked(cache_dir() / "patched.lock", "patches the kernel source"):
+        if not copy.path.exists():
+            patch(source.path, copy.path, names)
+    return copy
+
+
+def patch(tree: Path, final: Path, names: Sequence[str]) -> None:
+    """Copies `tree` to `final`, and applies patches there."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    # What is in the cache never changes, so a link will do. A user's tree does.
+    copy = os.link if tree.parent == final.parent else shutil.copy2
+    with tempfile.TemporaryDirectory(dir=final.parent, prefix="new-") as temp:
+        new = Path(temp) / "tree"
+        ignored = shutil.ignore_patterns(".git")
+        shutil.copytree(tree, new, symlinks=True, ignore=ignored, copy_function=copy)
+        for name in names:
+            path = PATCHES / f"{name}.patch"
+            for changed in re.findall(r"^\+\+\+ b/(\S+)", path.read_text(), re.MULTILINE):
+                unshare(new / changed)
+            # The cache may be in somebody's repository, where git would apply nothing.
+            env = {**os.environ, "GIT_CEILING_DIRECTORIES": temp}
+            argv = ["git", "-C", str(new), "apply", str(path)]
+            run = subprocess.run(argv, env=env, capture_output=True, text=True)
+            if run.returncode:
+                die(f"{path} does not apply to {tree}:\n{run.stderr.strip()}")
+        # The tree must be on disk before it has its name.
+        os.sync()
+        new.rename(final)
+
+
+def unshare(path: Path) -> None:
+    """Makes a file that has several links one of its own."""
+    if path.exists():
+        copy = path.with_name(f"{path.name}.new")
+        shutil.copy2(path, copy)
+        copy.rename(path)

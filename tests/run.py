@@ -12,8 +12,9 @@ the seconds that each took, and one of what each step took of the CPUs.
 A guest that does not come up, or ends early, is one failure, of the suite and case that it was at.
 The suites that it did not get to are not run: they have not failed, but the exit status is not 0.
 
-With --long, what takes longer instead: the suites that are marked so, files of the kernel under Miri,
-where there is one, and leaks, which must be reported.
+With --long, what takes longer instead: the suites that are marked so, those of the kernels that
+look for data races and that run in real time, files of the kernel under Miri, where there is one, and
+leaks and a race, which must be reported.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= takes one kernel only.
 Exit status: 0 if all was run and passed, 1 if not.
@@ -43,7 +44,7 @@ OUT = CHECKOUT / "out/test"
 COUNTS_SKIPPED = 77
 MIRI_LEFT_OUT = 77
 # Bounds for what hangs, not promises: for a guest without a sign of progress, and for all of it.
-TIMEOUT_S = {"release": 900, "debug": 1800}
+TIMEOUT_S = {"release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800}
 LIMIT_S = 4 * 3600
 # A guest with 4 emulated CPUs keeps little more than one core busy, and less while it waits.
 STEPS_AT_ONCE = 3
@@ -54,22 +55,24 @@ COUNTS_S = 20
 MIRI_S = 120
 MUTANT_S = 25
 SAMPLE_S = 90
-BOOT_S = {"release": 15, "debug": 60}
+BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40}
 # All suites of KUnit together, and a guest suite of which tests/suites.txt does not say it.
 KUNIT_S = 8
 SUITE_S = 4
-SLOWER = {"release": 1, "debug": 4}
+SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3}
 # A crate keeps one core busy, and the library is the largest by far.
 BUILDS_AT_ONCE = 2
 # What the suites of a kernel are shared out to. A debug guest takes half a minute to start and end.
 GUESTS = {"release": 2, "debug": 1}
-LONG_GUESTS = {"release": 2, "debug": 2}
-LONG_TIMEOUT_S = {"release": 5400, "debug": 10800}
+LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2}
+LONG_TIMEOUT_S = {"release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800}
 LONG_LIMIT_S = 12 * 3600
 # Where there is no KASAN, mempool_debug checks that nobody writes to what a pool has in reserve.
 GUEST_ARGS = {
     "release": ["--append", "mempool_debug"],
     "debug": [],
+    "kcsan": [],
+    "rt": [],
 }
 GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT": "--timeout"}
 
@@ -265,13 +268,16 @@ def boot(
 
 
 def kernel_steps(
-    parser: ktap.Parser, builds: Builds, kernel: str, planned: list[suites.Planned]
+    parser: ktap.Parser,
+    builds: Builds,
+    kernel: str,
+    planned: list[suites.Planned],
+    is_long: bool,
 ) -> Iterator[Step]:
     """Builds what suites need on one kernel, and returns a step for each of its guests."""
     kdir = script_result(["kernel.py", kernel])
     built = builds.modules(KERNEL=kernel)
     kunit = builds.modules(KERNEL=kernel, KUNIT="y")
-    is_long = any(suite.is_long for suite in planned)
     limits = LONG_TIMEOUT_S if is_long else TIMEOUT_S
     guests = (LONG_GUESTS if is_long else GUESTS)[kernel]
 
@@ -361,38 +367,50 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
         yield Step("mutant", f"{mutant} is caught by {suite}", MUTANT_S, run)
 
 
-def leak_steps(builds: Builds) -> Iterator[Step]:
-    """Returns steps that do wrong on purpose, which must fail the run of that guest."""
+def report_steps(builds: Builds) -> Iterator[Step]:
+    """Returns steps that leak something, or race, on purpose: the run of that guest must fail.
+
+    And one that does what it may, next to the same wrong: its run must not fail.
+    """
     # Per-CPU lists of free objects refer to what was taken from them, until they are used again.
     memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
-    leaks = (
-        ("memory that is leaked", "debug", memory),
-        ("a preemption guard that is leaked", "release", "modprobe leaky what=1"),
-        ("an interrupt guard that is leaked", "release", "modprobe leaky what=2"),
-        ("a removal inside for_each()", "debug", "modprobe leaky what=3"),
-        ("a removal during a walk", "debug", "modprobe leaky what=4"),
+    # Two tasks on one number, until they are seen or have been looked at so often that they would be.
+    race = """modprobe racy; cd /sys/kernel/debug/racy
+        until dmesg | grep -q 'data-race in .*racy' || [ $((round += 1)) -gt 30 ]; do
+            echo >{0} & echo >{0}; wait
+        done; dmesg | grep -q 'data-race in .*racy'; [ $? = {1} ]"""
+    fails = machine.End.SPLAT
+    steps = (
+        ("memory that is leaked", "debug", memory, fails),
+        ("a preemption guard that is leaked", "release", "modprobe leaky what=1", fails),
+        ("an interrupt guard that is leaked", "release", "modprobe leaky what=2", fails),
+        ("a removal inside for_each()", "debug", "modprobe leaky what=3", fails),
+        ("a removal during a walk", "debug", "modprobe leaky what=4", fails),
+        ("a race", "kcsan", race.format("plain", 0), fails),
+        ("atomics instead of a race", "kcsan", race.format("atomic", 1), 0),
     )
-    for number, (leak, kernel, command) in enumerate(leaks):
+    for number, (what, kernel, command, wanted) in enumerate(steps):
         kdir = script_result(["kernel.py", kernel])
         built = builds.modules(KERNEL=kernel, KUNIT="y")
 
         def run(
             number: int = number,
-            leak: str = leak,
+            what: str = what,
             kernel: str = kernel,
             command: str = command,
+            wanted: int = wanted,
             kdir: str = kdir,
             built: Future[str] = built,
         ) -> list[Outcome]:
             modules = built.result()
-            directory = fresh(f"leak-{number}")
+            directory = fresh(f"report-{number}")
             status = boot(kdir, modules, directory, TIMEOUT_S[kernel], ["--run", command])
-            found = status == machine.End.SPLAT
+            is_right = status == wanted
             reason = [f"the guest ended with status {status}"]
-            row = ktap.Suite(f"{leak} is reported", int(found), int(not found), 0, reason)
-            return [Outcome("leak", [row])]
+            row = ktap.Suite(what, int(is_right), int(not is_right), 0, reason)
+            return [Outcome("report", [row])]
 
-        yield Step("leak", f"{leak}, which is reported", BOOT_S[kernel], run)
+        yield Step("report", what, BOOT_S[kernel], run)
 
 
 def print_table(outcomes: list[Outcome]) -> None:
@@ -459,11 +477,12 @@ def main(argv: list[str]) -> int:
         steps.append(host_step("harness", HARNESS_S, ktap_parser, lambda: after(bench, own)))
     for kernel in reversed(suites.KERNELS):
         if chosen in ("", kernel):
-            table = [s for s in suites.planned() if kernel in s.kernels and s.is_long == args.long]
-            steps += kernel_steps(ktap_parser, builds, kernel, table)
+            table = [suite for suite in suites.planned() if suite.runs(kernel, args.long)]
+            if table:
+                steps += kernel_steps(ktap_parser, builds, kernel, table, args.long)
     if args.long:
         steps.append(miri_step(ktap_parser))
-        steps += leak_steps(builds)
+        steps += report_steps(builds)
     else:
         modules = builds.modules(KERNEL="release")
         bench = builds.modules(KERNEL="release", BENCH="y")

@@ -16,6 +16,7 @@ Oops: general protection fault, probably for non-canonical address 0xdead0000000
 Oops: invalid opcode: 0000 [#1] SMP
 WARNING: CPU: 1 PID: 77 at block/bio.c:1624 bio_endio+0x12/0x20
 WARNING: lib/refcount.c:28 at refcount_warn_saturate+0xba/0x110, CPU#2: dmsetup/91
+WARNING: rust/helpers/sync.c:17 at _RNvNtCs1_8dm_probe4done+0x17/0x19, CPU#3: kworker/3:1/50
 WARNING: possible circular locking dependency detected
 WARNING: suspicious RCU usage
 WARNING: inconsistent lock state
@@ -47,6 +48,7 @@ device-mapper: ioctl: error adding target to table
 FAULT_INJECTION: forcing a failure.
 Call Trace:
     ok 3 a_debug_object_is_reported
+WARNING: rust/helpers/sync.c:17 at _RNvXs_NtNtNtNtCs1_6kernel4sync4lock8spinlock5testsNtB4_4Test3run+0x17b/0x190, CPU#3: kworker/3:1/50
 Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
 workqueue: work func foo enqueued on deprecated workqueue.
 rcu: RCU lockdep checking is enabled.
@@ -129,3 +131,78 @@ class Spans(unittest.TestCase):
         self.assertFalse(console.spans("".join(lines[:7]))[-1].ended)
         self.assertFalse(console.spans("".join(lines[:14]))[-1].ended)
         self.assertEqual(console.spans(lines[0]), [])
+
+
+# The two sides of a data race, and what code that only passes things on says of whose it is.
+RACE = """
+==================================================================
+BUG: KCSAN: data-race in {top} / {top}
+
+write to 0xffff888003a4e000 of 8 bytes by task 91 on cpu 1:
+{one}
+ vfs_write+0x3b0/0x4f0
+ do_syscall_64+0x8a/0x1a0
+
+read to 0xffff888003a4e000 of 8 bytes by task 90 on cpu 0:
+{other}
+ worker_thread+0x4c0/0x6b0
+ ret_from_fork+0x1c2/0x290
+
+value changed: 0x0000000000000001 -> 0x0000000000000002
+
+Reported by Kernel Concurrency Sanitizer on:
+CPU: 0 UID: 0 PID: 90 Comm: sh Tainted: G           O        7.3.4 #1 PREEMPT
+==================================================================
+after
+"""
+OURS = " _RNvMNtC_6rcrypt3add+0x14/0x20 [rcrypt]"
+KERNELS = " submit_bio_noacct+0x114/0x520"
+PASSED_ON = " _RNvXs_NtC_6kernel4sync+0x14/0x20"
+COPIES = " memcpy+0x14/0x20"
+OF_A_KERNEL_MODULE = " crypt_map+0x14/0x20 [dm_crypt]"
+
+
+class Races(unittest.TestCase):
+    """console.reports(), of KCSAN"""
+
+    def reports(self, one: str, other: str) -> list[str]:
+        """Returns what is found in a log with this race, with time stamps and callers."""
+        race = RACE.format(top=one.split("+")[0].strip(), one=one, other=other)
+        return console.reports("\n".join(f"[    1.000000][ T91] {line}" for line in race.splitlines()))
+
+    def test_a_race_with_our_code_on_either_side_is_reported(self) -> None:
+        for sides in ((OURS, OURS), (OURS, KERNELS), (KERNELS, OURS)):
+            with self.subTest(sides):
+                self.assertEqual(len(self.reports(*sides)), 1)
+
+    def test_who_calls_what_accesses_for_it_is_a_side(self) -> None:
+        for accessor in (PASSED_ON, COPIES, f"{COPIES}\n{PASSED_ON}"):
+            with self.subTest(accessor):
+                self.assertEqual(len(self.reports(KERNELS, f"{accessor}\n{OURS}")), 1)
+                self.assertEqual(self.reports(KERNELS, f"{accessor}\n{KERNELS}\n{OURS}"), [])
+
+    def test_calls_of_the_kernel_that_race_with_each_other_are_reported(self) -> None:
+        called = f"{KERNELS}\n{OURS}"
+        self.assertEqual(len(self.reports(called, called)), 1)
+        self.assertEqual(len(self.reports(f"{COPIES}\n{called}", f"{PASSED_ON}\n{called}")), 1)
+        self.assertEqual(self.reports(called, f"{KERNELS}\n{called}"), [])
+        self.assertEqual(self.reports(called, OF_A_KERNEL_MODULE), [])
+
+    def test_the_kernels_own_races_are_not_for_us_to_judge(self) -> None:
+        for side in (KERNELS, f"{KERNELS}\n{OURS}", OF_A_KERNEL_MODULE, PASSED_ON):
+            with self.subTest(side):
+                self.assertEqual(self.reports(side, KERNELS), [])
+
+    def test_what_comes_after_a_race_of_the_kernel_is_found(self) -> None:
+        race = RACE.format(top="a", one=KERNELS, other=KERNELS)
+        self.assertEqual(console.reports(f"{race}BUG: x\n"), ["BUG: x"])
+
+    def test_a_race_is_quoted_to_its_end(self) -> None:
+        (report,) = self.reports(OURS, KERNELS)
+        self.assertIn("BUG: KCSAN: data-race", report)
+        self.assertIn("Reported by", report)
+        self.assertNotIn("after", report)
+
+    def test_what_is_built_here_is_ours(self) -> None:
+        self.assertLess({"kscale", "rcrypt", "dm_offset", "racy"}, console.our_modules())
+        self.assertNotIn("dm_crypt", console.our_modules())

@@ -2,6 +2,7 @@
 """Broken KTAP never counts as passed."""
 
 import os
+import re
 import tempfile
 import unittest
 import unittest.mock
@@ -265,9 +266,27 @@ class Table(unittest.TestCase):
             planned = {suite.name: suite for suite in suites.planned()}
         self.assertEqual(planned["kscale_new"].kernels, suites.KUNIT_KERNELS)
 
+    def test_what_runs_on_the_release_kernel_runs_on_those_of_long_runs(self) -> None:
+        table = suites.parse("guest a release\nguest b debug long\nguest c release,-rt long # why\n")
+        for kernel, expected in (("release", "a"), ("debug", ""), ("kcsan", ""), ("rt", "")):
+            with self.subTest(kernel):
+                names = [suite.name for suite in table if suite.runs(kernel, False)]
+                self.assertEqual("".join(names), expected)
+        for kernel, expected in (("release", "c"), ("debug", "b"), ("kcsan", "ac"), ("rt", "a")):
+            with self.subTest(kernel):
+                names = [suite.name for suite in table if suite.runs(kernel, True)]
+                self.assertEqual("".join(names), expected)
+
+    def test_a_suite_is_left_out_for_a_reason(self) -> None:
+        for line in suites.TABLE.read_text().splitlines():
+            if re.search(r",-(kcsan|rt)\b", line):
+                with self.subTest(line):
+                    self.assertRegex(line, r" # \w+")
+
     def test_malformed_lines_are_refused(self) -> None:
         for line in ("kunit", "kunit a", "kunit a relase", "guest a", "guset a debug", "guest a debug lnog",
-                     "guest a debug long long", "guest a debug 12", "guest a debug complaints"):
+                     "guest a debug long long", "guest a debug 12", "guest a debug complaints",
+                     "guest a release,-debug", "guest a rt"):
             with self.subTest(line), self.assertRaises(SystemExit):
                 suites.parse(line, ["a"])
 

@@ -125,7 +125,7 @@ class Guests(unittest.TestCase):
             contextlib.redirect_stdout(io.StringIO()),
         ):
             table = planned(("kunit", "a", 0), ("kunit", "b", 0), ("guest", "c", 1))
-            steps = list(run.kernel_steps(parser, builds, "debug", table))
+            steps = list(run.kernel_steps(parser, builds, "debug", table, False))
             self.assertEqual(len(steps), 1)
             return steps[0].run()[0].suites
 

@@ -13,9 +13,10 @@ export DM_DISABLE_UDEV=1
 # Pids of what start_background started.
 background=/tmp/kscale-background
 
-# is_debug_kernel: there a process takes a tenth of a second to start, so tests do less of the same.
+# is_debug_kernel: one with lockdep or KCSAN. There a process takes a tenth of a second to start, so
+# tests do less of the same.
 is_debug_kernel() {
-	[ -e /sys/kernel/debug/kmemleak ]
+	[ -e /proc/lockdep ] || [ -e /sys/kernel/debug/kcsan ]
 }
 
 # load_modules <module...>: those that are not loaded yet.

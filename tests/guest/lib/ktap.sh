@@ -20,8 +20,10 @@
 # A bound for what hangs, below that of the host for a guest that shows no progress: no test takes a
 # tenth of it where the host has nothing else to do.
 ktap_timeout_s=600
-# Emulated KASAN and lockdep are slow.
-[ ! -e /sys/kernel/debug/kmemleak ] || ktap_timeout_s=1500
+# Emulated KASAN, KCSAN and lockdep are slow.
+if [ -e /proc/lockdep ] || [ -e /sys/kernel/debug/kcsan ]; then
+	ktap_timeout_s=1500
+fi
 
 setup() {
 	:
