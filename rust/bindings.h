@@ -32,6 +32,7 @@
 #include <linux/slab.h>
 
 #include "mm/highmem.h"
+#include "mm/list_lru.h"
 
 const gfp_t KSCALE_CONST_GFP_NOFS = GFP_NOFS;
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;

@@ -2,37 +2,80 @@
 
 #include <linux/list_lru.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
 #include <linux/sched.h>
+
+#include "../mm/list_lru.h"
+
+#ifndef CONFIG_PREEMPT_RT
 
 /*
  * The task that looks at an item on this CPU, with a list locked: it stays on this CPU then, and no
- * other one runs here. Not so with CONFIG_PREEMPT_RT, where spinlocks sleep.
+ * other one runs here.
  */
 DECLARE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
 
-/* Returns what kscale_helper_list_lru_end_isolate() restores: a walk may drop a list, which walks it. */
-__kscale_helper struct task_struct *kscale_helper_list_lru_begin_isolate(void)
+/* A walk may drop a list, which walks it. */
+__kscale_helper void kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
 {
-	struct task_struct *outer = NULL;
-
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT)) {
-		outer = raw_cpu_read(kscale_list_lru_walker);
-		raw_cpu_write(kscale_list_lru_walker, current);
-	}
-	return outer;
+	walker->task = raw_cpu_read(kscale_list_lru_walker);
+	raw_cpu_write(kscale_list_lru_walker, current);
 }
 
-__kscale_helper void kscale_helper_list_lru_end_isolate(struct task_struct *outer)
+__kscale_helper void kscale_helper_list_lru_end_isolate(struct kscale_list_lru_walker *walker)
 {
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		raw_cpu_write(kscale_list_lru_walker, outer);
+	raw_cpu_write(kscale_list_lru_walker, walker->task);
 }
 
 /* Whether the current task is between the two, or was interrupted there. */
 __kscale_helper bool kscale_helper_list_lru_in_isolate(void)
 {
-	return !IS_ENABLED(CONFIG_PREEMPT_RT) && raw_cpu_read(kscale_list_lru_walker) == current;
+	return raw_cpu_read(kscale_list_lru_walker) == current;
 }
+
+#else /* CONFIG_PREEMPT_RT */
+
+/*
+ * Those that look at an item on this CPU, with a list locked: that is a lock that sleeps, so others run
+ * here meanwhile, but each of them stays on this CPU. Used with preemption disabled.
+ */
+DECLARE_PER_CPU(struct kscale_list_lru_walker *, kscale_list_lru_walkers);
+
+__kscale_helper void kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
+{
+	preempt_disable();
+	walker->task = current;
+	walker->next = __this_cpu_read(kscale_list_lru_walkers);
+	__this_cpu_write(kscale_list_lru_walkers, walker);
+	preempt_enable();
+}
+
+__kscale_helper void kscale_helper_list_lru_end_isolate(struct kscale_list_lru_walker *walker)
+{
+	struct kscale_list_lru_walker **link;
+
+	preempt_disable();
+	link = this_cpu_ptr(&kscale_list_lru_walkers);
+	while (*link != walker)
+		link = &(*link)->next;
+	*link = walker->next;
+	preempt_enable();
+}
+
+/* Whether the current task is between the two. */
+__kscale_helper bool kscale_helper_list_lru_in_isolate(void)
+{
+	struct kscale_list_lru_walker *walker;
+
+	preempt_disable();
+	walker = __this_cpu_read(kscale_list_lru_walkers);
+	while (walker && walker->task != current)
+		walker = walker->next;
+	preempt_enable();
+	return walker;
+}
+
+#endif /* CONFIG_PREEMPT_RT */
 
 __kscale_helper unsigned long kscale_helper_list_lru_count(struct list_lru *lru)
 {

@@ -4,8 +4,14 @@
 #include <linux/export.h>
 #include <linux/percpu.h>
 
-struct task_struct;
+#include "list_lru.h"
 
+#ifndef CONFIG_PREEMPT_RT
 DECLARE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
 DEFINE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
 EXPORT_PER_CPU_SYMBOL_GPL(kscale_list_lru_walker);
+#else
+DECLARE_PER_CPU(struct kscale_list_lru_walker *, kscale_list_lru_walkers);
+DEFINE_PER_CPU(struct kscale_list_lru_walker *, kscale_list_lru_walkers);
+EXPORT_PER_CPU_SYMBOL_GPL(kscale_list_lru_walkers);
+#endif

@@ -43,7 +43,7 @@ pub enum Status {
 /// locked may wait for that one.
 #[inline]
 pub(super) fn may_lock() -> bool {
-    // SAFETY: It reads what is of this CPU, and is of no other task if it is of this one.
+    // SAFETY: It reads what is of this CPU, where this task stays if any of that is its own.
     let is_deciding = unsafe { bindings::list_lru_in_isolate() };
     if is_deciding {
         report();
@@ -107,11 +107,13 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
         // SAFETY: The list has a reference, by the type invariants.
         let value = unsafe { &node.as_ref().value };
 
-        // SAFETY: It writes to what is for this, with a list locked.
-        let outer = unsafe { bindings::list_lru_begin_isolate() };
+        let mut walker = bindings::kscale_list_lru_walker::default();
+        // SAFETY: A list is locked, so this task stays on its CPU, and `walker` stays where it is, until
+        // the call below.
+        unsafe { bindings::list_lru_begin_isolate(&raw mut walker) };
         let status = (this.decide)(value);
-        // SAFETY: As above. `outer` is what was there before.
-        unsafe { bindings::list_lru_end_isolate(outer) };
+        // SAFETY: It was begun above, on this CPU.
+        unsafe { bindings::list_lru_end_isolate(&raw mut walker) };
 
         match status {
             Status::Isolate => {
