@@ -263,7 +263,7 @@ impl<'p, H: Head, R> Pending<'p, H, R> {
     }
 
     /// Returns whether the driver is done with the frame.
-    #[cfg(kscale_kunit)]
+    #[cfg(all(kscale_kunit, not(CONFIG_PREEMPT_RT)))]
     pub(crate) fn is_done(&mut self) -> bool {
         // SAFETY: The completion is initialised by the type invariants.
         unsafe { bindings::completion_done(&raw mut (*self.0.wait()).completion) }

@@ -200,9 +200,9 @@ mod tests {
         Builder, //
     };
 
-    use crate::percpu::{
-        preempt_disable,
-        testing::on_all_cpus, //
+    use crate::percpu::testing::{
+        migrate_disable,
+        on_all_cpus, //
     };
 
     use kernel::{
@@ -269,13 +269,13 @@ mod tests {
             let domain = domain()?;
 
             // On this CPU, whose cache it is.
-            let preemption = preempt_disable();
+            let here = migrate_disable();
             let freed = domain.alloc_fast(first, 1023, WhenFull::Fail);
             let freed = freed.map(|range| range.pfn());
             let highest = domain.alloc(1, 1023, Alignment::Any).map(|it| it.pfn());
             let taken = domain.alloc_fast(second, 1023, WhenFull::Fail);
             let taken = taken.map(|range| (range.pfn(), range.size_pfns()));
-            drop(preemption);
+            drop(here);
 
             let (freed, highest, taken) = (freed?, highest?, taken?);
             assert_eq!(taken.1, second);
@@ -300,12 +300,12 @@ mod tests {
         for (size_pfns, limit_pfn, expected) in rows {
             let domain = domain()?;
 
-            let preemption = preempt_disable();
+            let here = migrate_disable();
             let cached = domain.alloc_fast(32, 1023, WhenFull::Fail);
             let cached = cached.map(|range| range.pfn());
             let taken = domain.alloc_fast(size_pfns, limit_pfn, WhenFull::Fail);
             let taken = taken.map(|range| range.pfn());
-            drop(preemption);
+            drop(here);
 
             assert_eq!(cached?, 992);
             assert_eq!(taken, expected);

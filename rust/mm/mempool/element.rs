@@ -286,10 +286,9 @@ mod tests {
         Pages, //
     };
 
-    use kernel::{
-        interrupt::local_interrupt_disable,
-        sync::atomic::Relaxed, //
-    };
+    use crate::percpu::testing::interrupts_off_for_locks;
+
+    use kernel::sync::atomic::Relaxed;
 
     #[test]
     fn memory_comes_from_the_source_while_it_has_some() -> Result {
@@ -374,7 +373,7 @@ mod tests {
         let ledger = Ledger::new()?;
         let pool = counting_pool(1, &ledger)?;
 
-        let irq = local_interrupt_disable();
+        let irq = interrupts_off_for_locks();
         let from_allocator = pool.alloc(Gfp::ATOMIC)?;
         ledger.refuse();
         let from_reserve = pool.alloc(Gfp::ATOMIC)?;

@@ -64,7 +64,7 @@ mod tests {
         Ledger, //
     };
 
-    use kernel::interrupt::local_interrupt_disable;
+    use crate::percpu::testing::interrupts_off_for_locks;
 
     use core::ptr;
 
@@ -80,7 +80,7 @@ mod tests {
         pool.alloc_bulk_raw(&mut pages)?;
         assert!(pages.iter().all(|page| !page.is_null()));
         assert_eq!(ledger.live(), 6);
-        let irq = local_interrupt_disable();
+        let irq = interrupts_off_for_locks();
         // SAFETY: `pages` come from `alloc_bulk_raw()`, and nobody else knows them.
         unsafe { pool.free_bulk_raw(&mut pages) };
         drop(irq);

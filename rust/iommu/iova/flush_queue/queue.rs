@@ -261,9 +261,9 @@ mod tests {
 
     use crate::{
         module::cleanup::testing::EmptyModule,
-        percpu::{
-            preempt_disable,
-            testing::on_all_cpus, //
+        percpu::testing::{
+            migrate_disable,
+            on_all_cpus, //
         },
         testing::leak::forget, //
     };
@@ -337,13 +337,13 @@ mod tests {
         let (queue, flushes) = queue(NEVER_MS)?;
 
         // On one CPU, for one ring.
-        let preemption = preempt_disable();
+        let here = migrate_disable();
         let mut failed = queue_some(&queue, 255);
         let full = (queue.queued(), flushes.finished.load(Relaxed));
         failed += queue_some(&queue, 1);
         let flushed = (queue.queued(), flushes.finished.load(Relaxed));
         failed += queue_some(&queue, 10 * 255);
-        drop(preemption);
+        drop(here);
 
         assert_eq!(failed, 0);
         assert_eq!(full, (255, 0));

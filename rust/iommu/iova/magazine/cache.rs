@@ -316,9 +316,9 @@ mod tests {
     };
 
     use crate::{
-        percpu::{
-            preempt_disable,
-            testing::on_all_cpus, //
+        percpu::testing::{
+            migrate_disable,
+            on_all_cpus, //
         },
         testing::leak::forget, //
     };
@@ -348,7 +348,7 @@ mod tests {
                 )?;
             }
             // All of them are more than one CPU has room for.
-            let here = preempt_disable();
+            let here = migrate_disable();
             ranges.clear();
             drop(here);
         }
