@@ -2,43 +2,46 @@
 
 //! Memory pools.
 //!
-//! A [`Mempool`] keeps some memory in reserve, so that whoever takes an element and is sure to give
-//! it back, as I/O does, gets one even when no memory is left. Use one where work must go on to set
-//! memory free, as in a block driver's write path. Do not use one where a failure can be returned
-//! to the caller, or as a cache: a [`slab::Cache`](crate::mm::slab::Cache) is one, and what a pool has
-//! in reserve is of no use to anybody else. An element that is held until another one can be had
-//! defeats the pool; so does one that is held for good.
+//! A [`Mempool`] keeps a reserve of memory elements, so that an allocation makes progress when the
+//! system is out of memory. Forward progress requires that every element returns to the pool, as
+//! with I/O. Use a pool where the work itself frees memory, as in the write path of a block driver.
+//! Do not use a pool where the caller can handle a failed allocation, or as a cache: the memory in
+//! reserve is of no use to the rest of the system. Use a [`slab::Cache`](crate::mm::slab::Cache) as
+//! a cache. A task that holds an element while it waits for another element defeats the pool. An
+//! element that is held without a time limit does too.
 //!
 //! # Elements
 //!
-//! | source | element | from |
+//! | source | element | C allocator |
 //! | --- | --- | --- |
 //! | [`Kmalloc<T>`](Kmalloc) | memory for a `T` | `kmalloc()` |
 //! | [`Slab<R>`](Slab) | memory for a value of a [cache](crate::mm::slab) | `kmem_cache_alloc()` |
 //! | [`Pages<ORDER>`](Pages) | [`Page<ORDER>`](crate::mm::page::Page) | `alloc_pages()` |
-//! | any [`Allocator`] | what it likes: pages, or memory for a value | its own `alloc()` |
+//! | any [`Allocator`] | its own memory: pages, or memory for a value | its own `alloc()` |
 //!
-//! An [`Element`] is memory that belongs to whoever took it, until it is dropped. It borrows the
-//! pool ([`Mempool::alloc`]) or counts on it ([`Mempool::alloc_arc`]). It has no value: a value is
-//! put in, which may fail, and makes it a [`PoolBox`]; it is dropped before its memory goes back.
-//! So nothing is alive in the reserve, where C overwrites what it keeps if the kernel has KASAN or
-//! was booted with `mempool_debug`.
+//! An [`Element`] is memory that its holder owns until it drops the element. It borrows the pool
+//! ([`Mempool::alloc`]) or holds a reference to the pool ([`Mempool::alloc_arc`]). An element
+//! contains no value. Writing a value, which may fail, turns it into a [`PoolBox`]. A [`PoolBox`]
+//! drops its value before its memory returns to the pool. The reserve therefore contains no live
+//! values: C overwrites the reserve if the kernel has KASAN or was booted with `mempool_debug`.
 //!
-//! Take all elements of one request at once with [`Mempool::alloc_bulk`]: two requests that gather
-//! theirs one by one can each end up waiting for the other's.
+//! Allocate all elements of a request at once with [`Mempool::alloc_bulk`]. Two requests that
+//! allocate their elements one by one can deadlock: each waits for elements that the other holds.
 //!
 //! # Contexts
 //!
-//! Elements are taken and returned in any context but NMI; whether one waits is up to the flags.
-//! The exceptions are those of the parts: a [`PoolBox`] drops its value first, an [`Allocator`] may
-//! be called, and the last `Arc` of a pool drops the pool, which for a [`Slab`] sleeps.
+//! Elements are allocated and freed in any context except NMI. The flags decide whether an
+//! allocation sleeps. Some types add a requirement: a [`PoolBox`] drops its value first, an
+//! [`Allocator`] may be called, and the last `Arc` of a pool drops the pool. Dropping the pool of a
+//! [`Slab`] sleeps.
 //!
-//! # Elements that are forgotten
+//! # Forgotten elements
 //!
-//! They are never used again and never freed. The pool lacks them from then on, so who waits for as
-//! many as it was made for may wait for ever. It may be dropped without them; one that they count
-//! on stays for ever. A slab cache stays, see
-//! [`slab`](crate::mm::slab).
+//! A forgotten element (`mem::forget()`) is never reused and never freed. The reserve of its pool
+//! stays one element short, so an allocation of as many elements as the pool was created for may
+//! wait forever. A pool may be dropped while elements that borrowed it are forgotten. A pool is
+//! never freed if a forgotten element holds a reference to it. The slab cache of a forgotten
+//! element is never destroyed, see [`slab`](crate::mm::slab).
 //!
 //! # Examples
 //!

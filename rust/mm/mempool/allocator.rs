@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pools with an allocator of the caller's own.
+//! Pools with a user-defined allocator.
 
 use kernel::bindings::{
     gfp_t,
@@ -28,45 +28,47 @@ use super::{
 
 use crate::mm::gfp::Gfp;
 
-/// Where a [`Mempool`](super::Mempool) gets its memory while there is some: with a limit, say, or
+/// A user-defined source of memory for a [`Mempool`](super::Mempool), for example with a limit or
 /// with statistics.
 ///
-/// Calls run concurrently. The pool holds no lock meanwhile. C does not poison what it keeps for
-/// who has an allocator of their own, as it knows nothing of the size.
+/// Calls run concurrently. The pool holds no lock during a call. C does not poison the reserve of a
+/// pool with a user-defined allocator, because it does not know the size of the elements.
 pub trait Allocator: Send + Sync {
-    /// What the pool consists of: [`Page`](crate::mm::page::Page)s, or a `KBox<MaybeUninit<T>>` from
-    /// [`Kmalloc::alloc`](super::Kmalloc::alloc) for each value.
+    /// The memory of an element: [`Page`](crate::mm::page::Page), or a `KBox<MaybeUninit<T>>` from
+    /// [`Kmalloc::alloc`](super::Kmalloc::alloc) for a value.
     type Memory: Memory;
 
     /// Allocates memory.
     ///
-    /// `gfp` has [`Gfp::NORETRY`] if the pool can do without it: it then takes some from its
-    /// reserve, or waits. An allocator with a limit of its own checks it in that case only, as the
-    /// pool also fills its reserve from here, once and without the flag.
+    /// `gfp` has [`Gfp::NORETRY`] if the pool can handle a failure: the pool then allocates from
+    /// its reserve, or waits. An allocator with a limit checks the limit only if `gfp` has this
+    /// flag: the pool fills its reserve by this function without the flag.
     ///
-    /// Context: that of the pool's caller. Must not sleep unless `gfp` allows it.
+    /// Context: The caller's context. Must not sleep unless `gfp` allows it.
     fn alloc(&self, gfp: Gfp) -> Option<Self::Memory>;
 
     /// Frees memory.
     ///
-    /// Context: any but NMI, whatever the context of its allocation. Must not sleep.
+    /// Context: Any context except NMI, independent of the context of the allocation. Must not
+    /// sleep.
     fn free(&self, memory: Self::Memory);
 
-    /// Puts memory into `slots`, which are empty, from the first on.
+    /// Puts memory into the empty `slots`, starting with the first slot.
     ///
-    /// `gfp` has [`Gfp::NORETRY`]: the pool gets the rest from [`alloc`](Self::alloc) and from its
-    /// reserve. It gives memory behind an empty slot back. The default leaves all slots empty.
+    /// `gfp` has [`Gfp::NORETRY`]: the pool fills the remaining slots by [`alloc`](Self::alloc) and
+    /// from its reserve. The pool frees memory in slots after the first empty slot. The default
+    /// leaves all slots empty.
     ///
-    /// Context: that of the pool's caller. Must not sleep unless `gfp` allows it.
+    /// Context: The caller's context. Must not sleep unless `gfp` allows it.
     fn alloc_bulk(&self, gfp: Gfp, slots: &mut [Option<Self::Memory>]) {
         let _ = (gfp, slots);
     }
 
     /// Frees the memory in `slots`.
     ///
-    /// The default calls [`free`](Self::free) for each.
+    /// The default calls [`free`](Self::free) for each slot.
     ///
-    /// Context: as [`free`](Self::free).
+    /// Context: As [`free`](Self::free).
     fn free_bulk(&self, slots: &mut [Option<Self::Memory>]) {
         slots
             .iter_mut()
@@ -74,17 +76,17 @@ pub trait Allocator: Send + Sync {
             .for_each(|memory| self.free(memory));
     }
 
-    /// Notes that the pool gave `count` elements to somebody, from here or from its reserve.
+    /// Called when the pool has handed out `count` elements from the allocator or from its reserve.
     ///
-    /// Context: that of the pool's caller. Must not sleep.
+    /// Context: The caller's context. Must not sleep.
     #[inline]
     fn taken(&self, count: usize) {
         let _ = count;
     }
 }
 
-// SAFETY: `alloc_fn()` returns memory that an allocator owned and gave away, and `free_fn()` gives
-// it back.
+// SAFETY: `alloc_fn()` returns memory whose ownership the allocator gave up, and `free_fn()`
+// returns the ownership to the allocator.
 unsafe impl<A: Allocator> Source for A {
     type Memory = A::Memory;
 
@@ -118,13 +120,13 @@ unsafe impl<A: Allocator> Source for A {
     }
 }
 
-/// Frees all memory in `slots`, even if `allocator` leaves some.
+/// Frees all memory in `slots`, including slots that `allocator` did not free.
 fn free_all<A: Allocator>(allocator: &A, slots: &mut [Option<A::Memory>]) {
     allocator.free_bulk(slots);
     slots.fill_with(|| None);
 }
 
-/// Allocates memory for C.
+/// The `mempool_alloc_t` of an allocator.
 ///
 /// # Safety
 ///
@@ -139,12 +141,12 @@ unsafe extern "C" fn alloc_fn<A: Allocator>(gfp: gfp_t, allocator: *mut c_void) 
     }
 }
 
-/// Frees memory that C has no room for.
+/// The `mempool_free_t` of an allocator.
 ///
 /// # Safety
 ///
 /// - `allocator` must be the address of an `A`.
-/// - `memory` must be fit for [`Memory::from_raw`], and the caller gives it away.
+/// - `memory` must be valid for [`Memory::from_raw`], and the caller must give up its ownership.
 unsafe extern "C" fn free_fn<A: Allocator>(memory: *mut c_void, allocator: *mut c_void) {
     // SAFETY: By the safety requirements.
     let allocator = unsafe { &*allocator.cast::<A>() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Many elements of a memory pool at once.
+//! Bulk allocation of elements of a memory pool.
 
 use kernel::prelude::*;
 
@@ -27,26 +27,27 @@ use crate::{
 };
 
 impl<S: Source> Mempool<S> {
-    /// As the first pass of `mempool_alloc_bulk_noprof()` in `mm/mempool.c`: neither waits for
-    /// memory nor uses reserves other than the pool's.
+    /// The flags of the first pass of `mempool_alloc_bulk_noprof()` in `mm/mempool.c`: do not wait
+    /// for memory, and use no reserves other than the pool's.
     const FIRST_PASS: Gfp = Gfp::NOWAIT.union(Gfp::NORETRY).union(Gfp::NOMEMALLOC);
 
-    /// Takes `slots.len()` elements, all of them or none.
+    /// Allocates `slots.len()` elements, all of them or none.
     ///
-    /// They come from the source in bulk where it has that: pages one by one of
-    /// [`page::alloc_bulk`](crate::mm::page::alloc_bulk), objects of a slab cache, and what
-    /// [`Allocator::alloc_bulk`](super::Allocator::alloc_bulk) gives. The rest comes from the
-    /// source one by one, and the rest of that from the reserve. If it has too few, waits without
-    /// taking any of them: no two callers ever wait for what the other holds, unless one of them
-    /// came with elements of the pool. Never starts I/O for memory, whatever the caller's context.
+    /// The source allocates elements in bulk first: pages by
+    /// [`page::alloc_bulk`](crate::mm::page::alloc_bulk), objects of a slab cache, or elements of
+    /// [`Allocator::alloc_bulk`](super::Allocator::alloc_bulk). The source then allocates the rest
+    /// one by one, and the reserve provides the elements that are still missing. If the reserve has
+    /// too few elements, the call waits without taking any of them. Two callers therefore never
+    /// deadlock, unless one of them already holds elements of the pool. Memory allocation never
+    /// starts I/O, independent of the caller's context.
     ///
-    /// `slots` is where the elements are kept meanwhile, as a call that must not fail cannot allocate
-    /// room for them: an array of `MaybeUninit`, or a vector's spare capacity.
+    /// `slots` stores the elements while they are in use: a call that must not fail cannot allocate
+    /// this storage. Use an array of `MaybeUninit`, or the spare capacity of a vector.
     ///
-    /// Fails with [`EINVAL`] if `slots` is empty or longer than [`min_nr()`](Self::min_nr), which
-    /// could wait for ever.
+    /// Returns [`EINVAL`] if `slots` is empty or longer than [`min_nr()`](Self::min_nr), because
+    /// the call could wait forever.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     #[inline]
     pub fn alloc_bulk<'a>(
         &'a self,
@@ -58,7 +59,7 @@ impl<S: Source> Mempool<S> {
         Ok(Bulk { pool: self, slots })
     }
 
-    /// Puts an element into each of `slots`, whatever is there.
+    /// Puts an element into each of `slots` without reading the old contents.
     #[inline]
     pub(super) fn fill(&self, slots: &mut [MaybeUninit<S::Memory>]) -> Result {
         if slots.is_empty() || slots.len() > self.min_nr() {
@@ -67,7 +68,7 @@ impl<S: Source> Mempool<S> {
 
         // `mempool_alloc_bulk_noprof()` in `mm/mempool.c` always uses `GFP_KERNEL`.
         noio_scope(|| {
-            // SAFETY: They are noted below, with the rest.
+            // SAFETY: The elements are recorded below, together with the rest.
             let populated = unsafe { self.source.alloc_bulk(Self::FIRST_PASS, slots) };
             let rest = slots.get_mut(populated..).unwrap_or_default();
 
@@ -76,10 +77,10 @@ impl<S: Source> Mempool<S> {
                 // - `inner` is initialised by the type invariants.
                 // - `rest` is valid for writes of `rest.len()` pointers, by the contract of
                 //   `Memory`.
-                // - At most `min_nr` elements are taken, checked above; `min_nr` cannot shrink
+                // - At most `min_nr` elements are allocated, checked above. `min_nr` cannot shrink
                 //   while `self` is borrowed, by the type invariants.
-                // INVARIANT: It fills `rest` with elements, which `Memory::from_raw()` takes, by
-                // the type invariants, and gives them to its caller.
+                // INVARIANT: C fills `rest` with elements, which are valid for `Memory::from_raw()`
+                // by the type invariants, and transfers their ownership to the caller.
                 //
                 // CAST: `min_nr` is an `i32`.
                 unsafe {
@@ -91,31 +92,31 @@ impl<S: Source> Mempool<S> {
                 };
             }
         });
-        // SAFETY: Each slot holds an element by now, and they are the caller's.
+        // SAFETY: Each slot holds an element, and the caller owns them.
         unsafe { self.source.taken(slots.len()) };
         Ok(())
     }
 
-    /// Returns what is in `slots` to the reserve, and what it has no room for to the source.
+    /// Returns the elements in `slots` to the reserve, and the surplus to the source.
     ///
     /// # Safety
     ///
-    /// All of `slots` must hold elements that [`fill`](Self::fill) gave out, or pages like those,
-    /// which the caller gives away.
+    /// All of `slots` must hold elements from [`fill`](Self::fill), or equivalent pages. The caller
+    /// must give up its ownership.
     #[inline]
     pub(super) unsafe fn empty(&self, slots: &mut [MaybeUninit<S::Memory>]) {
-        // With no elements at all, C may still read the first.
+        // C reads the first element even if the count is 0.
         if slots.is_empty() {
             return;
         }
-        // SAFETY: The caller owns them, and `fill()` has noted them, or pages like those, by the safety
-        // requirements. They are given back below.
+        // SAFETY: The caller owns the elements. `fill()` has recorded them, or equivalent pages, by
+        // the safety requirements. They are returned below.
         unsafe { self.source.returned(slots.len()) };
 
         // SAFETY:
         // - `inner` is initialised by the type invariants.
         // - `slots` have the layout of pointers by the contract of `Memory`, and are elements.
-        // INVARIANT: Those that it takes, from the first on, are not used again.
+        // INVARIANT: C takes the first `absorbed` elements, which are not used again.
         //
         // CAST: At most `MAX_MIN_NR`, as `fill()` checked.
         let absorbed = unsafe {
@@ -134,12 +135,12 @@ impl<S: Source> Mempool<S> {
 
 /// Elements from a [`Mempool`], returned to it on drop.
 ///
-/// Do not forget it: its elements would be missing from the reserve from then on.
+/// Do not forget a `Bulk`: the reserve stays short of its elements.
 ///
 /// # Invariants
 ///
-/// Each of `slots` holds an element of the pool that the source noted as taken, or a page like
-/// those, and `self` owns them.
+/// `self` owns the elements in all of `slots`. Each is an element of the pool that the source
+/// recorded as taken, or an equivalent page.
 #[must_use = "the elements go back to their pool at once"]
 pub struct Bulk<'a, S: Source> {
     pool: &'a Mempool<S>,
@@ -147,34 +148,34 @@ pub struct Bulk<'a, S: Source> {
 }
 
 impl<'a, S: Source> Bulk<'a, S> {
-    /// Takes an element out, to be returned on its own. Values are put in this way.
+    /// Removes an element, which then returns to the pool on its own, for example to write a value.
     ///
-    /// Returns [`None`] if all of them are gone.
+    /// Returns [`None`] if no element is left.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn take(&mut self) -> Option<Element<&'a Mempool<S>>> {
-        // INVARIANT: What is left holds an element as before.
+        // INVARIANT: The other slots hold an element as before.
         let (last, rest) = mem::take(&mut self.slots).split_last_mut()?;
         self.slots = rest;
 
-        // SAFETY: It holds an element by the type invariants, and `self` gives it up above.
+        // SAFETY: The slot holds an element by the type invariants, and `self` gives it up above.
         let memory = unsafe { last.assume_init_read() };
         // SAFETY: By the type invariants.
         Some(unsafe { Element::new(self.pool, memory) })
     }
 
-    /// Returns how many elements are in it.
+    /// Returns the number of elements that are left.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns whether all elements were taken out.
+    /// Returns whether all elements were removed.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
@@ -182,9 +183,9 @@ impl<'a, S: Source> Bulk<'a, S> {
 }
 
 impl<S: Source<Memory = Page<ORDER>>, const ORDER: u32> Bulk<'_, S> {
-    /// Returns the pages.
+    /// Returns an iterator over the pages.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn pages(&self) -> impl Iterator<Item = &Page<ORDER>> {
         self.slots.iter().map(|slot| {
@@ -193,11 +194,11 @@ impl<S: Source<Memory = Page<ORDER>>, const ORDER: u32> Bulk<'_, S> {
         })
     }
 
-    /// Returns the pages for writing.
+    /// Returns a mutable iterator over the pages.
     ///
-    /// It is fine to swap others in, as they are all alike.
+    /// A page may be swapped for another page of the same order.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn pages_mut(&mut self) -> impl Iterator<Item = &mut Page<ORDER>> {
         self.slots.iter_mut().map(|slot| {
@@ -207,11 +208,11 @@ impl<S: Source<Memory = Page<ORDER>>, const ORDER: u32> Bulk<'_, S> {
     }
 }
 
-/// Does not sleep.
+/// Never sleeps.
 impl<S: Source> Drop for Bulk<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: They are elements by the type invariants, and not used again.
+        // SAFETY: The slots hold elements by the type invariants, and are not used again.
         unsafe { self.pool.empty(self.slots) };
     }
 }
@@ -233,7 +234,7 @@ mod tests {
 
     use kernel::sync::atomic::Relaxed;
 
-    /// Room for the pages of the largest test.
+    /// Returns `N` empty slots.
     fn slots<const N: usize>() -> [MaybeUninit<Page>; N] {
         [const { MaybeUninit::uninit() }; N]
     }
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn each_source_gives_the_rest_of_the_one_before() -> Result {
-        // Pages from the bulk allocator, refuses single ones, where 8 pages come from.
+        // Pages per bulk call, whether single allocations fail, expected statistics.
         let rows = [
             (8, false, stats(8, 0, 0)),
             (7, false, stats(7, 1, 0)),
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn lengths_from_one_to_the_reserve_are_taken() -> Result {
-        // Length, accepted by a pool of 4.
+        // Length, whether a pool of 4 accepts it.
         const ROWS: [(usize, bool); 5] = [(0, false), (1, true), (4, true), (5, false), (8, false)];
         let ledger = Ledger::new()?;
         let pool = counting_pool(4, &ledger)?;
@@ -358,7 +359,7 @@ mod tests {
         assert!(pages
             .pages()
             .all(|page| page.references().load(Relaxed) == 1));
-        // None of them is from the reserve, unless memory is short.
+        // The reserve is unused, unless memory is short.
         assert!(pool.alloc_preallocated().is_some());
         Ok(())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pools of memory whose size is known at run time only.
+//! Pools of memory with a size that is known only at run time.
 
 use kernel::{
     bindings::{
@@ -30,15 +30,15 @@ use super::{
 };
 use crate::bindings;
 
-/// Memory of so many bytes from `kmalloc()`.
+/// A source of `kmalloc()` memory with a size in bytes that is set at run time.
 ///
-/// For values whose type tells their size there is [`Kmalloc`](super::Kmalloc).
+/// [`Kmalloc`](super::Kmalloc) is the source for values of a type.
 pub(crate) struct KmallocBytes(NonZeroUsize);
 
 impl KmallocBytes {
     /// Creates the source.
     ///
-    /// Fails with [`EINVAL`] for no bytes, and for more than `kmalloc()` has.
+    /// Returns [`EINVAL`] if `size` is 0 or more than `KMALLOC_MAX_SIZE`.
     pub(crate) fn new(size: usize) -> Result<Self> {
         match NonZeroUsize::new(size) {
             // CAST: From 32 to 64 bits.
@@ -54,25 +54,25 @@ impl KmallocBytes {
     }
 }
 
-/// What [`KmallocBytes`] gives, and only the pool can free. Its memory leaks on drop.
+/// Memory from [`KmallocBytes`], which only its pool can free. Dropping it leaks the memory.
 ///
 /// # Invariants
 ///
-/// The pointer is valid for reads and writes of as many bytes as the source says, and nobody
-/// else's.
+/// The pointer is valid for reads and writes of the source's size in bytes, and `self` is its only
+/// owner.
 #[repr(transparent)]
 pub(crate) struct ByteSlot(NonNull<u8>);
 
-// SAFETY: There is no value in it, and `kfree()` may be called by any task.
+// SAFETY: It contains no value, and `kfree()` may be called by any task.
 unsafe impl Send for ByteSlot {}
 
-// SAFETY: Through `&ByteSlot` there is only the address.
+// SAFETY: `&ByteSlot` gives access to the address only.
 unsafe impl Sync for ByteSlot {}
 
 // SAFETY:
-// - A `NonNull`, and transparent.
-// - By the type invariants; it never frees its memory.
-// - There is no way to put a value in it.
+// - It is a transparent `NonNull`.
+// - `self` owns the memory by the type invariants, and never frees it.
+// - No method writes a value to it.
 unsafe impl Memory for ByteSlot {
     #[inline]
     fn into_raw(self) -> NonNull<c_void> {
@@ -87,8 +87,8 @@ unsafe impl Memory for ByteSlot {
 }
 
 // SAFETY:
-// - `mempool_kmalloc()` in `mm/mempool.c` returns `kmalloc()`ed memory of as many bytes as the data
-//   says, which is the size.
+// - `mempool_kmalloc()` in `mm/mempool.c` returns `kmalloc()` memory. Its size in bytes is `data`,
+//   the size of the source.
 // - `mempool_kfree()` is `kfree()`.
 unsafe impl Source for KmallocBytes {
     type Memory = ByteSlot;
@@ -103,9 +103,9 @@ unsafe impl Source for KmallocBytes {
 
     unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<ByteSlot>]) {
         for slot in slots {
-            // SAFETY: It holds memory by the safety requirements.
+            // SAFETY: The slot holds memory by the safety requirements.
             let memory = unsafe { slot.assume_init_read() }.into_raw();
-            // SAFETY: It is from this source by the safety requirements, and so from `kmalloc()`.
+            // SAFETY: It is from this source by the safety requirements, so from `kmalloc()`.
             unsafe { bindings::kfree(memory.as_ptr()) };
         }
     }
@@ -113,7 +113,9 @@ unsafe impl Source for KmallocBytes {
 
 impl<P: PoolRef> Element<P> {
     /// Returns the address, valid for reads and writes of [`Self::size()`] bytes while `self`
-    /// lives. Aligned to the largest power of two that divides the size, as `kmalloc()` does.
+    /// lives.
+    ///
+    /// The alignment is the largest power of two that divides the size, as with `kmalloc()`.
     #[inline]
     pub(crate) fn as_byte_ptr(&self) -> NonNull<u8>
     where
@@ -149,7 +151,7 @@ mod tests {
 
             for element in [&first, &reserved] {
                 assert_eq!(element.size(), size);
-                // SAFETY: The memory has so many bytes.
+                // SAFETY: The memory has `size` bytes.
                 unsafe { element.as_byte_ptr().write_bytes(0x5a, size) };
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One element of a memory pool.
+//! A single element of a memory pool.
 
 use kernel::{
     prelude::*,
@@ -39,55 +39,59 @@ use crate::{
 };
 
 impl<S: Source> Mempool<S> {
-    /// Takes memory, from the source or else from the reserve.
+    /// Allocates an element from the source, or else from the reserve.
     ///
-    /// If neither has any, waits for some to come back where `gfp` may sleep, and fails with
-    /// [`ENOMEM`] where it may not. Who holds one element and waits for a second may wait for ever.
+    /// If both are empty, waits for a freed element if `gfp` allows sleeping, and returns
+    /// [`ENOMEM`] otherwise. A task that holds an element while it waits for a second one may
+    /// deadlock.
     ///
-    /// Fails with [`EINVAL`] for [`Gfp::ZERO`], as memory from the reserve holds old data.
+    /// Returns [`EINVAL`] for [`Gfp::ZERO`], as memory from the reserve contains old data.
     ///
-    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    /// Context: Any context except NMI. May sleep if `gfp` allows it.
     #[inline]
     pub fn alloc(&self, gfp: Gfp) -> Result<Element<&Self>> {
         Element::alloc(self, gfp)
     }
 
-    /// Takes memory that keeps the pool alive.
+    /// Allocates an element that holds a reference to the pool.
     ///
-    /// As [`alloc`](Self::alloc) otherwise. Costs a reference to the pool, which all CPUs share.
+    /// Otherwise behaves as [`alloc`](Self::alloc). Costs an atomic operation on the reference
+    /// count of the pool, which all CPUs share.
+    ///
+    /// Context: As [`alloc`](Self::alloc).
     #[inline]
     pub fn alloc_arc(self: &Arc<Self>, gfp: Gfp) -> Result<Element<Arc<Self>>> {
         Element::alloc(self.clone(), gfp)
     }
 
-    /// Takes memory from the reserve, if there is some.
+    /// Allocates an element from the reserve, or returns [`None`] if the reserve is empty.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     #[inline]
     pub fn alloc_preallocated(&self) -> Option<Element<&Self>> {
         // SAFETY: `inner` is initialised by the type invariants.
         let memory = unsafe { bindings::mempool_alloc_preallocated(self.inner.get()) };
-        // SAFETY: It gives memory of the reserve to its caller.
+        // SAFETY: C transfers the ownership of memory of the reserve to the caller.
         NonNull::new(memory).map(|memory| unsafe { Element::from_raw(self, memory) })
     }
 }
 
-/// What keeps a [`Mempool`] alive and as large as it is: a reference to it, or an [`Arc`].
+/// A handle that keeps a [`Mempool`] alive and its size constant: a reference or an [`Arc`].
 ///
 /// # Safety
 ///
-/// [`pool`](Self::pool) must always return the same pool, wherever `self` is moved to.
+/// [`pool`](Self::pool) must always return the same pool, also after a move of `self`.
 pub unsafe trait PoolRef {
-    /// Where the memory of the pool is from.
+    /// The source of the pool.
     type Source: Source;
 
     /// Returns the pool.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     fn pool(&self) -> &Mempool<Self::Source>;
 }
 
-// SAFETY: A reference does not change what it refers to.
+// SAFETY: A reference always refers to the same pool.
 unsafe impl<S: Source> PoolRef for &Mempool<S> {
     type Source = S;
 
@@ -97,7 +101,7 @@ unsafe impl<S: Source> PoolRef for &Mempool<S> {
     }
 }
 
-// SAFETY: An `Arc` does not change what it refers to.
+// SAFETY: An `Arc` always refers to the same pool.
 unsafe impl<S: Source> PoolRef for Arc<Mempool<S>> {
     type Source = S;
 
@@ -107,21 +111,21 @@ unsafe impl<S: Source> PoolRef for Arc<Mempool<S>> {
     }
 }
 
-/// The memory of the pool of a `P`.
+/// The memory type of the pool of a `P`.
 type MemoryOf<P> = <<P as PoolRef>::Source as Source>::Memory;
 
 /// Memory from a [`Mempool`], returned to it on drop.
 ///
-/// One of pages derefs to its [`Page`], and it is fine to swap another one in, as they are all
-/// alike. What is for a value becomes a [`PoolBox`] by [`write`](Self::write), or by
-/// `write_init()` and `write_pin_init()` of [`InPlaceWrite`]. If that fails, the memory goes back
-/// to the pool.
+/// An element of pages derefs to its [`Page`], which may be swapped for another page of the same
+/// order. An element for a value becomes a [`PoolBox`] by [`write`](Self::write), or by
+/// `write_init()` and `write_pin_init()` of [`InPlaceWrite`]. A failed initialiser returns the
+/// memory to the pool.
 ///
-/// Do not forget it: its memory would be missing from the reserve from then on.
+/// Do not forget an element: the reserve stays one element short.
 ///
 /// # Invariants
 ///
-/// - `memory` is from the source of the pool, which noted it as taken, or a page like those.
+/// - `memory` is from the source of the pool, which recorded it as taken, or is an equivalent page.
 /// - `memory` is not used after drop.
 #[must_use = "the memory goes back to its pool at once"]
 pub struct Element<P: PoolRef> {
@@ -129,11 +133,11 @@ pub struct Element<P: PoolRef> {
     memory: ManuallyDrop<MemoryOf<P>>,
 }
 
-/// A value in memory from a [`Mempool`], which goes back to the pool once the value is dropped.
+/// A value in memory from a [`Mempool`]. The memory returns to the pool after the value is dropped.
 pub type PoolBox<P> = Boxed<Element<P>>;
 
 impl<P: PoolRef> Element<P> {
-    /// See [`Mempool::alloc`].
+    /// Allocates an element, see [`Mempool::alloc`].
     #[inline]
     fn alloc(pool: P, gfp: Gfp) -> Result<Self> {
         if gfp.contains(Gfp::ZERO) {
@@ -144,30 +148,30 @@ impl<P: PoolRef> Element<P> {
         let memory =
             unsafe { bindings::mempool_alloc_noprof(pool.pool().inner.get(), gfp.as_raw()) };
         let memory = NonNull::new(memory).ok_or(ENOMEM)?;
-        // SAFETY: It gives memory from the source, or of the reserve, to its caller.
+        // SAFETY: C transfers the ownership of memory from the source or the reserve to the caller.
         Ok(unsafe { Self::from_raw(pool, memory) })
     }
 
-    /// Takes an element from C.
+    /// Takes ownership of an element from C.
     ///
     /// # Safety
     ///
-    /// `memory` must be an element of the pool, and the caller gives it away.
+    /// `memory` must be an element of the pool, and the caller must give up its ownership.
     #[inline]
     unsafe fn from_raw(pool: P, memory: NonNull<c_void>) -> Self {
-        // SAFETY: All elements of the pool are what `from_raw()` takes.
+        // SAFETY: All elements of the pool are valid for `from_raw()`.
         let memory = unsafe { MemoryOf::<P>::from_raw(memory) };
-        // SAFETY: The memory is the caller's, who gives it away and has not noted it.
+        // SAFETY: The caller gives up its ownership of the memory, and has not recorded it.
         unsafe { pool.pool().source.taken(1) };
-        // SAFETY: By the safety requirements; noted above.
+        // SAFETY: By the safety requirements; recorded above.
         unsafe { Self::new(pool, memory) }
     }
 
-    /// Wraps memory.
+    /// Creates an element from memory.
     ///
     /// # Safety
     ///
-    /// `memory` must be an element of the pool that the source noted as taken.
+    /// `memory` must be an element of the pool that the source recorded as taken.
     #[inline]
     pub(super) unsafe fn new(pool: P, memory: MemoryOf<P>) -> Self {
         // INVARIANT: By the safety requirements.
@@ -183,15 +187,15 @@ impl<P: PoolRef> Element<P> {
         &self.memory
     }
 
-    /// Returns where the memory is from.
+    /// Returns the source of the memory.
     #[inline]
     pub(super) fn source(&self) -> &P::Source {
         self.pool.pool().source()
     }
 
-    /// Puts a value into the memory.
+    /// Writes a value to the memory.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn write(self, value: <Self as Uninit>::Value) -> PoolBox<P>
     where
@@ -202,7 +206,7 @@ impl<P: PoolRef> Element<P> {
 }
 
 // SAFETY: By the contract of `ValueMemory`. Forgotten memory is never used again, by the contract
-// of `Memory`; what is dropped goes to the pool.
+// of `Memory`. Dropped memory returns to the pool.
 unsafe impl<P: PoolRef> Uninit for Element<P>
 where
     MemoryOf<P>: ValueMemory,
@@ -254,20 +258,20 @@ where
     }
 }
 
-/// Does not sleep, unless it drops the last reference to a pool.
+/// Never sleeps, unless the element holds the last reference to its pool.
 impl<P: PoolRef> Drop for Element<P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: `drop` runs once, and `memory` is not used after it by the type invariants.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         let pool = self.pool.pool();
-        // SAFETY: It is noted, or a page like those that are, by the type invariants, and given back
-        // below.
+        // SAFETY: The memory is recorded as taken, or is an equivalent page, by the type
+        // invariants. It is returned below.
         unsafe { pool.source.returned(1) };
 
-        // SAFETY: The pool is initialised by its type invariants, and stays until this returns.
-        // INVARIANT: `memory` is an element by the type invariants, and is given to the reserve,
-        // or else to `FREE`.
+        // SAFETY: The pool is initialised by its type invariants, and lives until this returns.
+        // INVARIANT: `memory` is an element by the type invariants. C puts it into the reserve or
+        // passes it to `FREE`.
         unsafe { bindings::mempool_free(memory.into_raw().as_ptr(), pool.inner.get()) };
     }
 }
@@ -359,7 +363,7 @@ mod tests {
         let mut element = pool.alloc(Gfp::KERNEL)?;
         core::mem::swap(&mut *element, &mut mine);
 
-        // SAFETY: It was filled above.
+        // SAFETY: The page was filled above.
         let bytes = unsafe { element.assume_filled() }.as_slice();
         assert!(bytes.iter().all(|&byte| byte == 0x42));
         drop(element);

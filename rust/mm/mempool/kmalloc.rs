@@ -30,14 +30,14 @@ use crate::{
     mm::gfp::Gfp, //
 };
 
-/// Memory for values of `T` from `kmalloc()`.
+/// A source of `kmalloc()` memory for values of type `T`.
 ///
-/// `T` may have any size up to `KMALLOC_MAX_SIZE` but 0. C: `mempool_init_kmalloc_pool()` in
+/// The size of `T` is in `1..=KMALLOC_MAX_SIZE`. C: `mempool_init_kmalloc_pool()` in
 /// `include/linux/mempool.h`.
 pub struct Kmalloc<T>(PhantomData<fn() -> T>);
 
 impl<T> Kmalloc<T> {
-    /// The size of a `T` in bytes, checked.
+    /// The checked size of a `T` in bytes.
     const SIZE: usize = {
         let size = size_of::<T>();
         assert!(size > 0, "values without a size need no memory");
@@ -45,8 +45,8 @@ impl<T> Kmalloc<T> {
             size <= bindings::KMALLOC_MAX_SIZE as usize,
             "values are too large for kmalloc()"
         );
-        // The largest power of two that divides the size is what `kmalloc()` aligns to at least,
-        // see `include/linux/slab.h`.
+        // `kmalloc()` aligns at least to the largest power of two that divides the size, see
+        // `include/linux/slab.h`.
         assert!(
             align_of::<T>() <= 1 << size.trailing_zeros(),
             "kmalloc() does not align that much"
@@ -56,7 +56,7 @@ impl<T> Kmalloc<T> {
 
     /// Creates the source.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[expect(
         clippy::new_without_default,
         reason = "there is nothing special about it"
@@ -65,21 +65,22 @@ impl<T> Kmalloc<T> {
         Self(PhantomData)
     }
 
-    /// Returns memory for an [`Allocator`](super::Allocator) that has its own idea of how much.
+    /// Allocates memory for a `T`, for use in an [`Allocator`](super::Allocator) with its own
+    /// policy.
     ///
-    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    /// Context: Any context except NMI. May sleep if `gfp` allows it.
     #[inline]
     pub fn alloc(gfp: Gfp) -> Option<KBox<MaybeUninit<T>>> {
-        // SAFETY: It is `kmalloc()` of `SIZE` bytes.
+        // SAFETY: The call is `kmalloc()` of `SIZE` bytes.
         let memory = unsafe { bindings::mempool_kmalloc(gfp.as_raw(), Self::data()) };
         if memory.is_null() {
             return None;
         }
-        // SAFETY: It is from `kmalloc()`, as large as a `T` and aligned for one, see `SIZE`.
+        // SAFETY: The memory is from `kmalloc()`. `SIZE` checks its size and alignment for a `T`.
         Some(unsafe { KBox::from_raw(memory.cast()) })
     }
 
-    /// Returns the size as C takes it.
+    /// Returns the size as the `pool_data` of the callbacks in C.
     #[inline]
     const fn data() -> *mut c_void {
         ptr::without_provenance_mut(Self::SIZE)
@@ -87,8 +88,8 @@ impl<T> Kmalloc<T> {
 }
 
 // SAFETY:
-// - `mempool_kmalloc()` in `mm/mempool.c` returns `kmalloc()`ed memory of `SIZE` bytes, which is
-//   aligned for a `T`, see there.
+// - `mempool_kmalloc()` in `mm/mempool.c` returns `kmalloc()` memory of `SIZE` bytes. `SIZE` checks
+//   that it is aligned for a `T`.
 // - `mempool_kfree()` is `kfree()`.
 unsafe impl<T> Source for Kmalloc<T> {
     type Memory = Slot<T>;
@@ -102,9 +103,9 @@ unsafe impl<T> Source for Kmalloc<T> {
 
     unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<Slot<T>>]) {
         for slot in slots {
-            // SAFETY: It holds memory by the safety requirements.
+            // SAFETY: The slot holds memory by the safety requirements.
             let memory = unsafe { slot.assume_init_read() }.into_raw();
-            // SAFETY: It is from this source by the safety requirements, and so from `kmalloc()`.
+            // SAFETY: It is from this source by the safety requirements, so from `kmalloc()`.
             unsafe { bindings::kfree(memory.as_ptr()) };
         }
     }

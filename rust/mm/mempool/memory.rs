@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a pool is made of while nobody uses it.
+//! The memory of unused pool elements.
 
 use kernel::prelude::*;
 
@@ -21,20 +21,19 @@ use crate::mm::page::Page;
 /// # Safety
 ///
 /// - `Option<Self>` must have the layout of a pointer that is not null, with [`None`] as `NULL`,
-///   and that pointer must be what [`into_raw`](Self::into_raw) returns.
-/// - `self` must be the only one to access the memory. If it is forgotten, the memory must never be
-///   used again.
-/// - There must be no value in the memory, as pools may overwrite what is there.
+///   and that pointer must be the return value of [`into_raw`](Self::into_raw).
+/// - `self` must have exclusive access to the memory. Forgotten memory must never be used again.
+/// - The memory must contain no value, as pools may overwrite it.
 pub unsafe trait Memory: Send + Sized {
-    /// Gives the memory to C.
+    /// Transfers ownership of the memory to C.
     fn into_raw(self) -> NonNull<c_void>;
 
-    /// Takes memory back from C.
+    /// Takes ownership of memory from C.
     ///
     /// # Safety
     ///
     /// `raw` must come from [`into_raw`](Self::into_raw), or from C as memory that this type may
-    /// own, and the caller gives it away.
+    /// own. The caller must give up its ownership.
     unsafe fn from_raw(raw: NonNull<c_void>) -> Self;
 }
 
@@ -42,42 +41,43 @@ pub unsafe trait Memory: Send + Sized {
 ///
 /// # Safety
 ///
-/// [`as_value_ptr`](Self::as_value_ptr) must always return the same address, aligned for a `Value`
-/// and valid for reads and writes of one for as long as `self` lives, wherever it is moved to.
+/// [`as_value_ptr`](Self::as_value_ptr) must always return the same address, also after a move of
+/// `self`. The address must be aligned for a `Value` and valid for reads and writes of one while
+/// `self` lives.
 pub unsafe trait ValueMemory: Memory {
-    /// What there is room for.
+    /// The type of the value.
     type Value;
 
-    /// Returns where the value goes.
+    /// Returns the address for the value.
     fn as_value_ptr(&self) -> NonNull<Self::Value>;
 }
 
-/// Makes room of `slots`, whatever is there.
+/// Sets all of `slots` to [`None`] without dropping their contents.
 #[inline]
 pub(super) fn empty_slots<M: Memory>(slots: &mut [MaybeUninit<M>]) -> &mut [Option<M>] {
     // SAFETY: `slots` is valid for writes.
     unsafe { slots.as_mut_ptr().write_bytes(0, slots.len()) };
     // SAFETY: `Option<M>` has the layout of `M`, with zeroes for `None`, by the contract of
-    // `Memory`. The borrow goes on in what is returned.
+    // `Memory`. The return value continues the borrow.
     unsafe { slice::from_raw_parts_mut(slots.as_mut_ptr().cast(), slots.len()) }
 }
 
-/// Views memory as what owns it.
+/// Views slots that hold memory as slots that own it.
 ///
 /// # Safety
 ///
-/// All of `slots` must hold memory, which the caller gives away.
+/// All of `slots` must hold memory, and the caller must give up its ownership.
 #[inline]
 pub(super) unsafe fn full_slots<M: Memory>(slots: &mut [MaybeUninit<M>]) -> &mut [Option<M>] {
-    // SAFETY: `Option<M>` has the layout of `M` by the contract of `Memory`, and there is one by
-    // the safety requirements. The borrow goes on in what is returned.
+    // SAFETY: `Option<M>` has the layout of `M` by the contract of `Memory`, and each slot holds
+    // one by the safety requirements. The return value continues the borrow.
     unsafe { slice::from_raw_parts_mut(slots.as_mut_ptr().cast(), slots.len()) }
 }
 
 // SAFETY:
 // - `Page` documents its layout.
-// - By its type invariants; it frees its pages on drop only.
-// - Bytes are no value.
+// - A page has exclusive access by its type invariants, and frees its memory on drop only.
+// - Bytes are not a value.
 unsafe impl<const ORDER: u32> Memory for Page<ORDER> {
     #[inline]
     fn into_raw(self) -> NonNull<c_void> {
@@ -91,27 +91,28 @@ unsafe impl<const ORDER: u32> Memory for Page<ORDER> {
     }
 }
 
-/// Memory for a `T` that only the pool it is from can free.
+/// Memory for a `T`, which only its pool can free.
 ///
-/// There is nothing to do with one: it is what [`Mempool::alloc_bulk`](super::Mempool::alloc_bulk)
-/// asks room for. Its memory leaks on drop.
+/// A slot has no methods: it is the slot type of
+/// [`Mempool::alloc_bulk`](super::Mempool::alloc_bulk). Dropping it leaks its memory.
 ///
 /// # Invariants
 ///
-/// The pointer is aligned for a `T`, valid for reads and writes of one, and nobody else's.
+/// The pointer is aligned for a `T` and valid for reads and writes of one. `self` is its only
+/// owner.
 #[repr(transparent)]
 pub struct Slot<T>(NonNull<MaybeUninit<T>>);
 
-// SAFETY: There is no value in it, and the sources that have slots free them in any task.
+// SAFETY: It contains no value, and the sources with slots free them in any task.
 unsafe impl<T> Send for Slot<T> {}
 
-// SAFETY: There is nothing to do with a `&Slot`.
+// SAFETY: A `&Slot` has no methods.
 unsafe impl<T> Sync for Slot<T> {}
 
 // SAFETY:
-// - A `NonNull`, and transparent.
-// - By the type invariants; it never frees its memory.
-// - There is no way to put a value in it.
+// - It is a transparent `NonNull`.
+// - `self` owns the memory by the type invariants, and never frees it.
+// - No method writes a value to it.
 unsafe impl<T> Memory for Slot<T> {
     #[inline]
     fn into_raw(self) -> NonNull<c_void> {
@@ -137,15 +138,15 @@ unsafe impl<T> ValueMemory for Slot<T> {
 
 // SAFETY:
 // - `Box` in `rust/kernel/alloc/kbox.rs` is a transparent `NonNull`.
-// - A box owns its memory, and frees it on drop only. There is some, as pools of values without a
-//   size are refused here.
-// - A `MaybeUninit` is no value.
+// - A box owns its memory, and frees it on drop only. The memory is allocated, as `into_raw()`
+//   rejects types without a size.
+// - A `MaybeUninit` is not a value.
 unsafe impl<T: Send> Memory for KBox<MaybeUninit<T>> {
     #[inline]
     fn into_raw(self) -> NonNull<c_void> {
         const { assert!(size_of::<T>() > 0, "values without a size need no memory") };
 
-        // SAFETY: Boxes are not null.
+        // SAFETY: A box is never null.
         unsafe { NonNull::new_unchecked(KBox::into_raw(self).cast()) }
     }
 
@@ -156,13 +157,13 @@ unsafe impl<T: Send> Memory for KBox<MaybeUninit<T>> {
     }
 }
 
-// SAFETY: Boxes are aligned, and their memory stays where it is.
+// SAFETY: Boxes are aligned, and their memory does not move.
 unsafe impl<T: Send> ValueMemory for KBox<MaybeUninit<T>> {
     type Value = T;
 
     #[inline]
     fn as_value_ptr(&self) -> NonNull<T> {
-        // A reference to the memory would not do to write to it.
+        // A pointer derived from a shared reference to the memory may not be written through.
         //
         // SAFETY: `Box` in `rust/kernel/alloc/kbox.rs` is a transparent `NonNull`.
         unsafe { mem::transmute_copy::<Self, NonNull<T>>(self) }

@@ -30,16 +30,16 @@ use crate::{
     }, //
 };
 
-/// Blocks of `1 << ORDER` pages from the page allocator, without a limit.
+/// A source of blocks of `1 << ORDER` pages from the page allocator.
 ///
-/// Unlike those from [`Page::alloc`] they are no compound pages. C: `mempool_init_page_pool()` in
-/// `include/linux/mempool.h`.
+/// Unlike blocks from [`Page::alloc`], these are not compound pages. C: `mempool_init_page_pool()`
+/// in `include/linux/mempool.h`.
 #[derive(Default)]
 pub struct Pages<const ORDER: u32 = 0>;
 
 // SAFETY:
-// - `mempool_alloc_pages()` in `mm/mempool.c` returns a block of order `ORDER`, which the use of
-//   `SIZE` checks, with one reference.
+// - `mempool_alloc_pages()` in `mm/mempool.c` returns a block of order `ORDER` with one reference.
+//   The use of `SIZE` checks `ORDER`.
 // - `mempool_free_pages()` frees such a block.
 unsafe impl<const ORDER: u32> Source for Pages<ORDER> {
     type Memory = Page<ORDER>;
@@ -56,12 +56,12 @@ unsafe impl<const ORDER: u32> Source for Pages<ORDER> {
 
     #[inline]
     unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Page<ORDER>>]) -> usize {
-        // The kernel has larger blocks only one by one.
+        // The page allocator has a bulk function for order 0 only.
         if ORDER != 0 {
             return 0;
         }
         let slots = empty_slots(slots);
-        // SAFETY: It is the same type, as `ORDER` is 0.
+        // SAFETY: The type is the same, as `ORDER` is 0.
         let slots = unsafe { slice::from_raw_parts_mut(slots.as_mut_ptr().cast(), slots.len()) };
         page::alloc_bulk(gfp, slots)
     }
@@ -69,7 +69,7 @@ unsafe impl<const ORDER: u32> Source for Pages<ORDER> {
     #[inline]
     unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<Page<ORDER>>]) {
         for slot in slots {
-            // SAFETY: It holds memory by the safety requirements.
+            // SAFETY: The slot holds memory by the safety requirements.
             drop(unsafe { slot.assume_init_read() });
         }
     }

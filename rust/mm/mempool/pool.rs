@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pool itself.
+//! The memory pool type.
 
 use kernel::{
     error::to_result,
@@ -15,42 +15,43 @@ use super::source::Source;
 
 use crate::bindings;
 
-/// A pool that always has memory for those who give theirs back.
+/// A memory pool with a reserve of preallocated elements.
 ///
 /// # Invariants
 ///
 /// - `inner` was initialised by a successful `mempool_init_noprof()` with the callbacks of `S` and
 ///   the data of `source`, and stays pinned until `PinnedDrop` runs.
-/// - The reserve owns its elements, which [`Memory::from_raw`](super::Memory::from_raw) takes.
+/// - The reserve owns its elements, each valid for [`Memory::from_raw`](super::Memory::from_raw).
 /// - `inner.min_nr` is in `1..=Self::MAX_MIN_NR`, and changes only while the pool is borrowed
 ///   mutably.
 #[pin_data(PinnedDrop)]
 pub struct Mempool<S: Source> {
-    /// Initialised after `source`, as that calls back.
+    /// Initialised after `source`, because `mempool_init_noprof()` calls `S::ALLOC`.
     #[pin]
     pub(super) inner: Opaque<bindings::mempool>,
     #[pin]
     pub(super) source: S,
 }
 
-// SAFETY: `mempool_exit()` may run in any task, `S` is `Send`, and so is the memory.
+// SAFETY: `mempool_exit()` may run in any task. `S` and its memory are `Send`.
 unsafe impl<S: Source> Send for Mempool<S> {}
 
-// SAFETY: C accesses what `&self` methods change under `mempool::lock`, `S` is `Sync`, and memory
-// may be taken by another task than the one that gave it back, as it is `Send`.
+// SAFETY: C protects the state that `&self` methods change with `mempool::lock`. `S` is `Sync`. A
+// task may allocate memory that another task freed, because the memory is `Send`.
 unsafe impl<S: Source> Sync for Mempool<S> {}
 
 impl<S: Source> Mempool<S> {
-    /// The largest reserve, in elements: as many as fit into an array from `kmalloc()`.
+    /// The largest reserve in elements, limited by the size of a `kmalloc()` array of pointers.
     pub const MAX_MIN_NR: usize =
         (PAGE_SIZE << bindings::MAX_PAGE_ORDER) / size_of::<*mut c_void>();
 
     /// Creates a pool with `min_nr` elements in reserve.
     ///
-    /// Fails with [`EINVAL`] if `min_nr` is 0 or more than [`MAX_MIN_NR`](Self::MAX_MIN_NR), with
-    /// [`ENOMEM`] if the reserve cannot be filled, and as `source` does.
+    /// Returns [`EINVAL`] if `min_nr` is 0 or more than [`MAX_MIN_NR`](Self::MAX_MIN_NR),
+    /// [`ENOMEM`] if the reserve cannot be filled, and the error of `source` if its initialiser
+    /// fails.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new<E>(min_nr: usize, source: impl PinInit<S, E>) -> impl PinInit<Self, Error>
     where
         Error: From<E>,
@@ -65,19 +66,19 @@ impl<S: Source> Mempool<S> {
                 // SAFETY: `source` is initialised, see above, and structurally pinned.
                 let data = unsafe { S::data(source) };
 
-                // `mempool_init_node()` in `mm/mempool.c` relies on it.
+                // `mempool_init_node()` in `mm/mempool.c` requires a zeroed pool.
                 //
                 // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
                 unsafe { slot.write_bytes(0, 1) };
 
                 // SAFETY:
-                // - `slot` was zeroed above, and stays put until `PinnedDrop`, as `inner` is
-                //   structurally pinned.
-                // - `ALLOC` and `FREE` may be called with `data` from now on until the source is
-                //   dropped, after `PinnedDrop` has run.
-                // - `min_nr` is positive and its array not too large for `kmalloc()`.
+                // - `slot` was zeroed above. It does not move until `PinnedDrop`, because `inner`
+                //   is structurally pinned.
+                // - `ALLOC` and `FREE` may be called with `data` until the source is dropped, which
+                //   is after `PinnedDrop` has run.
+                // - `min_nr` is positive, and its array fits into `kmalloc()`.
                 // INVARIANT: `inner` is initialised if this closure returns `Ok`. The reserve
-                // is what `ALLOC` returned.
+                // contains the return values of `ALLOC`.
                 to_result(unsafe {
                     bindings::mempool_init_noprof(slot, min_nr, S::ALLOC, S::FREE, data)
                 })
@@ -85,7 +86,7 @@ impl<S: Source> Mempool<S> {
         })
     }
 
-    /// Returns `min_nr` as C takes it.
+    /// Checks `min_nr` and converts it to the type in C.
     fn checked_min_nr(min_nr: usize) -> Result<i32> {
         match i32::try_from(min_nr) {
             Ok(nr) if (1..=Self::MAX_MIN_NR).contains(&min_nr) => Ok(nr),
@@ -93,12 +94,12 @@ impl<S: Source> Mempool<S> {
         }
     }
 
-    /// Returns how many elements the full reserve has.
+    /// Returns the number of elements in the full reserve.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn min_nr(&self) -> usize {
-        // SAFETY: `inner` is initialised, and nobody writes `min_nr` while `self` is borrowed, by
+        // SAFETY: `inner` is initialised, and `min_nr` is not written while `self` is borrowed, by
         // the type invariants.
         let min_nr = unsafe { (*self.inner.get()).min_nr };
 
@@ -106,25 +107,24 @@ impl<S: Source> Mempool<S> {
         min_nr as usize
     }
 
-    /// Returns where new elements come from.
+    /// Returns the source of new elements.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn source(&self) -> &S {
         &self.source
     }
 
-    /// Changes the size of the reserve.
+    /// Resizes the reserve to `min_nr` elements.
     ///
-    /// Returns without an error if memory for a larger reserve is short: elements that come back
-    /// will fill it. Until they do, who asks [`alloc_bulk`](Self::alloc_bulk) for more than there
-    /// are waits for memory.
+    /// A larger reserve may be incomplete on success if memory is short: freed elements then fill
+    /// the reserve. Until the reserve is full, an [`alloc_bulk`](Self::alloc_bulk) of more elements
+    /// than it contains waits for memory.
     ///
-    /// Fails with [`EINVAL`] if `min_nr` is 0 or more than [`MAX_MIN_NR`](Self::MAX_MIN_NR), and
-    /// with [`ENOMEM`] if there is no memory for the list of elements; the size is the old one
-    /// then.
+    /// Returns [`EINVAL`] if `min_nr` is 0 or more than [`MAX_MIN_NR`](Self::MAX_MIN_NR), and
+    /// [`ENOMEM`] if the array of elements cannot be allocated. An error leaves the size unchanged.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn resize(self: Pin<&mut Self>, min_nr: usize) -> Result {
         let min_nr = Self::checked_min_nr(min_nr)?;
 
@@ -137,8 +137,8 @@ impl<S: Source> Mempool<S> {
 #[pinned_drop]
 impl<S: Source> PinnedDrop for Mempool<S> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `inner` is initialised by the type invariants, and `&mut self` proves that no
-        // other user is left. It calls `FREE` while the source is still there.
+        // SAFETY: `inner` is initialised by the type invariants, and `&mut self` is the only
+        // reference. The source is still valid for the calls of `FREE`.
         unsafe { bindings::mempool_exit(self.inner.get()) };
     }
 }
@@ -217,7 +217,7 @@ mod tests {
         Ok(())
     }
 
-    /// Creates a pool, makes its reserve larger and then smaller.
+    /// Creates a pool, grows and then shrinks its reserve, and returns its size.
     fn resized<S: Source>(source: S) -> Result<usize> {
         let mut pool = KBox::pin_init(Mempool::new(2, source), GFP_KERNEL)?;
 

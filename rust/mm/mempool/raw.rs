@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Many pages of a memory pool at once, for C.
+//! Bulk allocation of pages of a memory pool as `struct page *`.
 
 use kernel::prelude::*;
 
@@ -20,37 +20,37 @@ use crate::{
 };
 
 impl<S: Source<Memory = Page>> Mempool<S> {
-    /// Takes `pages.len()` pages for C, and overwrites `pages` with them.
+    /// Allocates `pages.len()` pages and overwrites `pages` with them.
     ///
-    /// Each has a single reference, which is the caller's, and must come back through
+    /// Each page has a single reference, which the caller owns. The caller must free the pages by
     /// [`Mempool::free_bulk_raw`].
     ///
-    /// Behaves as [`alloc_bulk`](Self::alloc_bulk). If it fails, `pages` are as before.
+    /// Otherwise behaves as [`alloc_bulk`](Self::alloc_bulk). An error leaves `pages` unchanged.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub(crate) fn alloc_bulk_raw(&self, pages: &mut [*mut bindings::page]) -> Result {
         self.fill(as_slots(pages))
     }
 
-    /// Returns pages to the pool or frees them. What `pages` hold then is not to be used.
+    /// Returns pages to the pool or frees them. The pointers in `pages` are invalid afterwards.
     ///
     /// # Safety
     ///
-    /// - `pages` must be pages of order 0 from the page allocator, at most `u32::MAX`.
-    /// - The caller must own the only reference to each, and gives it away.
-    /// - Nothing else may access their bytes from now on.
+    /// - `pages` must be at most `u32::MAX` pages of order 0 from the page allocator.
+    /// - The caller must own the only reference to each page, and gives it up.
+    /// - The bytes of the pages must not be accessed afterwards.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     pub(crate) unsafe fn free_bulk_raw(&self, pages: &mut [*mut bindings::page]) {
-        // SAFETY: They are pages like those of the pool, by the safety requirements.
+        // SAFETY: The pages are equivalent to those of the pool, by the safety requirements.
         unsafe { self.empty(as_slots(pages)) };
     }
 }
 
-/// Views pointers of C as what they own.
+/// Views page pointers of C as slots for pages.
 fn as_slots(pages: &mut [*mut bindings::page]) -> &mut [MaybeUninit<Page>] {
-    // SAFETY: `Page` has the layout of `struct page *`. The borrow of `pages` goes on in what is
-    // returned.
+    // SAFETY: `Page` has the layout of `struct page *`. The return value continues the borrow of
+    // `pages`.
     unsafe { slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), pages.len()) }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     fn raw_pages_come_back_with_interrupts_off() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(4, &ledger)?;
-        // Overwritten, not freed.
+        // The pool overwrites these pointers without freeing them.
         let mut pages = [ptr::dangling_mut::<bindings::page>(); 4];
         ledger.limit_bulk(2);
         ledger.refuse();
@@ -81,7 +81,7 @@ mod tests {
         assert!(pages.iter().all(|page| !page.is_null()));
         assert_eq!(ledger.live(), 6);
         let irq = interrupts_off_for_locks();
-        // SAFETY: `pages` come from `alloc_bulk_raw()`, and nobody else knows them.
+        // SAFETY: `pages` come from `alloc_bulk_raw()`, and there are no other users.
         unsafe { pool.free_bulk_raw(&mut pages) };
         drop(irq);
 

@@ -25,30 +25,30 @@ use crate::{
     }, //
 };
 
-/// Memory from a [`Cache`](crate::mm::slab::Cache).
+/// A source of objects of a slab [`Cache`](crate::mm::slab::Cache).
 ///
-/// `R` is the cache itself, or an `Arc` of or a reference to one that others use too. A cache is
-/// left behind if a pool of it was forgotten, as the reserve of that is. C:
+/// `R` is the cache, or an `Arc` of or a reference to a cache that is shared with other users. The
+/// cache of a forgotten pool is never destroyed, because the reserve keeps its objects. C:
 /// `mempool_init_slab_pool()` in `include/linux/mempool.h`.
 ///
 /// # Invariants
 ///
-/// It is noted with the cache as an object that is taken.
+/// The cache counts the source as one allocated object.
 pub struct Slab<R: CacheRef>(R);
 
 impl<R: CacheRef> Slab<R> {
     /// Creates the source.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn new(cache: R) -> Self {
         cache.cache().taken(1);
-        // INVARIANT: Just noted.
+        // INVARIANT: Counted above.
         Self(cache)
     }
 
     /// Returns the cache.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn cache(&self) -> &crate::mm::slab::Cache<R::Value> {
         self.0.cache()
     }
@@ -56,7 +56,7 @@ impl<R: CacheRef> Slab<R> {
 
 impl<R: CacheRef> Drop for Slab<R> {
     fn drop(&mut self) {
-        // What it was noted for, the reserve of its pool, is gone.
+        // The count stood for the reserve of the pool, which is freed by now.
         self.cache().returned(1);
     }
 }
@@ -64,7 +64,7 @@ impl<R: CacheRef> Drop for Slab<R> {
 // SAFETY:
 // - `mempool_alloc_slab()` in `mm/mempool.c` returns an object of the cache, which is memory for a
 //   `Value` by the type invariants of `Cache`.
-// - `mempool_free_slab()` gives it back.
+// - `mempool_free_slab()` frees the object to the cache.
 unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
     type Memory = Slot<R::Value>;
 
@@ -72,14 +72,14 @@ unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
     const FREE: mempool_free_t = Some(bindings::mempool_free_slab);
 
     unsafe fn data(this: *const Self) -> *mut c_void {
-        // SAFETY: It is initialised by the safety requirements.
+        // SAFETY: `this` is initialised by the safety requirements.
         unsafe { &*this }.cache().as_raw().cast()
     }
 
     #[inline]
     unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
         // SAFETY:
-        // - The cache is there by its type invariants.
+        // - The cache exists by its type invariants.
         // - `slots` is valid for writes of `slots.len()` pointers, by the contract of `Memory`.
         let all = unsafe {
             bindings::kmem_cache_alloc_bulk_noprof(
@@ -89,7 +89,7 @@ unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
                 slots.as_mut_ptr().cast(),
             )
         };
-        // It gives back what it has if it cannot have all.
+        // On failure, C has freed the objects that it allocated.
         if all {
             slots.len()
         } else {
@@ -102,8 +102,8 @@ unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
         if slots.is_empty() {
             return;
         }
-        // SAFETY: They are objects of this cache by the safety requirements, not used again, and
-        // have the layout of pointers by the contract of `Memory`.
+        // SAFETY: The slots are objects of this cache by the safety requirements, and are not used
+        // again. They have the layout of pointers by the contract of `Memory`.
         unsafe {
             bindings::kmem_cache_free_bulk(
                 self.cache().as_raw(),

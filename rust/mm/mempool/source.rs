@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How C gets the memory of a pool.
+//! The allocation callbacks of a pool.
 
 use core::{
     ffi::c_void,
@@ -16,50 +16,51 @@ use super::memory::Memory;
 
 use crate::mm::gfp::Gfp;
 
-/// Where the memory of a [`Mempool`](super::Mempool) is from.
+/// The source of the memory of a [`Mempool`](super::Mempool).
 ///
-/// There are [`Kmalloc`], [`Slab`] and [`Pages`], whose callbacks are the kernel's own, so that C
-/// knows how to poison what is in the reserve, and every [`Allocator`].
+/// Sources are [`Kmalloc`], [`Slab`], [`Pages`] and every [`Allocator`]. The callbacks of the first
+/// three are the kernel's own, so C can poison their reserve.
 ///
 /// # Safety
 ///
 /// While the source lives, with `data` from [`data`](Self::data):
 ///
-/// - [`ALLOC`](Self::ALLOC) must return `NULL`, or what [`Memory::from_raw`] takes.
-/// - [`FREE`](Self::FREE) must be fit to be called once with that, if it is no longer used.
-/// - [`alloc_bulk`](Self::alloc_bulk) must return no more than what it put into `slots`.
+/// - [`ALLOC`](Self::ALLOC) must return `NULL` or memory that is valid for [`Memory::from_raw`].
+/// - [`FREE`](Self::FREE) must be callable once with that memory if the memory is no longer used.
+/// - [`alloc_bulk`](Self::alloc_bulk) must return at most the number of slots that it filled.
 ///
 /// [`Allocator`]: super::Allocator
 /// [`Kmalloc`]: super::Kmalloc
 /// [`Pages`]: super::Pages
 /// [`Slab`]: super::Slab
 pub unsafe trait Source: Send + Sync + Sized {
-    /// What the pool consists of.
+    /// The memory of an element.
     type Memory: Memory;
 
-    /// What C allocates by.
+    /// The `mempool_alloc_t` callback.
     const ALLOC: mempool_alloc_t;
 
-    /// What C frees by.
+    /// The `mempool_free_t` callback.
     const FREE: mempool_free_t;
 
-    /// Returns what C passes to [`ALLOC`](Self::ALLOC) and [`FREE`](Self::FREE).
+    /// Returns the `pool_data` argument of [`ALLOC`](Self::ALLOC) and [`FREE`](Self::FREE).
     ///
     /// # Safety
     ///
-    /// `this` must point to a source that is initialised, and will stay where it is.
+    /// `this` must point to an initialised source, which must not move afterwards.
     unsafe fn data(this: *const Self) -> *mut c_void;
 
-    /// Puts memory into `slots`, whatever is there, from the first on.
+    /// Puts memory into `slots`, starting with the first slot. The old contents are not read.
     ///
-    /// Returns how many of them, from the first on, hold memory from this source, which the caller
-    /// owns. The pool gets the rest one by one. The default leaves all of them to that.
+    /// Returns the number `n` of filled slots: the first `n` slots hold memory from this source,
+    /// which the caller owns. The pool allocates the remaining elements one by one. The default
+    /// returns 0.
     ///
-    /// Context: process. Must not sleep unless `gfp` allows it.
+    /// Context: Process context. Must not sleep unless `gfp` allows it.
     ///
     /// # Safety
     ///
-    /// The caller must note what it owns then by [`taken`](Self::taken).
+    /// The caller must report the memory that it then owns by [`taken`](Self::taken).
     #[inline]
     unsafe fn alloc_bulk(&self, gfp: Gfp, slots: &mut [MaybeUninit<Self::Memory>]) -> usize {
         let _ = (gfp, slots);
@@ -68,32 +69,34 @@ pub unsafe trait Source: Send + Sync + Sized {
 
     /// Frees the memory in `slots`.
     ///
-    /// Context: that of [`FREE`](Self::FREE).
+    /// Context: As [`FREE`](Self::FREE).
     ///
     /// # Safety
     ///
-    /// All of `slots` must hold memory from this source, which the caller gives away.
+    /// All of `slots` must hold memory from this source, and the caller must give up its ownership.
     unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<Self::Memory>]);
 
-    /// Notes that the pool gave `count` elements to somebody.
+    /// Records that the pool has handed out `count` elements.
     ///
-    /// Context: that of the pool's caller. Must not sleep.
+    /// Context: The caller's context. Must not sleep.
     ///
     /// # Safety
     ///
-    /// The caller must own them, from this source, and this be the only note of that.
+    /// The caller must own the elements, which are from this source, and must record them only
+    /// once.
     #[inline]
     unsafe fn taken(&self, count: usize) {
         let _ = count;
     }
 
-    /// Notes that somebody gives `count` elements back.
+    /// Records that `count` elements return to the pool.
     ///
-    /// Context: any but NMI. Must not sleep.
+    /// Context: Any context except NMI. Must not sleep.
     ///
     /// # Safety
     ///
-    /// The caller must own them, noted as [`taken`](Self::taken), and give them back next.
+    /// The caller must own the elements, recorded by [`taken`](Self::taken), and must return them
+    /// next.
     #[inline]
     unsafe fn returned(&self, count: usize) {
         let _ = count;

@@ -11,29 +11,29 @@ use crate::{
     percpu::PerCpuInts, //
 };
 
-/// Where the memory that a pool gave out came from.
+/// The number of elements that a pool has handed out, by origin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// How often from [`Allocator::alloc_bulk`].
+    /// Elements from [`Allocator::alloc_bulk`].
     pub bulk: u64,
-    /// How often from [`Allocator::alloc`].
+    /// Elements from [`Allocator::alloc`].
     pub single: u64,
-    /// How often from the reserve.
+    /// Elements from the reserve.
     pub reserve: u64,
 }
 
-/// What was given out.
+/// The counter of all elements.
 const TAKEN: usize = 0;
 
-/// What of it came from [`Allocator::alloc_bulk`].
+/// The counter of elements from [`Allocator::alloc_bulk`].
 const BULK: usize = 1;
 
-/// What of it came from [`Allocator::alloc`].
+/// The counter of elements from [`Allocator::alloc`].
 const SINGLE: usize = 2;
 
-/// An allocator, with a count of where memory came from.
+/// An allocator with statistics of the origin of its pool's elements.
 ///
-/// Takes a few instructions each time that memory is taken, which other pools do not pay.
+/// The statistics cost a few instructions for each allocation.
 #[pin_data]
 pub struct Counted<A> {
     #[pin]
@@ -42,11 +42,11 @@ pub struct Counted<A> {
 }
 
 impl<A: Allocator> Counted<A> {
-    /// Counts from 0.
+    /// Creates an allocator with all counters at 0.
     ///
-    /// Fails with [`ENOMEM`], and as `allocator` does.
+    /// Returns [`ENOMEM`], or the error of `allocator` if its initialiser fails.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new<E>(allocator: impl PinInit<A, E>) -> impl PinInit<Self, Error>
     where
         Error: From<E>,
@@ -57,20 +57,20 @@ impl<A: Allocator> Counted<A> {
         })
     }
 
-    /// Returns the allocator that is counted.
+    /// Returns the inner allocator.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn allocator(&self) -> &A {
         &self.allocator
     }
 
-    /// Returns where memory came from since the pool was created.
+    /// Returns the number of elements by origin since the pool was created.
     ///
-    /// Exact if nobody takes any meanwhile.
+    /// Exact only while no elements are being allocated.
     ///
-    /// Context: any. Never sleeps. Visits every possible CPU's cache line.
+    /// Context: Any context. Never sleeps. Reads one cache line of each possible CPU.
     pub fn stats(&self) -> Stats {
-        // What is taken is counted last, so read that first, or the reserve seems to be used.
+        // `taken()` counts last, so read its counter first: the reserve count must not be too high.
         let taken = self.counts.at::<TAKEN>().sum();
         let bulk = self.counts.at::<BULK>().sum();
         let single = self.counts.at::<SINGLE>().sum();
@@ -88,7 +88,7 @@ impl<A: Allocator> Allocator for Counted<A> {
 
     fn alloc(&self, gfp: Gfp) -> Option<A::Memory> {
         let memory = self.allocator.alloc(gfp)?;
-        // Set by `mempool_adjust_gfp()` in `mm/mempool.c`, but not when the reserve is filled.
+        // `mempool_adjust_gfp()` in `mm/mempool.c` sets the flag, except to fill the reserve.
         if gfp.contains(Gfp::NORETRY) {
             self.counts.at::<SINGLE>().inc();
         }

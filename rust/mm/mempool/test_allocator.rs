@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An allocator for tests, which counts its pages and fails when told to.
+//! An allocator for tests that counts its pages and fails on request.
 
 use kernel::{
     prelude::*,
@@ -27,7 +27,7 @@ use crate::{
     }, //
 };
 
-/// What a [`ByLedger`] allocator does and did, for after it is gone.
+/// The settings and counters of a [`ByLedger`] allocator, readable after the allocator is dropped.
 pub(super) struct Ledger {
     live: Atomic<usize>,
     calls_outside_noio: Atomic<usize>,
@@ -50,17 +50,17 @@ impl Ledger {
         Ok(Arc::new(ledger, GFP_KERNEL)?)
     }
 
-    /// Returns how many pages are allocated and not freed.
+    /// Returns the number of allocated pages.
     pub(super) fn live(&self) -> usize {
         self.live.load(Relaxed)
     }
 
-    /// Returns how many calls for pages came from outside a NOIO scope.
+    /// Returns the number of page allocations outside a NOIO scope.
     pub(super) fn calls_outside_noio(&self) -> usize {
         self.calls_outside_noio.load(Relaxed)
     }
 
-    /// Refuses single pages to who can do without, as an allocator above its limit does.
+    /// Fails single allocations with [`Gfp::NORETRY`], as an allocator above its limit does.
     pub(super) fn refuse(&self) {
         self.refuses.store(1, Relaxed);
     }
@@ -70,12 +70,12 @@ impl Ledger {
         self.gap.store(1, Relaxed);
     }
 
-    /// Puts at most `pages` pages into a bulk.
+    /// Limits each bulk allocation to `pages` pages.
     pub(super) fn limit_bulk(&self, pages: usize) {
         self.bulk_limit.store(pages, Relaxed);
     }
 
-    /// Has no more than `pages` pages in all for who cannot do without.
+    /// Fails allocations without [`Gfp::NORETRY`] while `pages` pages or more are allocated.
     pub(super) fn limit_reserve(&self, pages: usize) {
         self.reserve_limit.store(pages, Relaxed);
     }
@@ -83,7 +83,7 @@ impl Ledger {
     fn page(&self, gfp: Gfp) -> Option<Page> {
         // SAFETY: `get_current()` has no preconditions.
         let task = unsafe { bindings::get_current() };
-        // SAFETY: The current task exists while it runs, and no other task writes its flags.
+        // SAFETY: The current task exists while it runs, and only it writes its flags.
         let flags = unsafe { (*task).flags };
         if flags & bindings::PF_MEMALLOC_NOIO == 0 {
             self.calls_outside_noio.add(1, Relaxed);
@@ -95,18 +95,18 @@ impl Ledger {
     }
 }
 
-/// The page allocator, by the rules of a [`Ledger`].
+/// The page allocator, with the settings of a [`Ledger`].
 pub(super) struct ByLedger(Arc<Ledger>);
 
-/// The same with statistics.
+/// A [`ByLedger`] allocator with statistics.
 pub(super) type Counting = Counted<ByLedger>;
 
-/// Allocates by the rules of `ledger`.
+/// Creates an allocator with the settings of `ledger`.
 pub(super) fn counting(ledger: &Arc<Ledger>) -> impl PinInit<Counting, Error> {
     Counted::new(ByLedger(ledger.clone()))
 }
 
-/// Creates a pool that allocates by the rules of `ledger`.
+/// Creates a pool whose allocator has the settings of `ledger`.
 pub(super) fn counting_pool(
     min_nr: usize,
     ledger: &Arc<Ledger>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of values in memory from pools, whatever the source.
+//! Tests of values in pool memory, for all kinds of source.
 
 use kernel::prelude::*;
 
@@ -38,7 +38,7 @@ mod tests {
 
     use core::mem::MaybeUninit;
 
-    /// A value that is noted while it lives.
+    /// A value that counts its live instances.
     struct Noted {
         live: Arc<Atomic<usize>>,
         number: usize,
@@ -66,7 +66,7 @@ mod tests {
         Ok(Arc::new(Atomic::new(0), GFP_KERNEL)?)
     }
 
-    /// An allocator of one's own for values.
+    /// A user-defined allocator of memory for values.
     struct Boxes;
 
     impl Allocator for Boxes {
@@ -89,7 +89,7 @@ mod tests {
         Ok(Slab::new(Cache::new(c"kunit-values")?))
     }
 
-    /// Returns whether values live exactly as long as they are out of a pool.
+    /// Returns whether each value is live from its write until its drop.
     fn values_live_outside<S: Source>(source: S) -> Result<bool>
     where
         S::Memory: ValueMemory<Value = Noted>,
@@ -119,7 +119,7 @@ mod tests {
         Ok(())
     }
 
-    /// Returns whether an initialiser that fails gives the memory back.
+    /// Returns whether a failed initialiser returns the memory to the pool.
     fn failures_lose_nothing<S: Source>(source: S) -> Result<bool>
     where
         S::Memory: ValueMemory<Value = Noted>,
@@ -188,7 +188,7 @@ mod tests {
         Ok(())
     }
 
-    /// Returns whether all of a pool's memory is aligned for its values.
+    /// Returns whether all elements of a pool are aligned for their values.
     fn aligned<S: Source>(source: S) -> Result<bool>
     where
         S::Memory: ValueMemory<Value: Default>,
@@ -279,7 +279,7 @@ mod tests {
             let memory = pool.alloc_arc(Gfp::KERNEL)?;
             chain = Some(memory.write(Chain(chain, dropped.clone())));
         }
-        // From here on the values keep the pool alive.
+        // From here on the values hold the only references to the pool.
         drop(pool);
         drop(chain);
 
@@ -326,21 +326,22 @@ mod tests {
         Ok(())
     }
 
-    /// Writes a byte in the middle of memory of 128 bytes.
+    /// Writes a byte in the middle of 128 bytes of memory.
     fn write_byte(memory: *mut u8) {
-        // SAFETY: The callers have as much.
+        // SAFETY: The callers pass memory of 128 bytes.
         unsafe { memory.add(64).write_volatile(0xc3) };
     }
 
-    /// Returns whether the byte is still there.
+    /// Returns whether the byte that [`write_byte`] wrote is unchanged.
     fn has_byte(memory: *mut u8) -> bool {
-        // SAFETY: The callers have as much, and it was written before.
+        // SAFETY: The callers pass memory of 128 bytes, and wrote the byte before.
         unsafe { memory.add(64).read_volatile() == 0xc3 }
     }
 
-    /// Returns whether a pool of C's with one element of 128 bytes keeps what is written to it.
+    /// Returns whether a pool created by C with one element of 128 bytes keeps the bytes of its
+    /// reserve.
     fn c_keeps_bytes() -> Result<bool> {
-        // SAFETY: It is `mempool_create_kmalloc_pool()`.
+        // SAFETY: The arguments are those of `mempool_create_kmalloc_pool()`.
         let pool = unsafe {
             bindings::mempool_create_node_noprof(
                 1,
@@ -357,19 +358,19 @@ mod tests {
         // SAFETY: The pool was just created with an element.
         let memory = unsafe { bindings::mempool_alloc_preallocated(pool) };
         write_byte(memory.cast());
-        // SAFETY: It is from the pool.
+        // SAFETY: `memory` is from the pool.
         unsafe { bindings::mempool_free(memory, pool) };
-        // SAFETY: The element is back.
+        // SAFETY: The element is back in the reserve.
         let memory = unsafe { bindings::mempool_alloc_preallocated(pool) };
         let keeps = has_byte(memory.cast());
-        // SAFETY: It is from the pool.
+        // SAFETY: `memory` is from the pool.
         unsafe { bindings::mempool_free(memory, pool) };
-        // SAFETY: Nobody uses it again.
+        // SAFETY: The pool is not used again.
         unsafe { bindings::mempool_destroy(pool) };
         Ok(keeps)
     }
 
-    /// Returns whether a pool of ours with such an element does.
+    /// Returns whether a [`Mempool`] with one element of 128 bytes keeps the bytes of its reserve.
     fn keeps_bytes<S: Source>(source: S) -> Result<bool>
     where
         S::Memory: ValueMemory<Value = [u8; 128]>,
@@ -383,7 +384,7 @@ mod tests {
         Ok(has_byte(memory.as_ptr().as_ptr().cast()))
     }
 
-    /// `mempool_debug` has C overwrite what is in the reserve of its own pools: of ours, too.
+    /// With `mempool_debug`, C poisons the reserve of its own pools. It must poison ours, too.
     #[test]
     fn the_reserve_is_poisoned_where_that_of_c_is() -> Result {
         let c_keeps = c_keeps_bytes()?;

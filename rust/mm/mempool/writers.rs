@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of tasks that each want the whole reserve.
+//! Tests of tasks that each allocate the whole reserve.
 
 use kernel::prelude::*;
 
@@ -28,11 +28,13 @@ mod tests {
         workqueue, //
     };
 
-    /// Pages of the largest bio, and of the reserve of a target.
+    /// The number of pages in the largest bio, and in the reserve of a target.
     const PAGES: usize = 256;
 
-    /// Has `tasks` take all pages of a pool `rounds` times, while the allocator has `bulk` pages for
-    /// each of them, and no single ones. Returns how often they came from the reserve.
+    /// Runs `tasks` tasks that allocate all pages of a pool `rounds` times.
+    ///
+    /// The allocator has `bulk` pages for each allocation, and fails single allocations. Returns
+    /// the number of pages from the reserve.
     fn write(tasks: usize, rounds: usize, bulk: usize) -> Result<u64> {
         let ledger = Ledger::new()?;
         let pool = Arc::pin_init(Mempool::new(PAGES, counting(&ledger)), GFP_KERNEL)?;
@@ -48,7 +50,7 @@ mod tests {
             workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
                 for _ in 0..rounds {
                     if let Ok(pages) = pool.alloc_bulk(&mut room.spare_capacity_mut()[..PAGES]) {
-                        // Let the others in while we have all of it.
+                        // Give the other tasks time to run while this task holds the whole reserve.
                         fsleep(Delta::from_micros(1));
                         drop(pages);
                     }
@@ -67,7 +69,7 @@ mod tests {
     fn two_writers_of_the_whole_reserve_take_turns() -> Result {
         const ROUNDS: usize = 50;
 
-        // Pages that the allocator has for each.
+        // The number of pages from the allocator for each allocation.
         for bulk in [0, 1, 100, 255] {
             let expected = 2 * ROUNDS * (PAGES - bulk);
             assert_eq!(write(2, ROUNDS, bulk)?, expected as u64);
