@@ -2,7 +2,7 @@
 
 //! Module parameters, and cleanup when a module is unloaded.
 //!
-//! [`param`] has parameters that may change while the module is loaded. [`cleanup`] ends leaked
+//! [`param`] has parameters that may change while the module is loaded. `cleanup` ends leaked
 //! registrations of a module before the kernel frees the module's code.
 //!
 //! C headers: [`include/linux/module.h`](srctree/include/linux/module.h),

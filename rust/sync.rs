@@ -3,7 +3,7 @@
 //! Synchronization: locks, RCU, and work queues.
 //!
 //! [`srcu`] and [`rcu_list`] protect data whose readers may sleep, [`rwsem`] has reader-writer
-//! semaphores, and [`workqueue`] has queues that memory reclaim may wait for. [`lock_class`] has the
+//! semaphores, and [`workqueue`] has queues that memory reclaim may wait for. `lock_class` has the
 //! names and lockdep classes of locks that may outlive the module that created them.
 //!
 //! C headers: [`include/linux/srcu.h`](srctree/include/linux/srcu.h),
