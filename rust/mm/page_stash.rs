@@ -1,42 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages in stock, for those who cannot wait for one.
+//! Per-CPU stashes of free pages for callers that cannot wait for the page allocator.
 //!
 //! **A design of kscale**: the kernel has no counterpart in C.
 //!
-//! A [`PageStash`] keeps a few pages for each CPU, to be had and given back in any context, without
-//! a lock. Use it where a page is needed at once and often, and there is a way to do without. Where
-//! there is none take a [mempool](crate::mm::mempool), which waits for its pages and never gives them
-//! away; where an allocation may sleep, [`Page::alloc()`](crate::mm::page::Page::alloc).
+//! A [`PageStash`] keeps a few pages for each CPU. Pages are taken and returned in any context,
+//! without a lock. Use a stash where code needs a page often and without delay, and has a fallback
+//! if there is none. Where there is no fallback, use a [mempool](crate::mm::mempool), which waits
+//! for its pages and never gives up its reserve. Where an allocation may sleep, use
+//! [`Page::alloc()`](crate::mm::page::Page::alloc).
 //!
-//! # Who fills it, and who empties it
+//! # Filling and draining
 //!
-//! - [`PageStash::get()`] takes a page of this CPU. If there is none it has a work item fill the
-//!   slots of the CPU, for those who come later.
-//! - [`PageStash::put()`] leaves a page for this CPU. If there is no room it gives the page back.
-//! - When memory is short, a [shrinker](crate::mm::shrinker) frees pages, of all CPUs, but for a floor
-//!   that stays. After that, or when no page could be had, nothing is filled for a while.
-//! - [`PageStash::drain()`] frees them all.
+//! - [`PageStash::get()`] takes a page of this CPU. If there is none, it queues a work item that
+//!   fills the slots of the CPU for later calls.
+//! - [`PageStash::put()`] puts a page into a slot of this CPU. If all slots are full, it returns
+//!   the page to the caller.
+//! - Under memory pressure, a [shrinker](crate::mm::shrinker) frees the pages of all CPUs down to a
+//!   floor. After a scan, or after a failed allocation, the stash is not filled for a while.
+//! - [`PageStash::drain()`] frees all pages.
 //!
-//! Any of them may run on several CPUs at once, and be about the same CPU. What is in the slots of a
-//! CPU that is offline can be drained as that of others, so CPUs come and go without further ado.
+//! These calls may run on several CPUs at once, also for the same CPU's slots. The slots of an
+//! offline CPU can be drained like any other, so the stash needs no CPU hotplug callbacks.
 //!
-//! # What is exact
+//! # Exactness
 //!
-//! A page is in one slot, or belongs to whoever took it, always. There is no count beside the slots:
-//! [`PageStash::cached()`] looks at them, and is exact if no other call runs. Then also what was put
-//! and [filled](Stats::filled) is what was taken, [freed](Stats::freed) and is cached.
+//! A page is always either in one slot or owned by the caller that took it. The slots have no
+//! separate counter: [`PageStash::cached()`] reads the slots, and is exact if no other call runs.
+//! In that case also, the number of pages put and [filled](Stats::filled) equals the number of
+//! pages taken, [freed](Stats::freed) and cached.
 //!
-//! A call that runs beside others may find no page, or no room, though there was one all the time:
-//! it looks at each slot once.
+//! A call that runs concurrently with others may miss a page or an empty slot that existed all the
+//! time, because it reads each slot once.
 //!
 //! # Cost
 //!
-//! A page is taken or left by one atomic operation on its slot. Slots are looked at from the first
-//! on, so who takes and leaves pages by turns finds both at once, and a page that was just used;
-//! it takes a look at every slot to know that there is no page, or no room.
+//! Taking or putting a page costs one atomic operation on a slot. Each call searches from the first
+//! slot. A caller that takes and puts pages in turn finds both in the first slots, and gets a page
+//! that was used recently. A call reads every slot before it reports that there is no page, or that
+//! all slots are full.
 //!
-//! The algorithm is in `rust/mm/page_stash/slots.rs`, which `tests/host/loom` explores.
+//! The algorithm is in `rust/mm/page_stash/slots.rs`. `tests/host/loom` checks it exhaustively.
 //!
 //! # Examples
 //!
@@ -44,7 +48,7 @@
 #![doc = include_str!("../../samples/examples/page_stash.rs")]
 //! ```
 //!
-//! C: the page cache of `kvfree_rcu()` in `mm/slab_common.c`, which has a lock.
+//! C: the page cache of `kvfree_rcu()` in `mm/slab_common.c`, which takes a lock.
 
 use kernel::sync::atomic;
 

@@ -21,26 +21,26 @@ use crate::{
 
 use super::slots::Slots;
 
-/// The most pages that a CPU has room for.
+/// The maximum number of pages per CPU.
 pub(super) const MAX_PAGES: usize = 32;
 
-/// The pages of one CPU, the first of which share a cache line.
+/// The pages of one CPU. The first slots share a cache line.
 ///
 /// # Invariants
 ///
-/// Each address in `slots` is from [`Page::into_raw()`], and is nowhere else.
+/// Each address in `slots` is from [`Page::into_raw()`], and the slot is its only owner.
 #[repr(align(64))]
 pub(super) struct CpuPages {
     slots: Slots<bindings::page, MAX_PAGES>,
-    /// Somebody found no page, and the work item is to fill the slots.
+    /// A caller found no page, and the work item has yet to fill the slots.
     pub(super) is_wanted: AtomicFlag,
 }
 
 // SAFETY: The pages are `Send`.
 unsafe impl Send for CpuPages {}
 
-// SAFETY: A page in a slot is accessed by nobody, and one that is taken out by the task alone that
-// took it.
+// SAFETY: A page in a slot is not accessed. Only the task that took a page out of a slot accesses
+// the page.
 unsafe impl Sync for CpuPages {}
 
 impl CpuPages {
@@ -52,29 +52,29 @@ impl CpuPages {
         }
     }
 
-    /// Returns a page that was taken out of a slot.
+    /// Converts an address that was taken out of a slot to a page.
     ///
     /// # Safety
     ///
-    /// `raw` must just have been taken out of the slots.
+    /// The caller must just have taken `raw` out of the slots.
     #[inline]
     unsafe fn page(raw: NonNull<bindings::page>) -> Page {
-        // SAFETY: It is from `Page::into_raw()` by the type invariants, so all that it asks for was
-        // so then, and is still, as the address was nowhere else.
+        // SAFETY: `raw` is from `Page::into_raw()` by the type invariants, which met the
+        // requirements at that time. They still hold, because the slot was the only owner.
         unsafe { Page::from_raw(raw) }
     }
 
-    /// Puts a page into one of the first `end` slots, or gives it back if all of them are full.
+    /// Puts a page into one of the first `end` slots, or returns the page if all of them are full.
     #[inline]
     pub(super) fn put(&self, page: Page, end: usize) -> Result<(), Page> {
-        // INVARIANT: The address is in no slot, as there was a `Page`.
+        // INVARIANT: The address is in no slot, as the `Page` was its only owner.
         self.slots.put(page.into_raw(), end).map_err(|raw| {
-            // SAFETY: It was given away above, and did not get into a slot.
+            // SAFETY: The ownership was given up above, and the address is not in a slot.
             unsafe { Page::from_raw(raw) }
         })
     }
 
-    /// Puts pages into those of the first `end` slots that are empty, until all of them are full.
+    /// Puts pages into the empty slots among the first `end` slots, until all of them are full.
     #[inline]
     pub(super) fn put_bulk(&self, pages: &mut [Option<Page>], end: usize) {
         let mut rooms = self.slots.rooms(end);
@@ -96,25 +96,25 @@ impl CpuPages {
     #[inline]
     pub(super) fn get(&self, end: usize) -> Option<Page> {
         let raw = self.slots.get(end)?;
-        // SAFETY: It was in a slot, which is empty since, so nobody else has it.
+        // SAFETY: The slot was its only owner and is empty now.
         Some(unsafe { Self::page(raw) })
     }
 
-    /// Takes all pages but `floor`, each as it is asked for.
+    /// Returns an iterator that takes all pages above `floor`, one for each call of `next()`.
     pub(super) fn drain(&self, floor: usize) -> impl Iterator<Item = Page> + '_ {
         self.slots.drain(floor).map(|raw| {
-            // SAFETY: It was in a slot, which is empty since, so nobody else has it.
+            // SAFETY: The slot was its only owner and is empty now.
             unsafe { Self::page(raw) }
         })
     }
 
-    /// Notes that somebody found no page, and tells whether nobody had.
+    /// Records that a caller found no page, and returns whether this is the first record.
     pub(super) fn want(&self) -> bool {
-        // Looked at first, as many may come before the work item does.
+        // Read the flag first: many callers may come before the work item runs.
         !self.is_wanted.load(Relaxed) && !self.is_wanted.xchg(true, Relaxed)
     }
 
-    /// Returns how many pages there are, exactly if no other call runs.
+    /// Returns the number of pages. Exact only if no other call runs.
     pub(super) fn count(&self) -> usize {
         self.slots.count()
     }
@@ -126,12 +126,12 @@ impl Drop for CpuPages {
     }
 }
 
-/// Makes empty slots for all possible CPUs.
+/// Creates empty slots for all possible CPUs.
 pub(super) fn new() -> Result<PerCpu<CpuPages>> {
     PerCpu::new(|_| Ok(CpuPages::new()))
 }
 
-/// Tells whether a CPU is online, or was a moment ago.
+/// Returns whether a CPU is online. The result may be stale on return.
 pub(super) fn is_online(cpu: CpuId) -> bool {
     // SAFETY: The number is less than `nr_cpu_ids`, by the invariants of `CpuId`.
     unsafe { bindings::cpu_online(cpu.as_u32()) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The work queue on which caches are filled.
+//! The work queue that fills the stashes.
 
 use kernel::{
     prelude::*,
@@ -28,41 +28,41 @@ use crate::{
 
 use super::shared::Shared;
 
-/// The queue, null before the library is loaded.
+/// The work queue, or null while the library is not loaded.
 ///
-/// There is one for all caches, that outlives them: one that was leaked may have work to do when
-/// its module has gone.
+/// All stashes share the queue, which outlives them: a leaked stash may queue work after its module
+/// was unloaded.
 static QUEUE: Atomic<*mut bindings::workqueue_struct> = Atomic::new(ptr::null_mut());
 
-/// Has the work item of a cache run, unless it is about to.
+/// Queues the work item of a stash if it is not pending.
 pub(super) fn enqueue(cache: &Arc<Shared>) {
     let queue = QUEUE.load(Acquire);
 
     if queue.is_null() {
         return;
     }
-    // SAFETY: `Filler` destroys it when the library goes, after all modules that can call this, and
-    // this reference is not used any longer than the call.
+    // SAFETY: `Filler` destroys the queue when the library is unloaded, after all modules that can
+    // call this. This reference is used only during the call.
     let queue = unsafe { Queue::from_raw(queue) };
-    // If it is queued already, it looks at all CPUs when it runs.
+    // A pending work item handles all CPUs when it runs.
     let _ = queue.enqueue(cache.clone());
 }
 
-/// The queue, while it lives.
+/// The owner of the work queue.
 ///
 /// # Invariants
 ///
-/// [`QUEUE`] is `_queue`.
+/// [`QUEUE`] points to `_queue`.
 pub(crate) struct Filler {
     _queue: Workqueue,
 }
 
 impl Filler {
-    /// Creates the queue. To be called once, when the library is loaded.
+    /// Creates the work queue. Called once, when the library is loaded.
     ///
-    /// Fails with [`ENOMEM`].
+    /// Returns [`ENOMEM`].
     pub(crate) fn new() -> Result<Self> {
-        // On the CPU that found no page, which is to be filled.
+        // A per-CPU queue runs the work item on the CPU that found no page.
         let queue = Workqueue::for_library(c"kscale_page_stash", Flags::PERCPU, 0)?;
 
         QUEUE.store(queue.as_raw(), Release);
@@ -72,7 +72,7 @@ impl Filler {
 }
 
 impl Drop for Filler {
-    /// Then the queue goes, which waits for the last work items.
+    /// Clears [`QUEUE`]. The drop of `_queue` then waits for the last work items.
     fn drop(&mut self) {
         QUEUE.store(ptr::null_mut(), Relaxed);
     }

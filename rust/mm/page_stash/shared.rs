@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a cache shares with its work item and its shrinker.
+//! The state that a stash shares with its work item and its shrinker.
 
 use kernel::{
     cpu::CpuId,
@@ -52,22 +52,22 @@ use super::{
     filler, //
 };
 
-/// How many pages a [`PageStash`](super::PageStash) keeps.
+/// The limits of a [`PageStash`](super::PageStash).
 ///
-/// The default is what `kvfree_rcu()` does.
+/// The defaults are those of `kvfree_rcu()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Pages of each CPU, at least 1 and at most
-    /// [`PageStash::MAX_PAGES_PER_CPU`](super::PageStash::MAX_PAGES_PER_CPU).
+    /// The number of pages per CPU, in the range
+    /// `1..=`[`PageStash::MAX_PAGES_PER_CPU`](super::PageStash::MAX_PAGES_PER_CPU).
     pub pages_per_cpu: usize,
-    /// How many of them the shrinker leaves. With as many as there are, it never frees any.
+    /// The number of pages per CPU that the shrinker keeps, at most `pages_per_cpu`.
     pub floor_per_cpu: usize,
-    /// How long nothing is filled after memory was short, in milliseconds.
+    /// The time without filling after memory was short, in milliseconds.
     pub backoff_ms: Msecs,
 }
 
 impl Options {
-    /// Tells whether there can be such a cache.
+    /// Returns whether the options are in range.
     fn are_valid(&self) -> bool {
         (1..=MAX_PAGES).contains(&self.pages_per_cpu) && self.floor_per_cpu <= self.pages_per_cpu
     }
@@ -84,33 +84,33 @@ impl Default for Options {
     }
 }
 
-/// What a [`PageStash`](super::PageStash) did without being given a page, or asked for one.
+/// The number of pages that a [`PageStash`](super::PageStash) allocated and freed itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Pages that were allocated to fill it.
+    /// The number of pages that were allocated to fill the stash.
     pub filled: u64,
-    /// Pages that the shrinker freed, or [`drain()`](super::PageStash::drain).
+    /// The number of pages that the shrinker or [`drain()`](super::PageStash::drain) freed.
     pub freed: u64,
 }
 
-/// Flags as in `fill_page_cache_func()` in `mm/slab_common.c`: to go without is always possible.
+/// The flags of `fill_page_cache_func()` in `mm/slab_common.c`: a failure is always acceptable.
 const FILL: Gfp = Gfp::KERNEL
     .union(Gfp::NORETRY)
     .union(Gfp::NOMEMALLOC)
     .union(Gfp::NOWARN);
 
-/// What a cache shares with its work item and its shrinker.
+/// The state that a stash shares with its work item and its shrinker.
 #[pin_data]
 pub(super) struct Shared {
     cpus: PerCpu<CpuPages>,
     options: Options,
     filled: Atomic<u64>,
     freed: Atomic<u64>,
-    /// What `backoff_end_ns` counts from.
+    /// The time base of `backoff_end_ns`.
     made: Instant<Monotonic>,
-    /// Until when nothing is filled.
+    /// The end of the current back-off, in nanoseconds since `made`.
     backoff_end_ns: Atomic<i64>,
-    /// Nobody will ask for what is filled.
+    /// The stash was dropped and must not be filled.
     is_closed: AtomicFlag,
     #[pin]
     work: Work<Shared>,
@@ -121,9 +121,9 @@ impl_has_work! {
 }
 
 impl Shared {
-    /// Creates slots, all of them empty.
+    /// Creates empty slots for all possible CPUs.
     ///
-    /// Fails with [`EINVAL`] and [`ENOMEM`].
+    /// Returns [`EINVAL`] if the options are out of range, and [`ENOMEM`].
     pub(super) fn new(options: Options) -> Result<Arc<Self>> {
         if !options.are_valid() {
             return Err(EINVAL);
@@ -154,13 +154,13 @@ impl Shared {
         }
     }
 
-    /// Returns the pages of the CPU that the task runs on.
+    /// Returns the pages of the current CPU.
     #[inline]
     pub(super) fn here(&self) -> &CpuPages {
         self.cpus.raw_cpu()
     }
 
-    /// Returns the pages of a CPU if there is such a one.
+    /// Returns the pages of a CPU, or [`None`] if the CPU is not possible.
     pub(super) fn of_cpu(&self, cpu: CpuId) -> Option<&CpuPages> {
         self.cpus.per_cpu(cpu)
     }
@@ -171,7 +171,7 @@ impl Shared {
         pages.put(page, self.options.pages_per_cpu)
     }
 
-    /// Takes a page out of a slot of a CPU, or has the slots filled if there is none.
+    /// Takes a page out of a slot of a CPU, or queues the work item if there is none.
     #[inline]
     pub(super) fn get(this: &Arc<Self>, pages: &CpuPages) -> Option<Page> {
         let page = pages.get(this.options.pages_per_cpu);
@@ -182,14 +182,14 @@ impl Shared {
         page
     }
 
-    /// Puts pages into slots of a CPU, until they are full.
+    /// Puts pages into the slots of a CPU until all slots are full.
     #[inline]
     pub(super) fn put_bulk(&self, here: &CpuPages, pages: &mut [Option<Page>]) {
         here.put_bulk(pages, self.options.pages_per_cpu);
     }
 
-    /// Puts pages of a CPU into the empty entries of `pages`, or has its slots filled if they are
-    /// too few. Returns how many entries, from the first on, hold a page.
+    /// Puts pages of a CPU into the empty entries of `pages`, or queues the work item if there are
+    /// too few. Returns the number of filled entries, counted from the first.
     #[inline]
     pub(super) fn get_bulk(this: &Arc<Self>, here: &CpuPages, pages: &mut [Option<Page>]) -> usize {
         let mut stock = here.drain(0).take(this.options.pages_per_cpu);
@@ -206,25 +206,25 @@ impl Shared {
         pages.len()
     }
 
-    /// Has the slots of a CPU filled in a while.
+    /// Queues the work item that fills the slots of a CPU.
     #[cold]
     fn is_missed(this: &Arc<Self>, pages: &CpuPages) {
-        // SAFETY: It only looks at the count of the CPU.
+        // SAFETY: `in_nmi()` only reads the preempt count.
         let is_nmi = unsafe { bindings::in_nmi() };
-        // Neither the clock nor work queues are for NMIs, and another call will come.
+        // The clock and work queues are not NMI-safe. A later call queues the work item.
         if !is_nmi && !this.is_backing_off() && pages.want() {
             filler::enqueue(this);
         }
     }
 
-    /// Returns how many pages there are beyond `floor` of each CPU.
+    /// Returns the number of pages above `floor` of each CPU, summed over all CPUs.
     pub(super) fn count(&self, floor: usize) -> usize {
         let counts = self.cpus.iter().map(|(_, pages)| pages.count());
 
         counts.map(|count| count.saturating_sub(floor)).sum()
     }
 
-    /// Frees at most `max` pages beyond `floor` of each CPU, and returns how many it freed.
+    /// Frees at most `max` pages above `floor` of each CPU, and returns the number of freed pages.
     pub(super) fn drain(&self, floor: usize, max: usize) -> usize {
         let pages = self.cpus.iter().flat_map(|(_, pages)| pages.drain(floor));
         let freed = pages.take(max).map(drop).count();
@@ -234,7 +234,7 @@ impl Shared {
         freed
     }
 
-    /// Frees all pages, and does not fill it any more but for what is being filled now.
+    /// Frees all pages and stops filling. A running work item may still add pages.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Relaxed);
         self.drain(0, usize::MAX);
@@ -242,11 +242,11 @@ impl Shared {
 
     /// Fills the slots of a CPU.
     ///
-    /// Fails with [`ENOMEM`]. What was filled until then stays.
+    /// Returns [`ENOMEM`] if an allocation fails. Pages that were added before stay.
     pub(super) fn fill(&self, cpu: CpuId, pages: &CpuPages) -> Result {
         let room = self.options.pages_per_cpu;
 
-        // Not more often than there are slots, even if others take pages meanwhile.
+        // Allocate at most one page per slot, even if other tasks take pages concurrently.
         for _ in pages.count()..room {
             let page = Page::alloc_near(FILL, cpu)?;
             if pages.put(page, room).is_err() {
@@ -257,16 +257,16 @@ impl Shared {
         Ok(())
     }
 
-    /// Fills the slots of all CPUs that are online.
+    /// Fills the slots of all online CPUs.
     ///
-    /// Fails with [`ENOMEM`]. What was filled until then stays.
+    /// Returns [`ENOMEM`] if an allocation fails. Pages that were added before stay.
     pub(super) fn fill_online(&self) -> Result {
         let mut online = self.cpus.iter().filter(|(cpu, _)| cpus::is_online(*cpu));
 
         online.try_for_each(|(cpu, pages)| self.fill(cpu, pages))
     }
 
-    /// Fills nothing for a while.
+    /// Starts a back-off: the stash is not filled for `backoff_ms`.
     pub(super) fn back_off(&self) {
         let backoff_ns = i64::from(self.options.backoff_ms).saturating_mul(NSEC_PER_MSEC);
         let end_ns = self.made.elapsed().as_nanos().saturating_add(backoff_ns);
@@ -279,13 +279,13 @@ impl Shared {
     }
 }
 
-/// Fills the slots of CPUs on which somebody found no page.
+/// Fills the slots of the CPUs on which a caller found no page.
 impl WorkItem for Shared {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         for (cpu, pages) in this.cpus.iter() {
-            // Who finds no page from here on has this run again.
+            // A caller that finds no page after this queues the work item again.
             if !pages.is_wanted.xchg(false, Relaxed) {
                 continue;
             }
@@ -299,7 +299,7 @@ impl WorkItem for Shared {
     }
 }
 
-/// Neither locks anything, so they may be called whatever the task does.
+/// The callbacks take no locks, so they may run while the task holds any lock.
 #[vtable]
 impl Callbacks for Shared {
     fn count_objects(&self, _: &ShrinkControl) -> Count {
@@ -330,7 +330,7 @@ mod tests {
         })
     }
 
-    /// The pages of CPU 0, which there is everywhere.
+    /// Returns the pages of CPU 0, which exists on every machine.
     fn first(shared: &Shared) -> Result<&CpuPages> {
         let cpu = CpuId::from_u32(0).ok_or(ENODEV)?;
         shared.of_cpu(cpu).ok_or(ENODEV)
@@ -343,14 +343,14 @@ mod tests {
 
         Shared::run(shared.clone());
         assert_eq!(shared.count(0), 0);
-        // Once, whoever wants it.
+        // Only the first request returns true.
         assert!(first.want());
         assert!(!first.want());
         Shared::run(shared.clone());
         assert_eq!((first.count(), shared.count(0)), (3, 3));
         assert!(!first.is_wanted.load(Relaxed));
 
-        // Others can be, too.
+        // Fill the slots of all CPUs.
         for (_, pages) in shared.cpus.iter() {
             pages.want();
         }
@@ -388,7 +388,7 @@ mod tests {
         assert!(shared.is_backing_off());
         Shared::run(shared.clone());
         assert_eq!(shared.count(0), 0);
-        // Nor is it asked for.
+        // A failed `get()` does not queue the work item, either.
         assert!(Shared::get(&shared, pages).is_none());
         assert!(!pages.is_wanted.load(Relaxed));
 
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn it_is_short_for_as_long_as_it_says() -> Result {
-        // Milliseconds, and nanoseconds.
+        // Milliseconds, nanoseconds.
         const ROWS: [(Msecs, i64); 4] = [
             (0, 0),
             (1, 1_000_000),
@@ -418,7 +418,7 @@ mod tests {
             let begin = shared.backoff_end_ns.load(Relaxed) - backoff_ns;
             assert!((before..=after).contains(&begin));
         }
-        // Which ends.
+        // A back-off of 0 ms ends at once.
         let shared = shared(0)?;
         shared.back_off();
         assert!(!shared.is_backing_off());
@@ -441,7 +441,7 @@ mod tests {
 
         assert!(Shared::get(&shared, pages).is_none());
         assert_eq!(wait(), 3);
-        // Those that there are come first, from the first entry on.
+        // Cached pages fill the first empty entries.
         let mut taken = [const { None }; 5];
         taken[1] = Some(Page::alloc(Gfp::KERNEL)?);
         assert_eq!(Shared::get_bulk(&shared, pages, &mut taken), 4);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The algorithm of the page stash, whatever the atomics and the pages.
+//! The algorithm of the page stash, independent of the types of atomics and pages.
 //!
-//! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
-//! has the `atomic`s of either.
+//! The kernel and the interleaving checker of `tests/host/loom` both compile this file. The parent
+//! module provides the `atomic` module in both cases.
 //!
-//! A slot holds the address of a page, or is empty. A page is moved by one atomic operation on one
-//! slot: who puts it exchanges null for its address, if null is there, and who takes it exchanges
-//! what is there for null. Hence a page in a slot belongs to nobody, and one that was taken to
-//! whoever took it, however many do either at once.
+//! A slot holds the address of a page, or null if it is empty. One atomic operation on one slot
+//! moves a page: `put` replaces null by the address with a compare-and-exchange, and `get`
+//! exchanges the address for null. A page in a slot therefore has no other owner, and a page that
+//! was taken has one owner, for any number of concurrent callers.
 //!
-//! - Nobody looks into a page that is in a slot, so it does no harm to have seen the address of one
-//!   that others have taken and freed since.
-//! - Nobody compares addresses, but with null, so it does no harm either if such a page is back in
-//!   a slot by then.
-//! - What is cached is what is in the slots. There is no count beside them that could be ahead of
-//!   them, or behind.
+//! - No call accesses a page that is in a slot. A stale address of a page that another task has
+//!   taken and freed is harmless.
+//! - Calls compare addresses with null only. The ABA problem does not arise if such a page is in a
+//!   slot again.
+//! - The slots are the only record of the cached pages. There is no separate counter that could
+//!   disagree with them.
 //!
-//! Nobody waits for others or tries again, so a call is over after a look at each slot; a drain also
-//! has one at those of the floor for each page. It may miss a page or a room that others take or leave
-//! meanwhile.
+//! No call waits or retries, so each call ends after it has read each slot once. A drain also reads
+//! the slots of the floor once for each page. A call may miss a page or an empty slot that another
+//! task takes or puts concurrently.
 
 use core::{
     array,
@@ -46,15 +46,16 @@ impl<P, const N: usize> Slots<P, N> {
         Self(array::from_fn(|_| Atomic::new(ptr::null_mut())))
     }
 
-    /// Puts a page into an empty one of the first `end` slots, or gives it back if there is none.
+    /// Puts a page into an empty slot among the first `end` slots, or returns the page if all are
+    /// full.
     ///
-    /// What was done with the page before is seen by who gets it.
+    /// Earlier accesses to the page are visible to the task that gets the page.
     #[inline]
     pub(super) fn put(&self, page: NonNull<P>, end: usize) -> Result<(), NonNull<P>> {
         self.rooms(end).put(page)
     }
 
-    /// Goes through the first `end` slots to put pages into those that are empty.
+    /// Returns an iterator over the first `end` slots that puts pages into empty slots.
     #[inline]
     pub(super) fn rooms(&self, end: usize) -> Rooms<'_, P> {
         Rooms(self.first(end).iter())
@@ -66,25 +67,26 @@ impl<P, const N: usize> Slots<P, N> {
         self.first(end).iter().find_map(take)
     }
 
-    /// Returns the first `end` slots, of which there are as many.
+    /// Returns the first `end` slots. `end` is at most `N`.
     #[inline]
     fn first(&self, end: usize) -> &[Atomic<*mut P>] {
         self.0.get(..end).unwrap_or_default()
     }
 
-    /// Takes all pages but `floor`, each as it is asked for.
+    /// Returns an iterator that takes all pages above `floor`, one for each call of `next()`.
     ///
-    /// They are those of the slots from `floor` on, which first fill the others. Those are left as
-    /// they are, so however many drain at once, as many pages stay unless somebody gets them.
+    /// Takes the pages of the slots from `floor` on. Each page first fills an empty slot below
+    /// `floor`, and is returned only if there is none. Slots below `floor` are never emptied, so
+    /// any number of concurrent drains leaves `floor` pages unless another task gets them.
     pub(super) fn drain(&self, floor: usize) -> impl Iterator<Item = NonNull<P>> + '_ {
         let pages = self.0.iter().skip(floor).filter_map(take);
 
         pages.filter_map(move |page| self.put(page, floor).err())
     }
 
-    /// Returns how many pages there are in the slots.
+    /// Returns the number of pages in the slots.
     ///
-    /// Exact if no other call runs meanwhile.
+    /// Exact only if no other call runs.
     pub(super) fn count(&self) -> usize {
         let slots = self.0.iter();
 
@@ -92,11 +94,11 @@ impl<P, const N: usize> Slots<P, N> {
     }
 }
 
-/// Slots that were not looked at yet.
+/// The slots that are not yet searched.
 pub(super) struct Rooms<'a, P>(Iter<'a, Atomic<*mut P>>);
 
 impl<P> Rooms<'_, P> {
-    /// Puts a page into the next empty slot, or gives it back if there is none.
+    /// Puts a page into the next empty slot, or returns the page if there is none.
     #[inline]
     pub(super) fn put(&mut self, page: NonNull<P>) -> Result<(), NonNull<P>> {
         for slot in self.0.by_ref() {
@@ -115,7 +117,7 @@ impl<P> Rooms<'_, P> {
 /// Takes the page out of a slot.
 #[inline]
 fn take<P>(slot: &Atomic<*mut P>) -> Option<NonNull<P>> {
-    // A look costs less than an exchange.
+    // A load is cheaper than an exchange.
     if slot.load(Relaxed).is_null() {
         return None;
     }

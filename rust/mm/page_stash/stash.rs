@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Caches, as their users see them.
+//! The public interface of the page stash.
 
 use kernel::{
     cpu::CpuId,
@@ -28,32 +28,34 @@ use super::{
     }, //
 };
 
-/// Pages in stock for each CPU, filled by a work item and drained by a shrinker.
+/// Per-CPU stashes of free pages, filled by a work item and drained by a shrinker.
 ///
-/// See the [module](super) for what it promises and what it costs. One that is leaked keeps its
-/// pages, and its shrinker frees them when memory is short, until the library goes.
+/// The [module documentation](super) describes the guarantees and the cost. A leaked stash keeps
+/// its pages: its shrinker frees them under memory pressure until the library is unloaded.
 pub struct PageStash {
     shared: Arc<Shared>,
     _shrinker: Registration<Shared>,
 }
 
 impl PageStash {
-    /// The most pages of one CPU: 32.
+    /// The maximum number of pages per CPU: 32.
     pub const MAX_PAGES_PER_CPU: usize = MAX_PAGES;
 
-    /// Creates an empty cache. The name is for the shrinker, in debugfs.
+    /// Creates an empty stash. `name` is the name of the shrinker in debugfs.
     ///
-    /// Takes 320 bytes for every possible CPU.
+    /// Allocates 320 bytes for each possible CPU.
     ///
-    /// Fails with [`EINVAL`] if the options are out of range, with [`ENOMEM`] if memory is short,
-    /// and with [`EDEADLK`] in a callback of a shrinker.
+    /// Returns [`EINVAL`] if the options are out of range, [`ENOMEM`] if memory is short, and
+    /// [`EDEADLK`] in a callback of a shrinker.
     ///
-    /// Context: process. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(name: &CStr, options: Options) -> Result<Self> {
-        // First, as it fails in a callback, where to allocate the rest might wait for the caller.
+        // This comes first, because it fails in a callback: the other allocations might deadlock
+        // there.
         let shrinker = Shrinker::new(name, Flags::NONE)?;
         let shared = Shared::new(options)?;
-        // Pages are easily had when memory is plenty, and there are few of them.
+        // The pages are cheap to allocate again once memory is available, and there are few of
+        // them.
         let shrinker = shrinker
             .set_seeks(0)
             .set_batch(NonZeroU32::MIN.saturating_add(31))
@@ -67,60 +69,61 @@ impl PageStash {
 
     /// Takes a page of this CPU.
     ///
-    /// Its bytes are what the last user left there. If there is none, has the slots of this CPU
-    /// filled in a while, but not from NMIs. A task that moves meanwhile gets a page of the CPU that
-    /// it was on.
+    /// The bytes of the page are those of its last user. If there is no page, queues the work item
+    /// that fills the slots of this CPU, except in NMI context. A task that migrates during the
+    /// call gets a page of the CPU that it started on.
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off unless there is no page.
+    /// Context: Any context. Never sleeps. Disables interrupts only if there is no page.
     #[inline]
     pub fn get(&self) -> Option<Page> {
         Shared::get(&self.shared, self.shared.here())
     }
 
-    /// Leaves a page for this CPU, or gives it back if there is no room.
+    /// Puts a page into a slot of this CPU, or returns the page if all slots are full.
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off.
+    /// Context: Any context. Never sleeps. Does not disable interrupts.
     #[inline]
     pub fn put(&self, page: Page) -> Result<(), Page> {
         self.shared.put(self.shared.here(), page)
     }
 
-    /// Puts pages of this CPU into the empty entries of `pages`, from the first on.
+    /// Puts pages of this CPU into the empty entries of `pages`, starting with the first entry.
     ///
-    /// Returns how many entries of `pages`, from the first on, hold a page now, as
-    /// [`page::alloc_bulk()`](crate::mm::page::alloc_bulk) does. Otherwise as [`get()`](Self::get), but
-    /// that it looks at each slot once for all of them.
+    /// Returns the number `n` of filled entries: the first `n` entries of `pages` hold a page, as
+    /// with [`page::alloc_bulk()`](crate::mm::page::alloc_bulk). Otherwise behaves as
+    /// [`get()`](Self::get), except that it reads each slot only once for all pages.
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off unless there are too few.
+    /// Context: Any context. Never sleeps. Disables interrupts only if there are too few pages.
     #[inline]
     pub fn get_bulk(&self, pages: &mut [Option<Page>]) -> usize {
         Shared::get_bulk(&self.shared, self.shared.here(), pages)
     }
 
-    /// Leaves the pages in `pages` for this CPU, from the first on, as far as there is room.
+    /// Puts pages from `pages` into the slots of this CPU, starting with the first, until all slots
+    /// are full.
     ///
-    /// Entries that were taken are [`None`] then.
+    /// Sets the entries of the pages that it put to [`None`].
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off.
+    /// Context: Any context. Never sleeps. Does not disable interrupts.
     #[inline]
     pub fn put_bulk(&self, pages: &mut [Option<Page>]) {
         self.shared.put_bulk(self.shared.here(), pages);
     }
 
-    /// As [`get()`](Self::get), of another CPU.
+    /// Takes a page of `cpu`, like [`get()`](Self::get).
     ///
-    /// Returns [`None`] also if there is no such CPU.
+    /// Returns [`None`] if `cpu` is not possible.
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off unless there is no page.
+    /// Context: As [`get()`](Self::get).
     pub fn get_on(&self, cpu: CpuId) -> Option<Page> {
         Shared::get(&self.shared, self.shared.of_cpu(cpu)?)
     }
 
-    /// As [`put()`](Self::put), for another CPU.
+    /// Puts a page into a slot of `cpu`, like [`put()`](Self::put).
     ///
-    /// Gives the page back also if there is no such CPU.
+    /// Returns the page if `cpu` is not possible.
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off.
+    /// Context: As [`put()`](Self::put).
     pub fn put_on(&self, cpu: CpuId, page: Page) -> Result<(), Page> {
         match self.shared.of_cpu(cpu) {
             Some(pages) => self.shared.put(pages, page),
@@ -128,59 +131,60 @@ impl PageStash {
         }
     }
 
-    /// Fills the slots of all CPUs that are online.
+    /// Fills the slots of all online CPUs.
     ///
-    /// Fails with [`ENOMEM`] when a page cannot be had easily. What was filled until then stays.
+    /// Returns [`ENOMEM`] if the page allocator fails at the first attempt. Pages that were added
+    /// before the error stay.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn fill(&self) -> Result {
         self.shared.fill_online()
     }
 
-    /// Frees the pages of all CPUs, also of those that are offline, and returns how many there were.
+    /// Frees the pages of all CPUs, including offline CPUs, and returns their number.
     ///
-    /// What others put meanwhile may stay.
+    /// Pages that are put during the call may stay.
     ///
-    /// Context: any but NMI. Never sleeps. Touches the memory of every CPU.
+    /// Context: Any context except NMI. Never sleeps. Reads the slots of every possible CPU.
     pub fn drain(&self) -> usize {
         self.shared.drain(0, usize::MAX)
     }
 
-    /// Returns how many pages there are, of all CPUs.
+    /// Returns the number of pages of all CPUs.
     ///
-    /// Exact if no other call runs meanwhile.
+    /// Exact only if no other call runs.
     ///
-    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    /// Context: Any context. Never sleeps. Reads the slots of every possible CPU.
     pub fn cached(&self) -> usize {
         self.shared.count(0)
     }
 
-    /// Returns how many pages there are of a CPU: 0 also if there is no such CPU.
+    /// Returns the number of pages of `cpu`, which is 0 if `cpu` is not possible.
     ///
-    /// Exact if no other call runs meanwhile.
+    /// Exact only if no other call runs.
     ///
-    /// Context: any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn cached_on(&self, cpu: CpuId) -> usize {
         self.shared.of_cpu(cpu).map_or(0, |pages| pages.count())
     }
 
-    /// Returns the options that it was made with.
+    /// Returns the options that the stash was created with.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn options(&self) -> &Options {
         self.shared.options()
     }
 
-    /// Returns what was filled and freed so far.
+    /// Returns the number of pages that were filled and freed.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 }
 
 impl Drop for PageStash {
-    /// Frees all pages. What is being filled right now is freed by the work item.
+    /// Frees all pages. A work item that is running frees the pages that it adds.
     fn drop(&mut self) {
         self.shared.close();
     }
@@ -248,7 +252,7 @@ mod tests {
         })
     }
 
-    /// CPU 0, which there is everywhere.
+    /// Returns CPU 0, which exists on every machine.
     fn cpu() -> Result<CpuId> {
         CpuId::from_u32(0).ok_or(ENODEV)
     }
@@ -268,7 +272,7 @@ mod tests {
     #[test]
     fn options_have_bounds() {
         const MOST: usize = PageStash::MAX_PAGES_PER_CPU;
-        // Pages, floor, accepted.
+        // Pages, floor, whether the options are accepted.
         const ROWS: [(usize, usize, bool); 9] = [
             (0, 0, false),
             (1, 0, true),
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn there_is_no_new_cache_in_reclaim() {
-        // Before anything else, such as what is wrong with the options.
+        // The reclaim check comes before the check of the options.
         let error = as_in_reclaim(|| cache(0, 0).err());
         assert_eq!(error, Some(EDEADLK));
     }
@@ -322,7 +326,7 @@ mod tests {
             *entry = Some(page(3)?);
         }
 
-        // Tasks may move to another CPU, but not here.
+        // A task may migrate to another CPU, except with interrupts disabled.
         let interrupts_off = local_interrupt_disable();
         cache.put_bulk(&mut pages);
         assert_eq!(pages.iter().flatten().count(), 1);
@@ -397,7 +401,7 @@ mod tests {
             assert!(cache.put_on(cpu()?, page(byte)?).is_ok());
         }
 
-        // Those that were there first.
+        // Take the pages from the first slots.
         let taken = [cache.get_on(cpu()?), cache.get_on(cpu()?)];
         assert_eq!(cache.shared.count(2), 2);
         assert_eq!(cache.shared.drain(2, usize::MAX), 2);
@@ -423,7 +427,7 @@ mod tests {
             }
             fsleep(Delta::from_millis(1));
         }
-        // Of that CPU alone.
+        // The slots of the other CPUs stay empty.
         assert_eq!(cache.cached(), 5);
         assert_eq!(cache.stats().filled, 5);
         Ok(())
@@ -436,7 +440,7 @@ mod tests {
 
         cache.shared.back_off();
         assert!(cache.get_on(cpu()?).is_none());
-        // Nobody was asked to.
+        // No work item was queued.
         assert!(!pages.is_wanted.load(Relaxed));
 
         let cache = PageStash::new(
@@ -479,20 +483,20 @@ mod tests {
         drop(cache);
 
         let raw = core::ptr::NonNull::new(raw).ok_or(EINVAL)?;
-        // SAFETY: The reference that was added above is left, and nobody else has it.
+        // SAFETY: The reference that was added above is the only one left.
         let mine = unsafe { Page::<0>::from_raw(raw) };
         assert_eq!(mine.references().load(Relaxed), 1);
         Ok(())
     }
 
-    /// A cache, and what tasks did with it.
+    /// A stash, with counters of the pages that tasks allocated and freed.
     struct Busy {
         cache: PageStash,
         allocated: Atomic<u64>,
         freed: Atomic<u64>,
     }
 
-    /// Gets and puts pages, of this CPU and of others, and drains some.
+    /// Gets and puts pages of this CPU and of other CPUs, and drains some.
     fn keep_busy(busy: &Busy) {
         let free = |page: Page| {
             drop(page);
@@ -533,7 +537,7 @@ mod tests {
 
         on_all_cpus(&busy, keep_busy)?;
 
-        // The work item may still fill slots. Then this is not exact, and not wrong later.
+        // The work item may still fill slots: retry until the numbers are stable and match.
         for _ in 0..1000 {
             let before = busy.cache.stats();
             let cached = busy.cache.cached() as u64;
@@ -557,7 +561,7 @@ mod tests {
     #[test]
     fn pages_are_of_one_cpu() -> Result {
         let cache = cache(4, 0)?;
-        // Nobody fills slots meanwhile.
+        // Stop the work item from filling slots.
         cache.shared.back_off();
         for cpu in possible_cpus() {
             for _ in 0..1 + cpu.as_u32() % 3 {
@@ -630,7 +634,7 @@ mod tests {
         let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
         while cache.get_on(cpu()?).is_some() {}
         assert!(!pages.is_wanted.load(Relaxed));
-        // There is nothing above the floor.
+        // The only page is within the floor.
         assert!(cache.put_on(cpu()?, page(1)?).is_ok());
         assert_eq!(cache._shrinker.call_back(2), Count::EMPTY.into_raw());
         Ok(())
@@ -641,7 +645,7 @@ mod tests {
         let cache = cache(4, 1)?;
         let raw = cache._shrinker.raw();
 
-        // SAFETY: It is registered, and C does not change these.
+        // SAFETY: The shrinker is registered, and C does not change these fields.
         let (seeks, batch, flags) = unsafe { ((*raw).seeks, (*raw).batch, (*raw).flags) };
         assert_eq!((seeks, batch), (0, 32));
         assert_eq!(flags & bindings::SHRINKER_NUMA_AWARE, 0);
