@@ -40,7 +40,7 @@
 //! that was used recently. A call reads every slot before it reports that there is no page, or that
 //! all slots are full.
 //!
-//! The algorithm is in `rust/mm/page_stash/slots.rs`. `tests/host/loom` checks it exhaustively.
+//! The algorithm is in `rust/mm/page_stash/slots.rs`. `tests/host/loom` explores its interleavings.
 //!
 //! # Examples
 //!

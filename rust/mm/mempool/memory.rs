@@ -93,7 +93,7 @@ unsafe impl<const ORDER: u32> Memory for Page<ORDER> {
 
 /// Memory for a `T`, which only its pool can free.
 ///
-/// A slot has no methods: it is the slot type of
+/// A slot has no methods of its own: it is the slot type of
 /// [`Mempool::alloc_bulk`](super::Mempool::alloc_bulk). Dropping it leaks its memory.
 ///
 /// # Invariants
@@ -106,7 +106,7 @@ pub struct Slot<T>(NonNull<MaybeUninit<T>>);
 // SAFETY: It contains no value, and the sources with slots free them in any task.
 unsafe impl<T> Send for Slot<T> {}
 
-// SAFETY: A `&Slot` has no methods.
+// SAFETY: A `&Slot` gives access to the address only.
 unsafe impl<T> Sync for Slot<T> {}
 
 // SAFETY:

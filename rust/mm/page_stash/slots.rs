@@ -76,8 +76,9 @@ impl<P, const N: usize> Slots<P, N> {
     /// Returns an iterator that takes all pages above `floor`, one for each call of `next()`.
     ///
     /// Takes the pages of the slots from `floor` on. Each page first fills an empty slot below
-    /// `floor`, and is returned only if there is none. Slots below `floor` are never emptied, so
-    /// any number of concurrent drains leaves `floor` pages unless another task gets them.
+    /// `floor`, and is returned only if there is none. A drain never empties
+    /// slots below `floor`, so any number of concurrent drains leaves `floor` pages unless another
+    /// task gets them.
     pub(super) fn drain(&self, floor: usize) -> impl Iterator<Item = NonNull<P>> + '_ {
         let pages = self.0.iter().skip(floor).filter_map(take);
 

@@ -133,8 +133,8 @@ impl PageStash {
 
     /// Fills the slots of all online CPUs.
     ///
-    /// Returns [`ENOMEM`] if the page allocator fails at the first attempt. Pages that were added
-    /// before the error stay.
+    /// Returns [`ENOMEM`] if the page allocator fails after one round of reclaim. Pages that were
+    /// added before the error stay.
     ///
     /// Context: Process context. May sleep.
     pub fn fill(&self) -> Result {
