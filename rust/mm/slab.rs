@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slab caches of one type.
+//! Slab caches for values of one type.
 //!
-//! A [`Cache`] has memory for values of one type, packed as tightly as their size allows. Use one
-//! for many values that come and go. Use `KBox` for a few: a cache costs some pages, and a wait for
-//! every CPU when it goes.
+//! A [`Cache`] allocates memory for values of one type, packed as densely as their size allows. Use
+//! a cache for many short-lived values, and `KBox` for a few values: a cache costs some pages, and
+//! dropping it waits for every CPU.
 //!
-//! Memory is owned before there is a value in it: see [`boxed`](crate::mm::boxed).
+//! An allocation returns owned memory without a value: see [`boxed`](crate::mm::boxed).
 //!
 //! Constructors, memory accounting, `SLAB_TYPESAFE_BY_RCU` and copies to user space are not
 //! supported.
+//! supported.
 //!
-//! # What is left behind
+//! # Forgotten objects
 //!
-//! Safe code may forget a value. Its memory stays as it is, so what is pinned there stays valid,
-//! and its cache is not destroyed when it is dropped: it is left as it is, and the log says so. To
-//! know, a cache counts its objects per CPU: two instructions for each, which C does not need. A
-//! cache that is left, or forgotten itself, refers to no module: its name is a copy, and it has no
-//! constructor.
+//! Safe code may forget a value. Its memory stays allocated, so a pinned value stays valid.
+//! Dropping the cache of a forgotten value does not destroy the cache, and prints an error to the
+//! log. A cache counts its objects per CPU for this purpose. This costs two instructions for each
+//! allocation and each free, which C does not need. A cache that was not destroyed, or that was
+//! forgotten itself, does not refer to its module: its name is a copy, and it has no constructor.
 //!
 //! # Examples
 //!

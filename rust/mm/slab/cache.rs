@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache itself.
+//! The slab cache type.
 
 use kernel::{
     prelude::*,
@@ -27,17 +27,17 @@ use crate::{
     percpu::PerCpuInts, //
 };
 
-/// Returns a number that was not returned since the kernel has booted.
+/// Returns a number that is unique since the kernel was booted.
 fn unique() -> i64 {
     static LAST: Atomic<i64> = Atomic::new(0);
 
     loop {
-        // SAFETY: It has no preconditions.
+        // SAFETY: `ktime_get()` has no preconditions.
         //
-        // Microseconds, as no two copies of this library are loaded in the same one.
+        // Microseconds are enough: no two copies of this library are loaded within one microsecond.
         let now = unsafe { bindings::ktime_get() } / 1000;
         let last = LAST.load(Relaxed);
-        // OVERFLOW: Far from 2^63.
+        // OVERFLOW: The numbers are far below 2^63.
         let next = now.max(last.wrapping_add(1));
 
         if LAST.cmpxchg(last, next, Relaxed).is_ok() {
@@ -52,8 +52,8 @@ fn unique() -> i64 {
 ///
 /// - `raw` was returned by `kmem_cache_create()` for the size and the alignment of `T`, without a
 ///   constructor, and was not destroyed.
-/// - The sum of `live` is how many objects were taken and not given back, and how many pools may
-///   have others in reserve.
+/// - The sum of `live` is the number of allocated objects, plus the number of pools that may have
+///   other objects in reserve.
 pub struct Cache<T> {
     raw: NonNull<bindings::kmem_cache>,
     name: CString,
@@ -61,25 +61,25 @@ pub struct Cache<T> {
     _values: PhantomData<fn() -> T>,
 }
 
-// SAFETY: A cache holds no values, and `kmem_cache_destroy()` may run in any task.
+// SAFETY: A cache contains no values, and `kmem_cache_destroy()` may run in any task.
 unsafe impl<T> Send for Cache<T> {}
 
-// SAFETY: A cache holds no values, and objects may be taken and given back by all CPUs at once.
+// SAFETY: A cache contains no values, and all CPUs may allocate and free objects concurrently.
 unsafe impl<T> Sync for Cache<T> {}
 
 impl<T> Cache<T> {
-    /// The size of an object in bytes, checked.
+    /// The checked size of an object in bytes.
     const SIZE: u32 = {
         assert!(size_of::<T>() > 0, "values without a size need no memory");
         assert!(
             size_of::<T>() <= bindings::KMALLOC_MAX_SIZE as usize,
             "values are too large for a slab"
         );
-        // CAST: At most `KMALLOC_MAX_SIZE`, which is 32 bits.
+        // CAST: At most `KMALLOC_MAX_SIZE`, which fits into 32 bits.
         size_of::<T>() as u32
     };
 
-    /// The alignment of an object in bytes, checked.
+    /// The checked alignment of an object in bytes.
     const ALIGN: u32 = {
         assert!(
             align_of::<T>() <= kernel::page::PAGE_SIZE,
@@ -91,21 +91,21 @@ impl<T> Cache<T> {
 
     /// Creates a cache.
     ///
-    /// It appears in `/proc/slabinfo` under `name` and a number that makes it unique: two caches of
-    /// the same name would be a bug to the kernel, and one that was left behind has its name still.
-    /// Unless the kernel merges it with another one of that size, as it likes to.
+    /// `/proc/slabinfo` lists the cache by `name` followed by a unique number: two caches with the
+    /// same name trigger a kernel warning, and a cache that was not destroyed keeps its name. The
+    /// kernel may instead merge the cache with another cache of similar objects.
     ///
-    /// Fails with [`EINVAL`] if `name` is empty, longer than 32 bytes, or has other characters than
-    /// ASCII letters, digits, `-` and `_`, and with [`ENOMEM`].
+    /// Returns [`EINVAL`] if `name` is empty, longer than 32 bytes, or has other characters than
+    /// ASCII letters, digits, `-` and `_`. Returns [`ENOMEM`] if memory is short.
     ///
-    /// Context: process. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(name: &CStr) -> Result<Self> {
         Self::with_flags(name, 0)
     }
 
-    /// Creates a cache whose memory counts as reclaimable, as a shrinker frees its objects.
+    /// Creates a cache whose memory counts as reclaimable, for objects that a shrinker frees.
     ///
-    /// As [`new()`](Self::new) otherwise.
+    /// Otherwise behaves as [`new()`](Self::new).
     pub(crate) fn reclaimable(name: &CStr) -> Result<Self> {
         Self::with_flags(name, bindings::SLAB_RECLAIM_ACCOUNT)
     }
@@ -120,13 +120,14 @@ impl<T> Cache<T> {
         let live = PerCpuInts::new()?;
 
         // SAFETY:
-        // - `name` is a string, which `kstrdup_const()` copies, as it is not the kernel's own.
+        // - `name` is a string. `kstrdup_const()` copies it, because it is not in the kernel's
+        //   rodata.
         // - The size and the alignment, a power of two, were checked.
-        // - The flags do not change what objects are.
+        // - The flags do not change the layout of objects.
         let raw = unsafe {
             bindings::kmem_cache_create(name.as_char_ptr(), Self::SIZE, Self::ALIGN, flags)
         };
-        // INVARIANT: Just created; nothing is taken.
+        // INVARIANT: The cache was just created, and has no objects.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             name,
@@ -135,34 +136,37 @@ impl<T> Cache<T> {
         })
     }
 
-    /// Returns memory for a value.
+    /// Allocates memory for a value.
     ///
-    /// Fails with [`ENOMEM`].
+    /// Returns [`ENOMEM`].
     ///
-    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    /// Context: Any context except NMI. May sleep if `gfp` allows it.
     #[inline]
     pub fn alloc(&self, gfp: Gfp) -> Result<Memory<&Self>> {
         Memory::new(self, gfp)
     }
 
-    /// Returns memory for a value that keeps the cache alive.
+    /// Allocates memory for a value that holds a reference to the cache.
     ///
-    /// As [`alloc`](Self::alloc) otherwise. Costs a reference to the cache, which all CPUs share.
+    /// Otherwise behaves as [`alloc`](Self::alloc). Costs an atomic operation on the reference
+    /// count of the cache, which all CPUs share.
+    ///
+    /// Context: As [`alloc`](Self::alloc).
     #[inline]
     pub fn alloc_arc(self: &Arc<Self>, gfp: Gfp) -> Result<Memory<Arc<Self>>> {
         Memory::new(self.clone(), gfp)
     }
 
-    /// Returns the name that the cache has in `/proc/slabinfo`.
+    /// Returns the name of the cache in `/proc/slabinfo`.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// Returns memory for a value that may be added to lists.
+    /// Allocates memory for a value that may be added to `lru`.
     ///
-    /// Fails with [`ENOMEM`].
+    /// Returns [`ENOMEM`].
     ///
     /// # Safety
     ///
@@ -172,7 +176,7 @@ impl<T> Cache<T> {
         lru: *mut bindings::list_lru,
         gfp: Gfp,
     ) -> Result<NonNull<T>> {
-        // SAFETY: The cache is there by the type invariants, and the lists are by the safety
+        // SAFETY: The cache exists by the type invariants, and `lru` is initialised by the safety
         // requirements.
         let object =
             unsafe { bindings::kmem_cache_alloc_lru_noprof(self.as_raw(), lru, gfp.as_raw()) };
@@ -185,48 +189,48 @@ impl<T> Cache<T> {
     ///
     /// # Safety
     ///
-    /// It must be from this cache, and not be used again.
+    /// `object` must be from this cache, and must not be used again.
     pub(crate) unsafe fn free(&self, object: NonNull<T>) {
         self.returned(1);
         // SAFETY: By the safety requirements.
         unsafe { bindings::kmem_cache_free(self.as_raw(), object.as_ptr().cast()) };
     }
 
-    /// Returns the cache as C takes it.
+    /// Returns the C cache.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut bindings::kmem_cache {
         self.raw.as_ptr()
     }
 
-    /// Returns how many objects it believes to be taken.
+    /// Returns the number of objects that count as allocated.
     #[cfg(kscale_kunit)]
     pub(crate) fn live(&self) -> u64 {
         self.live.at::<0>().sum()
     }
 
-    /// Notes that `count` objects were taken.
+    /// Counts `count` objects that were allocated.
     #[inline]
     pub(crate) fn taken(&self, count: usize) {
         // CAST: To 64 bits.
-        // INVARIANT: There are as many more.
+        // INVARIANT: The number of allocated objects grew by `count`.
         self.live.at::<0>().add(count as u64);
     }
 
-    /// Notes that `count` objects are about to be given back.
+    /// Counts `count` objects that are about to be freed.
     #[inline]
     pub(crate) fn returned(&self, count: usize) {
         // CAST: To 64 bits.
-        // INVARIANT: There are as many less.
+        // INVARIANT: The number of allocated objects shrinks by `count`.
         self.live.at::<0>().sub(count as u64);
     }
 }
 
-/// Sleeps, and waits for every CPU. See "What is left behind" in the [module](super).
+/// Sleeps, and waits for every CPU. See "Forgotten objects" in the [module](super).
 impl<T> Drop for Cache<T> {
     fn drop(&mut self) {
-        // Nobody takes or returns any meanwhile.
+        // The cache is owned, so there are no concurrent allocations or frees.
         if self.live.at::<0>().sum() == 0 {
-            // SAFETY: No object is left, and nobody uses the cache again.
+            // SAFETY: The cache has no objects, and is not used again.
             unsafe { bindings::kmem_cache_destroy(self.as_raw()) };
         } else {
             pr_err!(
@@ -251,7 +255,7 @@ mod tests {
 
     #[test]
     fn names_are_what_parsers_take() {
-        // Name, accepted.
+        // Name, whether it is accepted.
         let rows = [
             (c"", false),
             (c"a", true),
@@ -329,11 +333,11 @@ mod tests {
 
         drop(cache);
 
-        // SAFETY: Forgotten values stay where they are.
+        // SAFETY: A forgotten value does not move, and its memory stays allocated.
         assert_eq!(unsafe { object.read() }, [7; 20]);
-        // SAFETY: The cache is still there, and the object is one of it that nobody else has.
+        // SAFETY: The cache exists, and the object is from it and has no other owner.
         unsafe { bindings::kmem_cache_free(raw, object.cast_mut().cast()) };
-        // SAFETY: No object is left, and nobody else has the cache.
+        // SAFETY: The cache has no objects, and is not used again.
         unsafe { bindings::kmem_cache_destroy(raw) };
         Ok(())
     }
@@ -365,7 +369,7 @@ mod tests {
         Ok(())
     }
 
-    /// Is where it is said to be, whatever its size.
+    /// A value whose alignment is larger than its content.
     #[repr(align(1024))]
     struct Aligned([u8; 100]);
 
@@ -396,7 +400,7 @@ mod tests {
         let cache = Cache::<[u8; BYTES]>::new(c"kunit-many")?;
         let gfp = Gfp::KERNEL | Gfp::NORETRY | Gfp::NOWARN;
 
-        // More than there is memory for.
+        // Allocate more objects in total than fit into memory.
         for _ in 0..crate::mm::page::totalram_pages() * kernel::page::PAGE_SIZE / BYTES + 1 {
             drop(cache.alloc(gfp)?);
         }

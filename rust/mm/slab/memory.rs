@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory from a cache.
+//! Memory from a slab cache.
 
 use kernel::{
     prelude::*,
@@ -22,22 +22,22 @@ use crate::{
     }, //
 };
 
-/// What keeps a [`Cache`] alive: itself, a reference to it, or an [`Arc`] of it.
+/// A handle that keeps a [`Cache`] alive: the cache itself, a reference, or an [`Arc`].
 ///
 /// # Safety
 ///
-/// [`cache`](Self::cache) must always return the same cache, wherever `self` is moved to.
+/// [`cache`](Self::cache) must always return the same cache, also after a move of `self`.
 pub unsafe trait CacheRef {
-    /// What the cache has memory for.
+    /// The type of the values of the cache.
     type Value;
 
     /// Returns the cache.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     fn cache(&self) -> &Cache<Self::Value>;
 }
 
-// SAFETY: A cache is the same wherever it is: it is what `raw` points to.
+// SAFETY: A moved cache is the same cache: `raw` does not change.
 unsafe impl<T> CacheRef for Cache<T> {
     type Value = T;
 
@@ -47,7 +47,7 @@ unsafe impl<T> CacheRef for Cache<T> {
     }
 }
 
-// SAFETY: A reference does not change what it refers to.
+// SAFETY: A reference always refers to the same cache.
 unsafe impl<T> CacheRef for &Cache<T> {
     type Value = T;
 
@@ -57,7 +57,7 @@ unsafe impl<T> CacheRef for &Cache<T> {
     }
 }
 
-// SAFETY: An `Arc` does not change what it refers to.
+// SAFETY: An `Arc` always refers to the same cache.
 unsafe impl<T> CacheRef for Arc<Cache<T>> {
     type Value = T;
 
@@ -67,47 +67,47 @@ unsafe impl<T> CacheRef for Arc<Cache<T>> {
     }
 }
 
-/// Memory for a value, from a [`Cache`] and given back to it on drop.
+/// Memory for a value from a [`Cache`], freed to the cache on drop.
 ///
-/// Forgotten, it stays allocated, and so does its cache.
+/// Forgotten memory stays allocated, and its cache is never destroyed.
 ///
 /// # Invariants
 ///
-/// `object` is one of the cache, and `self`'s own.
+/// `object` is an object of the cache, and `self` is its only owner.
 #[must_use = "the memory goes back to its cache at once"]
 pub struct Memory<R: CacheRef> {
     cache: R,
     object: NonNull<R::Value>,
 }
 
-// SAFETY: There is no value in it, and it may be given back by any task that may have `R`.
+// SAFETY: The memory contains no value. Any task that may own `R` may free the memory.
 unsafe impl<R: CacheRef + Send> Send for Memory<R> {}
 
-// SAFETY: There is nothing to do with a `&Memory`.
+// SAFETY: A `&Memory` gives access to the address only.
 unsafe impl<R: CacheRef + Sync> Sync for Memory<R> {}
 
 impl<R: CacheRef> Memory<R> {
     #[inline]
     pub(super) fn new(cache: R, gfp: Gfp) -> Result<Self> {
-        // SAFETY: The cache is there by its type invariants.
+        // SAFETY: The cache exists by its type invariants.
         let object =
             unsafe { bindings::kmem_cache_alloc_noprof(cache.cache().as_raw(), gfp.as_raw()) };
         let object = NonNull::new(object.cast()).ok_or(ENOMEM)?;
         cache.cache().taken(1);
-        // INVARIANT: The cache gave it to its caller.
+        // INVARIANT: The cache transferred the ownership of the object to the caller.
         Ok(Self { cache, object })
     }
 
-    /// Puts a value into the memory.
+    /// Writes a value to the memory.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn write(self, value: R::Value) -> Boxed<Self> {
         Boxed::write(self, value)
     }
 }
 
-// SAFETY: By the type invariants, and as the cache was created for values of this type.
+// SAFETY: By the type invariants, and because the cache was created for values of this type.
 unsafe impl<R: CacheRef> Uninit for Memory<R> {
     type Value = R::Value;
 
@@ -131,13 +131,13 @@ impl<R: CacheRef<Value = T>, T> InPlaceWrite<T> for Memory<R> {
     }
 }
 
-/// Does not sleep, unless it drops the last reference to a cache.
+/// Never sleeps, unless the memory holds the last reference to its cache.
 impl<R: CacheRef> Drop for Memory<R> {
     #[inline]
     fn drop(&mut self) {
         let cache = self.cache.cache();
         cache.returned(1);
-        // SAFETY: `object` is one of the cache by the type invariants, and not used again.
+        // SAFETY: `object` is from the cache by the type invariants, and is not used again.
         unsafe { bindings::kmem_cache_free(cache.as_raw(), self.object.as_ptr().cast()) };
     }
 }
