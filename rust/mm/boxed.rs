@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values in memory that is not `kmalloc()`'s to free.
+//! Values in memory that is not from `kmalloc()`.
 //!
-//! A [`Boxed`] is to a [slab cache](crate::mm::slab) or a [memory pool](crate::mm::mempool) what `KBox` is
-//! to `kmalloc()`: it owns a value, and gives its memory back once the value is dropped. Memory
-//! comes first and the value second, so an allocation that may sleep and an initialiser that may
-//! fail are two steps: if the second fails, the memory goes back to where it is from.
+//! A [`Boxed`] owns a value in memory of a [slab cache](crate::mm::slab) or a
+//! [memory pool](crate::mm::mempool), as a `KBox` does in `kmalloc()` memory. It drops the value
+//! and then frees the memory. Creation has two steps: the allocation, which may sleep, and the
+//! initialiser, which may fail. If the initialiser fails, the memory returns to its source.
 
 use kernel::prelude::*;
 
@@ -21,50 +21,51 @@ use core::{
     },
 };
 
-/// Owned memory for one value, given back on drop.
+/// Owned memory for a value, freed on drop.
 ///
 /// # Safety
 ///
-/// - [`as_ptr`](Self::as_ptr) must always return the same address, aligned for a `Value` and valid
-///   for reads and writes of one for as long as `self` lives, wherever it is moved to.
-/// - Nothing else may access the memory until `self` is dropped. If it never is, the memory must
-///   never be used again.
+/// - [`as_ptr`](Self::as_ptr) must always return the same address, also after a move of `self`. The
+///   address must be aligned for a `Value` and valid for reads and writes of one while `self`
+///   lives.
+/// - Nothing else may access the memory until `self` is dropped. If `self` is forgotten, the memory
+///   must never be used again.
 pub unsafe trait Uninit: Sized {
-    /// What there is room for.
+    /// The type of the value.
     type Value;
 
-    /// Returns where the value goes.
+    /// Returns the address for the value.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     fn as_ptr(&self) -> NonNull<Self::Value>;
 }
 
-/// A value in memory of `M`, both given up on drop: first the value, then the memory.
+/// A value in memory of type `M`. Drops the value first and then the memory.
 ///
-/// Derefs to the value. A value that is pinned by [`Boxed::pin_init`] or [`Boxed::into_pin`] stays
-/// where it is until it is dropped, even if the box is forgotten.
+/// Derefs to the value. A value that is pinned by [`Boxed::pin_init`] or [`Boxed::into_pin`] does
+/// not move until it is dropped, even if the box is forgotten.
 ///
-/// Drops the value in the context that drops the box, so that is for the stricter of the two: what
-/// the destructor of the value asks for, and what giving back the memory does.
+/// The context that drops the box must allow both the destructor of the value and the freeing of
+/// the memory.
 ///
 /// # Invariants
 ///
-/// There is a value at `memory.as_ptr()`, which `self` owns.
+/// `memory.as_ptr()` points to a value that `self` owns.
 pub struct Boxed<M: Uninit> {
     memory: M,
-    // Makes it `Send` and `Sync` only if both the memory and the value are.
+    // The box is `Send` and `Sync` only if both the memory and the value are.
     _value: PhantomData<M::Value>,
 }
 
 impl<M: Uninit> Boxed<M> {
-    /// Writes `value` into `memory`.
+    /// Writes `value` to `memory`.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn write(memory: M, value: M::Value) -> Self {
-        // SAFETY: Valid for writes and aligned by the contract of `Uninit`.
+        // SAFETY: The address is valid for writes and aligned by the contract of `Uninit`.
         unsafe { memory.as_ptr().write(value) };
-        // INVARIANT: Just written, and nobody else has it.
+        // INVARIANT: The value was just written, and `self` is its only owner.
         Self {
             memory,
             _value: PhantomData,
@@ -73,36 +74,38 @@ impl<M: Uninit> Boxed<M> {
 
     /// Initialises a value in `memory`.
     ///
-    /// Fails as `init` does. The memory is given back then.
+    /// Returns the error of `init`, after freeing the memory.
     ///
-    /// Context: that of `init`, and that of giving back the memory.
+    /// Context: The caller's context. May sleep if `init` or freeing the memory does.
     #[inline]
     pub fn init<E>(memory: M, init: impl Init<M::Value, E>) -> Result<Self, E> {
         // SAFETY:
-        // - Valid for writes and aligned by the contract of `Uninit`, and nobody else's.
-        // - If it fails, the memory is only given back.
-        // - `init` may be moved from, as it is an `Init`.
+        // - The address is valid for writes and aligned, and `memory` has exclusive access, by the
+        //   contract of `Uninit`.
+        // - If `init` fails, the memory is only freed.
+        // - The value may be moved, as `init` is an `Init`.
         unsafe { pin_init::raw_try_init(memory.as_ptr().as_ptr(), init) }?;
-        // INVARIANT: Just initialised, and nobody else has it.
+        // INVARIANT: The value was just initialised, and `self` is its only owner.
         Ok(Self {
             memory,
             _value: PhantomData,
         })
     }
 
-    /// Initialises a value in `memory`, where it stays until it is dropped.
+    /// Initialises a pinned value in `memory`.
     ///
-    /// Fails as `init` does. The memory is given back then.
+    /// Returns the error of `init`, after freeing the memory.
     ///
-    /// Context: as [`init`](Self::init).
+    /// Context: As [`init`](Self::init).
     #[inline]
     pub fn pin_init<E>(memory: M, init: impl PinInit<M::Value, E>) -> Result<Pin<Self>, E> {
         // SAFETY:
-        // - Valid for writes and aligned by the contract of `Uninit`, and nobody else's.
-        // - If it fails, the memory is only given back.
-        // - It is pinned below.
+        // - The address is valid for writes and aligned, and `memory` has exclusive access, by the
+        //   contract of `Uninit`.
+        // - If `init` fails, the memory is only freed.
+        // - The value is pinned below.
         unsafe { pin_init::raw_try_init(memory.as_ptr().as_ptr(), init) }?;
-        // INVARIANT: Just initialised, and nobody else has it.
+        // INVARIANT: The value was just initialised, and `self` is its only owner.
         Ok(Self::into_pin(Self {
             memory,
             _value: PhantomData,
@@ -111,12 +114,12 @@ impl<M: Uninit> Boxed<M> {
 
     /// Pins the value.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn into_pin(this: Self) -> Pin<Self> {
-        // SAFETY: The value does not move with the box, by the contract of `Uninit`, and nothing
-        // moves it out: `deref_mut()` cannot be called on a pinned box, and `drop()` drops it in
-        // place. Its memory is not used again before that.
+        // SAFETY: The value does not move with the box, by the contract of `Uninit`, and no method
+        // moves it out: `deref_mut()` cannot be called on a pinned box, and `drop()` drops the
+        // value in place. The memory is not reused before that.
         unsafe { Pin::new_unchecked(this) }
     }
 }
@@ -133,7 +136,7 @@ impl<M: Uninit> Deref for Boxed<M> {
 
     #[inline]
     fn deref(&self) -> &M::Value {
-        // SAFETY: There is a value by the type invariants, and who would change it needs `self`.
+        // SAFETY: The value exists by the type invariants, and changing it requires `&mut self`.
         unsafe { self.memory.as_ptr().as_ref() }
     }
 }
@@ -141,7 +144,7 @@ impl<M: Uninit> Deref for Boxed<M> {
 impl<M: Uninit> DerefMut for Boxed<M> {
     #[inline]
     fn deref_mut(&mut self) -> &mut M::Value {
-        // SAFETY: There is a value by the type invariants, and `self` is borrowed mutably.
+        // SAFETY: The value exists by the type invariants, and `self` is borrowed mutably.
         unsafe { self.memory.as_ptr().as_mut() }
     }
 }
@@ -149,8 +152,8 @@ impl<M: Uninit> DerefMut for Boxed<M> {
 impl<M: Uninit> Drop for Boxed<M> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: There is a value by the type invariants, and nobody uses it again. `memory` is
-        // dropped after this, and knows nothing of the value.
+        // SAFETY: The value exists by the type invariants, and is not used again. `memory` is
+        // dropped after this, and does not access the value.
         unsafe { ptr::drop_in_place(self.memory.as_ptr().as_ptr()) };
     }
 }

@@ -2,9 +2,10 @@
 
 //! Allocation flags and the NOIO scope.
 //!
-//! [`Gfp`] is `gfp_t` for calls that `kernel::alloc::Flags` cannot reach: it knows
-//! [`Gfp::NOIO`], and an allocator callback can ask it what its caller allows. In the I/O path
-//! prefer [`noio_scope()`] to [`Gfp::NOIO`]: it also covers the allocations one does not see.
+//! [`Gfp`] is `gfp_t` for functions that `kernel::alloc::Flags` cannot be passed to. It has
+//! [`Gfp::NOIO`], and allocator callbacks can query the flags of their caller. In the I/O path,
+//! prefer [`noio_scope()`] to [`Gfp::NOIO`]: a scope also applies to allocations in the functions
+//! that the code calls.
 //!
 //! Zone modifiers, `__GFP_NOFAIL` and access to the emergency reserves are not supported.
 //!
@@ -17,9 +18,9 @@ use core::ops::BitOr;
 
 use crate::bindings;
 
-/// Flags of an allocation (`gfp_t`).
+/// The flags of an allocation (`gfp_t`).
 ///
-/// Flags are combined with `|`. Those that may sleep must not be used in atomic context.
+/// Flags are combined with `|`. Flags that allow sleeping must not be used in atomic context.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Gfp(gfp_t);
@@ -34,10 +35,10 @@ impl Gfp {
     /// For file systems: may sleep and start I/O, but calls no file system (`GFP_NOFS`).
     pub const NOFS: Self = Self(bindings::GFP_NOFS);
 
-    /// Never sleeps, and often fails (`GFP_NOWAIT`).
+    /// Never sleeps, and fails more often (`GFP_NOWAIT`).
     pub const NOWAIT: Self = Self(bindings::GFP_NOWAIT);
 
-    /// Never sleeps, and may use a part of the reserves (`GFP_ATOMIC`).
+    /// Never sleeps, and may use part of the reserves (`GFP_ATOMIC`).
     pub const ATOMIC: Self = Self(bindings::GFP_ATOMIC);
 
     /// Modifier: fails without a message in the log (`__GFP_NOWARN`).
@@ -45,7 +46,7 @@ impl Gfp {
 
     /// Modifier: gives up after one round of reclaim (`__GFP_NORETRY`).
     ///
-    /// An allocator of a [mempool] sees it on every attempt that may fail.
+    /// An allocator of a [mempool] gets this flag on every attempt that may fail.
     ///
     /// [mempool]: crate::mm::mempool::Allocator
     pub const NORETRY: Self = Self(1 << bindings::___GFP_NORETRY_BIT);
@@ -62,27 +63,28 @@ impl Gfp {
     /// No modifier.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Modifier: makes several pages one compound page (`__GFP_COMP`).
+    /// Modifier: allocates several pages as one compound page (`__GFP_COMP`).
     pub(crate) const COMP: Self = Self(1 << bindings::___GFP_COMP_BIT);
 
-    /// Whether the allocation may sleep (`__GFP_DIRECT_RECLAIM`).
+    /// The allocation may sleep for direct reclaim (`__GFP_DIRECT_RECLAIM`).
     const DIRECT_RECLAIM: Self = Self(1 << bindings::___GFP_DIRECT_RECLAIM_BIT);
 
-    /// Whether the allocation may start I/O (`__GFP_IO`).
+    /// The allocation may start I/O (`__GFP_IO`).
     const IO: Self = Self(1 << bindings::___GFP_IO_BIT);
 
-    /// Whether the allocation may call into file systems (`__GFP_FS`).
+    /// The allocation may call into file systems (`__GFP_FS`).
     const FS: Self = Self(1 << bindings::___GFP_FS_BIT);
 
-    /// Returns [`Gfp::NOIO`], or [`Gfp::ATOMIC`] where that could sleep and must not: in an
-    /// interrupt, and with interrupts or softirqs disabled.
+    /// Returns [`Gfp::NOIO`], or [`Gfp::ATOMIC`] in an interrupt and with interrupts or softirqs
+    /// disabled.
     ///
-    /// For work in the I/O path that goes on wherever it is called. It does not know of spinlocks.
+    /// Use it in code of the I/O path that runs in several contexts. It cannot detect a held
+    /// spinlock.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn noio_or_atomic() -> Self {
-        // SAFETY: Reads flags and counters of this CPU.
+        // SAFETY: The function reads flags and counters of this CPU.
         if unsafe { bindings::in_interrupt_or_irqs_off() } {
             Self::ATOMIC
         } else {
@@ -90,13 +92,13 @@ impl Gfp {
         }
     }
 
-    /// Takes the flags that C passed to a callback.
+    /// Converts the flags that C passed to a callback.
     #[inline]
     pub(crate) const fn from_raw(flags: gfp_t) -> Self {
         Self(flags)
     }
 
-    /// Returns the flags as C takes them.
+    /// Returns the flags as `gfp_t`.
     #[inline]
     pub(crate) const fn as_raw(self) -> gfp_t {
         self.0
@@ -104,9 +106,9 @@ impl Gfp {
 
     /// Returns the flags that are set in `self` or in `other`.
     ///
-    /// As `|`, for constants.
+    /// The `const` form of `|`.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -114,7 +116,7 @@ impl Gfp {
 
     /// Returns whether all of `flags` are set.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
@@ -122,9 +124,9 @@ impl Gfp {
 
     /// Returns whether the allocation may sleep to reclaim memory.
     ///
-    /// Does not know of the scopes that the task is in.
+    /// Does not consider the allocation scopes of the task.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn may_direct_reclaim(self) -> bool {
         self.contains(Self::DIRECT_RECLAIM)
@@ -132,9 +134,9 @@ impl Gfp {
 
     /// Returns whether the allocation may start I/O.
     ///
-    /// Does not know of the scopes that the task is in: see [`noio_scope()`].
+    /// Does not consider the allocation scopes of the task, such as [`noio_scope()`].
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn may_start_io(self) -> bool {
         self.contains(Self::IO)
@@ -142,9 +144,9 @@ impl Gfp {
 
     /// Returns whether the allocation may call into file systems.
     ///
-    /// Does not know of the scopes that the task is in.
+    /// Does not consider the allocation scopes of the task.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn may_enter_fs(self) -> bool {
         self.contains(Self::FS)
@@ -160,23 +162,24 @@ impl BitOr for Gfp {
     }
 }
 
-/// Calls `f` with every allocation of this task made as with [`Gfp::NOIO`].
+/// Calls `f` in a NOIO scope: all allocations of this task behave as with [`Gfp::NOIO`].
 ///
-/// Scopes nest. Only what `f` calls directly is covered, not what it leaves to other tasks. See
-/// `memalloc_noio_save()` in `include/linux/sched/mm.h`.
+/// Scopes nest. The scope applies to the code that `f` calls directly, but not to other tasks, such
+/// as work items that `f` queues.
 ///
-/// Context: any. Sleeps only if `f` does.
+/// Context: Any context. May sleep if `f` does. C: `memalloc_noio_save()` in
+/// `include/linux/sched/mm.h`.
 #[inline]
 pub fn noio_scope<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: `memalloc_noio_save()` in `include/linux/sched/mm.h` only sets a bit of the flags of
-    // the current task, which no other task writes, and may be called from any context.
+    // SAFETY: `memalloc_noio_save()` in `include/linux/sched/mm.h` only sets a bit in the flags of
+    // the current task, which no other task writes. It may be called from any context.
     let saved = unsafe { bindings::memalloc_noio_save() };
 
     let ret = f();
 
-    // SAFETY: `saved` was returned by `memalloc_noio_save()` above, in this task, as a function
-    // returns in the task that called it. Every scope begun by `f` has ended, as all of them are
-    // calls of this function.
+    // SAFETY: `memalloc_noio_save()` above returned `saved` in this task, because a function
+    // returns in the task that called it. Every scope that `f` began has ended, as each is a call
+    // of this function.
     unsafe { bindings::memalloc_noio_restore(saved) };
 
     ret

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Copies of pages that others may write to meanwhile.
+ * Copies of pages that other CPUs or devices may write concurrently.
  *
- * The Rust compiler takes it that nobody else writes to memory that it copies: it may read the page
- * once more instead of the copy. So these are not helpers: they are never inlined into Rust, where
- * each is a call that the compiler knows nothing of, and which it can neither repeat nor merge.
+ * The Rust compiler assumes that memory does not change during a copy: it may read the page a
+ * second time instead of the copy. These functions are therefore not helpers, which are inlined
+ * into Rust. The compiler cannot look into these calls, so it neither repeats nor merges them.
  */
 
 #include <linux/export.h>
@@ -25,7 +25,7 @@ void kscale_memcpy_to_page(struct page *page, size_t offset, const char *from, s
 }
 EXPORT_SYMBOL_GPL(kscale_memcpy_to_page);
 
-/* As memcpy_page(), for pieces that may overlap. */
+/* Like memcpy_page(), for ranges that may overlap. */
 void kscale_memmove_page(struct page *dst_page, size_t dst_off, struct page *src_page,
 			 size_t src_off, size_t len)
 {

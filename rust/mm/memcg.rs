@@ -2,10 +2,9 @@
 
 //! Memory cgroups.
 //!
-//! A [`MemCgroup`] is what a [shrinker](crate::mm::shrinker) is asked to take memory from. Use it to
-//! tell one from another.
+//! A [`MemCgroup`] identifies the cgroup for which a [shrinker](crate::mm::shrinker) is called.
 //!
-//! To charge memory, and to keep a reference, are not supported.
+//! Charging memory and taking references are not supported.
 //!
 //! C header: [`include/linux/memcontrol.h`](srctree/include/linux/memcontrol.h)
 
@@ -17,33 +16,34 @@ use crate::bindings;
 ///
 /// # Invariants
 ///
-/// It is one that somebody has a reference to for as long as it is borrowed.
+/// The cgroup has a reference while it is borrowed.
 #[repr(transparent)]
 pub struct MemCgroup(Opaque<bindings::mem_cgroup>);
 
-// SAFETY: What `&self` methods read does not change, see `id()`.
+// SAFETY: The data that `&self` methods read does not change, see `id()`.
 unsafe impl Sync for MemCgroup {}
 
 impl MemCgroup {
-    /// Borrows what C passed.
+    /// Borrows a cgroup that C passed.
     ///
     /// # Safety
     ///
     /// `memcg` must be `NULL`, or a memory cgroup with a reference for all of `'a`.
     #[inline]
     pub(crate) unsafe fn from_raw<'a>(memcg: *mut bindings::mem_cgroup) -> Option<&'a Self> {
-        // SAFETY: By the safety requirements; the type is transparent, and of no mutable borrow.
+        // SAFETY: By the safety requirements. The type is transparent, and is never borrowed
+        // mutably.
         // INVARIANT: By the safety requirements.
         unsafe { memcg.cast::<Self>().as_ref() }
     }
 
-    /// Returns the number of the cgroup: that of its directory's inode, as user space knows it.
+    /// Returns the ID of the cgroup: the inode number of its directory, as in user space.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn id(&self) -> u64 {
-        // SAFETY: It is a cgroup by the type invariants, whose number is set before anybody can
-        // have a reference: `cgroup_create()` in `kernel/cgroup/cgroup.c`.
+        // SAFETY: It is a cgroup by the type invariants. `cgroup_create()` in
+        // `kernel/cgroup/cgroup.c` sets its ID before the cgroup can have references.
         unsafe { bindings::mem_cgroup_id(self.0.get()) }
     }
 }

@@ -2,12 +2,12 @@
 
 //! Owned pages.
 //!
-//! A [`Page`] is memory that begins and ends on a page boundary, for devices and for the block
-//! layer. It adds orders, bulk allocation and access to the bytes to what `kernel::page` has. Use
-//! `KBox` or `KVec` for memory that only the CPU looks at.
+//! A [`Page`] is page-aligned memory for devices and for the block layer. It extends `kernel::page`
+//! with orders, bulk allocation and access to the bytes. Use `KBox` or `KVec` for memory that only
+//! the CPU accesses.
 //!
-//! The bytes of a page are what its last user left there, so they can be written, but not read. One
-//! that was filled is a [`FilledPage`].
+//! The bytes of a page are those of its last user, so a page can be written but not read. A
+//! [`FilledPage`] is a page whose bytes were written, and can be read.
 //!
 //! High memory is not supported.
 //!
@@ -50,12 +50,13 @@ compile_error!("pages in high memory have no address");
 
 /// A naturally aligned block of `1 << ORDER` pages, freed on drop.
 ///
-/// Has the layout of a non-null `struct page *`, and so has `Option<Page>` with [`None`] as `NULL`.
+/// Has the layout of a non-null `struct page *`. `Option<Page>` has this layout with [`None`] as
+/// `NULL`.
 ///
 /// # Invariants
 ///
-/// `page` is the first page of a block that the page allocator returned for order `ORDER`, and
-/// that was not freed since. `self` owns the block's only reference, and nothing else accesses the
+/// `page` is the first page of a block that the page allocator returned for order `ORDER`, and that
+/// was not freed since. `self` owns the block's only reference, and has exclusive access to the
 /// block's bytes.
 #[repr(transparent)]
 pub struct Page<const ORDER: u32 = 0> {
@@ -65,16 +66,16 @@ pub struct Page<const ORDER: u32 = 0> {
 // SAFETY: `__free_pages()` may run in any task and on any CPU.
 unsafe impl<const ORDER: u32> Send for Page<ORDER> {}
 
-// SAFETY: The `&self` methods only read the bytes, which nobody writes while `self` is shared.
+// SAFETY: The `&self` methods only read the bytes, which are not written while `self` is shared.
 unsafe impl<const ORDER: u32> Sync for Page<ORDER> {}
 
-/// Allocating pages, one by one, in bulk or in blocks.
+/// The failpoint of page allocation: single pages, bulk and blocks.
 #[cfg(kscale_kunit)]
 pub static ALLOC: crate::testing::failpoint::Failpoint =
     crate::testing::failpoint::Failpoint::new();
 
 impl<const ORDER: u32> Page<ORDER> {
-    /// Size of the block in bytes.
+    /// The size of the block in bytes.
     pub const SIZE: usize = {
         assert!(
             ORDER <= bindings::MAX_PAGE_ORDER,
@@ -85,12 +86,12 @@ impl<const ORDER: u32> Page<ORDER> {
 
     /// Allocates a block of pages.
     ///
-    /// Without [`Gfp::ZERO`] its bytes are what the last user left there. Blocks of more than a
-    /// few pages are hard to get: be ready to do with smaller ones.
+    /// Without [`Gfp::ZERO`], the bytes are those of the last user. Blocks of more than a few pages
+    /// are hard to allocate: callers need a fallback to smaller blocks.
     ///
-    /// Fails with [`ENOMEM`].
+    /// Returns [`ENOMEM`].
     ///
-    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    /// Context: Any context except NMI. May sleep if `gfp` allows it.
     #[inline]
     pub fn alloc(gfp: Gfp) -> Result<Self> {
         const { assert!(Self::SIZE > 0) };
@@ -103,50 +104,51 @@ impl<const ORDER: u32> Page<ORDER> {
         // `MAX_PAGE_ORDER` by the assertion on `SIZE`.
         let page = unsafe { bindings::alloc_pages(gfp.as_raw(), ORDER) };
 
-        // INVARIANT: `alloc_pages()` returned the page just now, with one reference that it gave
-        // to its caller.
+        // INVARIANT: `alloc_pages()` returned the page just now, and its only reference belongs to
+        // the caller.
         Ok(Self {
             page: NonNull::new(page).ok_or(ENOMEM)?,
         })
     }
 
-    /// Returns the bytes of the block for writing. Nobody says what is in them.
+    /// Returns the bytes of the block for writing. Their values are undefined.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn as_uninit_slice_mut(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY:
-        // - The block is `SIZE` bytes long and, as there is no high memory, mapped for as long as
-        //   it is allocated, which is as long as `self` lives by the type invariants. For `MaybeUninit`
-        //   they need not have values.
-        // - Nobody else accesses them while `self` is borrowed, by the type invariants.
+        // - The block is `SIZE` bytes long. Without high memory, it is mapped while it is
+        //   allocated, which is as long as `self` lives by the type invariants. `MaybeUninit` does
+        //   not require values.
+        // - `self` has exclusive access to the bytes by the type invariants, and is borrowed
+        //   mutably.
         unsafe { slice::from_raw_parts_mut(self.address().cast(), Self::SIZE) }
     }
 
-    /// Sets each byte of the block to `byte`, and returns the block as one that can be read.
+    /// Sets each byte of the block to `byte`, and returns the block as a [`FilledPage`].
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn fill(&mut self, byte: u8) -> &mut FilledPage<ORDER> {
         // SAFETY: As in `as_uninit_slice_mut()`.
         unsafe { self.address().write_bytes(byte, Self::SIZE) };
         let this: *mut Self = self;
-        // SAFETY: `FilledPage` has the layout of `Page`, and whatever is put there in its place is a
-        // page, too. `self` is borrowed for as long as the result is.
+        // SAFETY: `FilledPage` has the layout of `Page`. A value that replaces the `FilledPage` is
+        // a page, too. `self` is borrowed for as long as the result is.
         // INVARIANT: All bytes were written just now.
         unsafe { &mut *this.cast::<FilledPage<ORDER>>() }
     }
 
-    /// Sets the first `len` bytes of the block to 0, and returns them, or [`None`] if it has not so
-    /// many.
+    /// Sets the first `len` bytes of the block to 0 and returns them, or returns [`None`] if the
+    /// block is smaller.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn zeroed_mut(&mut self, len: usize) -> Option<&mut [u8]> {
         let bytes = self.as_uninit_slice_mut().get_mut(..len)?;
 
-        // SAFETY: The bytes are valid for writes of their length, and then have values. They are
-        // borrowed for as long as the result is.
+        // SAFETY: The bytes are valid for writes of their length, and have values after that. They
+        // are borrowed for as long as the result is.
         Some(unsafe {
             let start = bytes.as_mut_ptr().cast::<u8>();
             start.write_bytes(0, len);
@@ -154,7 +156,7 @@ impl<const ORDER: u32> Page<ORDER> {
         })
     }
 
-    /// Returns the block as one that can be read.
+    /// Returns the block as a [`FilledPage`].
     ///
     /// # Safety
     ///
@@ -166,10 +168,10 @@ impl<const ORDER: u32> Page<ORDER> {
         unsafe { &*core::ptr::from_ref(self).cast::<FilledPage<ORDER>>() }
     }
 
-    /// Returns where the block is mapped.
+    /// Returns the address of the block.
     fn address(&self) -> *mut u8 {
-        // SAFETY: `page` is a page by the type invariants, and all memory is low memory, so that
-        // `page_address()` in `include/linux/mm.h` only computes.
+        // SAFETY: `page` is a page by the type invariants. All memory is low memory, so
+        // `page_address()` in `include/linux/mm.h` only computes the address.
         unsafe { bindings::page_address(self.as_ptr()) }.cast()
     }
 
@@ -179,28 +181,28 @@ impl<const ORDER: u32> Page<ORDER> {
         self.page.as_ptr()
     }
 
-    /// Returns the count of references to the block.
+    /// Returns the reference count of the block.
     #[cfg(kscale_kunit)]
     pub(crate) fn references(&self) -> &Atomic<i32> {
-        // SAFETY: The block lives as long as `self`, by the type invariants, and its count is only
-        // accessed atomically.
+        // SAFETY: The block lives as long as `self`, by the type invariants, and all accesses to
+        // its count are atomic.
         unsafe { Atomic::from_ptr(&raw mut (*self.as_ptr())._refcount.counter) }
     }
 
-    /// Gives the block to C.
+    /// Transfers ownership of the block to C.
     ///
-    /// It leaks unless it comes back through [`Page::from_raw`] or C frees it.
+    /// The block leaks unless [`Page::from_raw`] takes it or C frees it.
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<bindings::page> {
         ManuallyDrop::new(self).page
     }
 
-    /// Takes a block back from C.
+    /// Takes ownership of a block from C.
     ///
     /// # Safety
     ///
     /// - `page` must be the first page of a block of order `ORDER` from the page allocator.
-    /// - The caller must own the block's only reference, and gives it away.
+    /// - The caller must own the block's only reference, and gives it up.
     /// - Nothing else may access the block's bytes from now on.
     #[inline]
     pub(crate) unsafe fn from_raw(page: NonNull<bindings::page>) -> Self {
@@ -210,11 +212,11 @@ impl<const ORDER: u32> Page<ORDER> {
 }
 
 impl Page {
-    /// Allocates a page of the node that `cpu` is on, or of one nearby.
+    /// Allocates a page of the memory node of `cpu`, or of a near node.
     ///
-    /// Otherwise as [`alloc()`](Self::alloc).
+    /// Otherwise behaves as [`alloc()`](Self::alloc).
     ///
-    /// Context: as [`alloc()`](Self::alloc).
+    /// Context: As [`alloc()`](Self::alloc).
     #[inline]
     pub fn alloc_near(gfp: Gfp, cpu: CpuId) -> Result<Self> {
         #[cfg(kscale_kunit)]
@@ -224,7 +226,7 @@ impl Page {
             return Self::alloc(gfp);
         }
         // SAFETY: `alloc_pages_node()` takes any flags that `Gfp` can hold, and every node that
-        // `cpu_to_mem()` knows of a possible CPU.
+        // `cpu_to_mem()` returns for a possible CPU.
         let page = unsafe { bindings::alloc_page_near(gfp.as_raw(), cpu.as_u32()) };
 
         // INVARIANT: As in `alloc()`.
@@ -234,7 +236,7 @@ impl Page {
     }
 }
 
-/// A [`Page`] of which each byte has a value, so that it can be read.
+/// A [`Page`] whose bytes were all written, and can be read.
 ///
 /// # Invariants
 ///
@@ -243,43 +245,43 @@ impl Page {
 pub struct FilledPage<const ORDER: u32 = 0>(Page<ORDER>);
 
 impl<const ORDER: u32> FilledPage<ORDER> {
-    /// Allocates a block of pages whose bytes are 0. Otherwise as [`Page::alloc()`].
+    /// Allocates a block of pages whose bytes are 0. Otherwise behaves as [`Page::alloc()`].
     ///
-    /// Context: as [`Page::alloc()`].
+    /// Context: As [`Page::alloc()`].
     #[inline]
     pub fn zeroed(gfp: Gfp) -> Result<Self> {
-        // INVARIANT: With that flag, the page allocator clears a page before it returns it
+        // INVARIANT: With `Gfp::ZERO`, the page allocator clears a page before it returns the page
         // (`post_alloc_hook()` in `mm/page_alloc.c`).
         Ok(Self(Page::alloc(gfp | Gfp::ZERO)?))
     }
 
     /// Returns the bytes of the block.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY:
         // - The block is `SIZE` bytes long and mapped for as long as `self` lives, see
         //   `Page::as_uninit_slice_mut()`.
         // - Its bytes have values, by the type invariants.
-        // - Nobody writes them while `self` is shared, by the invariants of `Page`.
+        // - The bytes are not written while `self` is shared, by the invariants of `Page`.
         unsafe { slice::from_raw_parts(self.0.address(), Page::<ORDER>::SIZE) }
     }
 
     /// Returns the bytes of the block for writing.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY:
         // - As in `as_slice()`.
-        // - Nobody else accesses the bytes while `self` is borrowed, by the invariants of `Page`.
+        // - The borrow of `self` has exclusive access to the bytes, by the invariants of `Page`.
         unsafe { slice::from_raw_parts_mut(self.0.address(), Page::<ORDER>::SIZE) }
     }
 
-    /// Returns the block for C code to write to, which puts values there.
+    /// Returns the block for C code that writes all of its bytes.
     ///
-    /// Others must not have it: they could put another one in its place, which is not filled.
+    /// Not public: a caller could replace the block by a page that is not filled.
     #[inline]
     pub(crate) fn as_page_mut(&mut self) -> &mut Page<ORDER> {
         &mut self.0
@@ -307,33 +309,35 @@ impl<const ORDER: u32> Drop for Page<ORDER> {
     fn drop(&mut self) {
         // SAFETY:
         // - `page` came from the page allocator for order `ORDER`, by the type invariants.
-        // - The reference is `self`'s, by the type invariants, and goes with it.
+        // - `self` owns the reference, by the type invariants, and is not used again.
         unsafe { bindings::__free_pages(self.as_ptr(), ORDER) };
     }
 }
 
-/// Puts new pages into the empty entries of `slots`, from the first on.
+/// Allocates pages into the empty entries of `slots`, starting with the first entry.
 ///
-/// Returns how many entries of `slots`, from the first on, hold a page now: `slots.len()` if all
-/// of them do. See `alloc_pages_bulk_noprof()` in `mm/page_alloc.c`.
+/// Returns the number `n` of filled entries: the first `n` entries of `slots` hold a page. If all
+/// entries do, `n` is `slots.len()`.
 ///
-/// Context: any but NMI. Sleeps if `gfp` allows it. A page costs far less than by [`Page::alloc`]
-/// while memory is plenty, and as much once it is not.
+/// Context: Any context except NMI. May sleep if `gfp` allows it. A page costs far less than by
+/// [`Page::alloc`] while memory is plenty, and the same while it is short. C:
+/// `alloc_pages_bulk_noprof()` in `mm/page_alloc.c`.
 pub fn alloc_bulk(gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
     #[cfg(kscale_kunit)]
     if ALLOC.check().is_err() {
         return slots.iter().take_while(|slot| slot.is_some()).count();
     }
-    // Low memory or contended lists make C return after one page from its ordinary allocator. So
-    // only a call that adds nothing means that there is nothing left.
+    // C returns after a single page if memory is low or its lists are contended. Only a call that
+    // adds no page means that the allocator has none left.
     let mut populated = 0;
     loop {
         // SAFETY:
         // - `slots` is valid for reads and writes of `slots.len()` pointers, as `Option<Page>` has
         //   the layout of `struct page *`.
         // - `alloc_pages_bulk_noprof()` in `mm/page_alloc.c` writes only to entries that are `NULL`
-        //   or `None`, so that no page is lost.
-        // INVARIANT: What it writes is a page of order 0 with one reference, for the caller.
+        //   (`None`), so it does not overwrite a page.
+        // INVARIANT: Each pointer that C writes is a page of order 0, and its only reference
+        // belongs to the caller.
         let now = unsafe {
             bindings::alloc_pages_bulk(gfp.as_raw(), slots.len(), slots.as_mut_ptr().cast())
         };
@@ -345,14 +349,14 @@ pub fn alloc_bulk(gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
     }
 }
 
-/// Returns how many pages the page allocator manages, in use or not.
+/// Returns the number of pages that the page allocator manages, both free and in use.
 ///
-/// Changes with memory hotplug only.
+/// The number changes only with memory hotplug.
 ///
-/// Context: any. C: `totalram_pages()` in `include/linux/mm.h`.
+/// Context: Any context. Never sleeps. C: `totalram_pages()` in `include/linux/mm.h`.
 #[inline]
 pub fn totalram_pages() -> usize {
-    // SAFETY: Reads an atomic variable.
+    // SAFETY: The function reads an atomic variable.
     unsafe { bindings::totalram_pages() }
 }
 
@@ -361,7 +365,7 @@ pub fn totalram_pages() -> usize {
 mod tests {
     use super::*;
 
-    /// Slots of the largest bio.
+    /// The number of pages in the largest bio.
     const MANY: usize = 256;
 
     fn empty_slots(len: usize) -> Result<KVec<Option<Page>>> {
@@ -399,7 +403,7 @@ mod tests {
 
     #[test]
     fn zero_clears_every_byte() -> Result {
-        // Dirty the page that the allocator is likely to return next.
+        // Write to the page that the allocator is likely to return next.
         Page::<2>::alloc(Gfp::KERNEL)?.fill(0xa5);
 
         let page = FilledPage::<2>::zeroed(Gfp::KERNEL)?;
@@ -433,7 +437,7 @@ mod tests {
         assert!(*start == [0; 100]);
         start[99] = 1;
 
-        // SAFETY: It was filled above.
+        // SAFETY: The page was filled above.
         let bytes = unsafe { page.assume_filled() }.as_slice();
         assert_eq!((bytes[98], bytes[99], bytes[100]), (0, 1, 0x5a));
         Ok(())
@@ -465,7 +469,7 @@ mod tests {
         // SAFETY: `raw` comes from `into_raw()` above and was not used since.
         let page = unsafe { Page::<0>::from_raw(raw) };
 
-        // SAFETY: It was filled above.
+        // SAFETY: The page was filled above.
         let bytes = unsafe { page.assume_filled() }.as_slice();
         assert!(bytes.iter().all(|&byte| byte == 0x17));
         Ok(())
@@ -493,7 +497,7 @@ mod tests {
             }
             for (index, slot) in slots.iter().enumerate() {
                 let page = slot.as_ref().ok_or(ENOMEM)?;
-                // SAFETY: It was filled above.
+                // SAFETY: The page was filled above.
                 let bytes = unsafe { page.assume_filled() }.as_slice();
                 assert!(bytes.iter().all(|&byte| byte == index as u8));
             }
@@ -514,7 +518,7 @@ mod tests {
 
         for (index, page) in slots.iter().flatten().enumerate() {
             let expected = if [0, 3, 7].contains(&index) { 0xee } else { 0 };
-            // SAFETY: It was filled above, or allocated with `Gfp::ZERO`.
+            // SAFETY: The page was filled above, or allocated with `Gfp::ZERO`.
             let bytes = unsafe { page.assume_filled() }.as_slice();
             assert!(bytes.iter().all(|&byte| byte == expected));
         }
@@ -535,15 +539,15 @@ mod tests {
         let raw = pages.as_ptr();
         drop(pages);
 
-        // SAFETY: The reference that was added above is left, and nobody else has it.
+        // SAFETY: The reference that was added above is the only one left.
         let pages = unsafe { Page::<2>::from_raw(NonNull::new(raw).ok_or(EINVAL)?) };
         assert_eq!(pages.references().load(Relaxed), 1);
         Ok(())
     }
 
-    /// Returns the order of what C takes for one page, or [`None`] if it is one.
+    /// Returns the order of a compound page, or [`None`] if `page` is a single page.
     fn compound_order(page: *mut bindings::page) -> Option<u32> {
-        // SAFETY: It is a page that is allocated.
+        // SAFETY: The page is allocated.
         let is_compound = unsafe { bindings::page_head(page) };
         // SAFETY: As above.
         is_compound.then(|| unsafe { bindings::compound_order(page) })
@@ -560,12 +564,12 @@ mod tests {
         Ok(())
     }
 
-    /// Does not try hard.
+    /// Flags of an allocation that fails early.
     const EASILY: Gfp = Gfp::KERNEL.union(Gfp::NORETRY).union(Gfp::NOWARN);
 
     #[test]
     fn blocks_are_given_back_whole() -> Result {
-        // More than there are pages.
+        // Allocate more blocks in total than fit into memory.
         for _ in 0..=totalram_pages() >> 8 {
             drop(Page::<8>::alloc(EASILY)?);
         }
@@ -582,7 +586,7 @@ mod tests {
             let mut page = Page::alloc_near(Gfp::KERNEL | Gfp::ZERO, cpu)?;
             assert_eq!(page.references().load(Relaxed), 1);
             assert_eq!(compound_order(page.as_ptr()), None);
-            // SAFETY: It was allocated with `Gfp::ZERO`.
+            // SAFETY: The page was allocated with `Gfp::ZERO`.
             let is_zeroed = unsafe { page.assume_filled() }.as_slice();
             assert!(is_zeroed.iter().all(|byte| *byte == 0));
             page.fill(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Blocks of pages of any size.
+//! Blocks of pages with an order that is set at run time.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -20,12 +20,12 @@ use crate::{
 
 /// A naturally aligned block of two or more pages, freed on drop.
 ///
-/// As a [`Page<ORDER>`](super::Page) whose order is known when it is allocated.
+/// The counterpart of [`Page<ORDER>`](super::Page) with an order that is set at run time.
 ///
 /// # Invariants
 ///
-/// `page` is the first of a compound page from the page allocator, that was not freed since. `self`
-/// owns its only reference, and nothing else accesses its bytes.
+/// `page` is the first page of a compound page from the page allocator that was not freed since.
+/// `self` owns its only reference, and has exclusive access to its bytes.
 pub struct Block {
     page: NonNull<bindings::page>,
 }
@@ -33,21 +33,20 @@ pub struct Block {
 // SAFETY: `__free_pages()` may run in any task and on any CPU.
 unsafe impl Send for Block {}
 
-// SAFETY: The `&self` methods only read what does not change while the block is allocated.
+// SAFETY: The `&self` methods only read data that does not change while the block is allocated.
 unsafe impl Sync for Block {}
 
 impl Block {
     /// The order of the largest blocks.
     pub const MAX_ORDER: u32 = bindings::MAX_PAGE_ORDER;
 
-    /// Allocates `1 << order` pages.
+    /// Allocates a block of `1 << order` pages.
     ///
-    /// Their bytes are what the last user left there, unless `gfp` has [`Gfp::ZERO`].
+    /// Without [`Gfp::ZERO`], the bytes are those of the last user.
     ///
-    /// Fails with [`EINVAL`] if `order` is more than [`MAX_ORDER`](Self::MAX_ORDER), and with
-    /// [`ENOMEM`].
+    /// Returns [`EINVAL`] if `order` is more than [`MAX_ORDER`](Self::MAX_ORDER), and [`ENOMEM`].
     ///
-    /// Context: any but NMI. Sleeps if `gfp` allows it.
+    /// Context: Any context except NMI. May sleep if `gfp` allows it.
     #[inline]
     pub fn alloc(gfp: Gfp, order: NonZeroU32) -> Result<Self> {
         if order.get() > Self::MAX_ORDER {
@@ -59,8 +58,8 @@ impl Block {
         // SAFETY: `alloc_pages()` takes any flags that `Gfp` can hold, and the order was checked.
         let page = unsafe { bindings::alloc_pages(gfp.as_raw(), order.get()) };
 
-        // INVARIANT: `alloc_pages()` returned it just now, with one reference that it gave to its
-        // caller. It is a compound page because of `__GFP_COMP`, and as it has several pages.
+        // INVARIANT: `alloc_pages()` returned the page just now, and its only reference belongs to
+        // the caller. It is a compound page because of `__GFP_COMP` and an order above 0.
         Ok(Self {
             page: NonNull::new(page).ok_or(ENOMEM)?,
         })
@@ -68,16 +67,16 @@ impl Block {
 
     /// Returns the order.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn order(&self) -> u32 {
-        // SAFETY: It is the first page of a compound page, by the type invariants.
+        // SAFETY: `page` is the first page of a compound page, by the type invariants.
         unsafe { bindings::compound_order(self.page.as_ptr()) }
     }
 
     /// Returns the number of pages.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn pages(&self) -> usize {
         1 << self.order()
@@ -85,24 +84,24 @@ impl Block {
 
     /// Returns the size in bytes.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn size(&self) -> usize {
         PAGE_SIZE << self.order()
     }
 
-    /// Gives the block to C.
+    /// Transfers ownership of the block to C.
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<bindings::page> {
         ManuallyDrop::new(self).page
     }
 
-    /// Takes a block back from C.
+    /// Takes ownership of a block from C.
     ///
     /// # Safety
     ///
     /// - `page` must come from [`Block::into_raw`].
-    /// - The caller must own its only reference, and gives it away.
+    /// - The caller must own its only reference, and gives it up.
     /// - Nothing else may access its bytes from now on.
     #[inline]
     pub(crate) unsafe fn from_raw(page: NonNull<bindings::page>) -> Self {
@@ -114,18 +113,18 @@ impl Block {
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: It came from the page allocator for this order, and the reference is `self`'s, by
-        // the type invariants.
+        // SAFETY: The block came from the page allocator for this order, and `self` owns its only
+        // reference, by the type invariants.
         unsafe { bindings::__free_pages(self.page.as_ptr(), self.order()) };
     }
 }
 
-/// Tells whether `page` is the first of a [`Block`], and not a page by itself.
+/// Returns whether `page` is the first page of a [`Block`], rather than a single page.
 ///
 /// # Safety
 ///
-/// `page` must be from [`Block::into_raw`], or from [`Page::into_raw`](super::Page::into_raw) of order
-/// 0, and not be freed.
+/// `page` must be from [`Block::into_raw`], or from [`Page::into_raw`](super::Page::into_raw) of
+/// order 0, and must not be freed.
 #[inline]
 pub(crate) unsafe fn is_block(page: *mut bindings::page) -> bool {
     // SAFETY: By the safety requirements.
@@ -164,7 +163,7 @@ mod tests {
         let block = Block::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
         let page = Page::<0>::alloc(Gfp::KERNEL)?;
 
-        // SAFETY: Both are there, and come from where they should.
+        // SAFETY: Both are allocated, and come from `Block::into_raw()` and from a `Page`.
         unsafe {
             assert!(is_block(block.as_ptr()));
             assert!(!is_block(page.as_ptr()));
@@ -178,7 +177,7 @@ mod tests {
         const MOST: NonZeroU32 = NonZeroU32::new(Block::MAX_ORDER).unwrap();
         let gfp = Gfp::KERNEL | Gfp::NOWARN | Gfp::NORETRY;
 
-        // Memory may be in pieces.
+        // Memory may be fragmented.
         if let Some(block) = Block::alloc(gfp, MOST)
             .map(Some)
             .or_else(|error| (error == ENOMEM).then_some(None).ok_or(error))?
@@ -192,7 +191,7 @@ mod tests {
     fn a_block_survives_a_trip_to_c() -> Result {
         let raw = Block::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
 
-        // SAFETY: It is from there, and nobody else has it.
+        // SAFETY: `raw` is from `into_raw()`, and was not used since.
         let block = unsafe { Block::from_raw(raw) };
         assert_eq!((block.order(), block.pages()), (1, 2));
         Ok(())
