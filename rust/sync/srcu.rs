@@ -1,65 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sleepable RCU: readers that may sleep, and values freed when no reader can see them any more.
+//! Sleepable RCU: readers that may sleep, and values that are freed after a grace period.
 //!
-//! A [`Domain`] has readers, who hold guards, and writers, who wait for a grace period: until every
-//! guard that was held when they began to wait is gone. What readers look at is an [`Item`]: the
-//! one that a [`Pointer`] points to, or one of a [`List`]. A writer who takes an item away from new
-//! readers gets it as a [`Retired`] item, which it
+//! Readers of a [`Domain`] hold guards. Writers wait for a grace period: it ends when every guard
+//! that was held at its start is dropped. Readers see [`Item`]s: the item of a [`Pointer`], or the
+//! items of a [`List`]. A writer that removes an item gets a [`Retired`] item. New readers do not
+//! find this item. The writer chooses how the grace period is waited for:
 //!
-//! - waits for, and then has for itself: [`Retired::wait()`];
-//! - asks for later, without ever waiting: [`Retired::try_wait()`];
-//! - leaves to `call_srcu()`, if its destructor does not sleep: [`Retired::free_later()`];
-//! - leaves to a work queue, if it does: [`Retired::free_in_workqueue()`].
+//! - [`Retired::wait()`] waits, and returns the item to the writer;
+//! - [`Retired::try_wait()`] polls, and never waits;
+//! - [`Retired::free_later()`] frees in `call_srcu()`, for destructors that do not sleep;
+//! - [`Retired::free_in_workqueue()`] frees in a work queue, for destructors that sleep.
 //!
-//! Use it where readers must sleep, or run callbacks that may. Where they need not, RCU is cheaper
-//! and has grace periods that all of the kernel shares. Where writers must not wait for all readers,
-//! only for those of the one item they remove, use [`rcu_list`](crate::sync::rcu_list).
-//! [`kernel::sync::Srcu`] is for who needs no more than guards and waiting.
+//! Use SRCU where readers sleep, or run callbacks that may sleep. For readers that do not sleep,
+//! RCU is cheaper, and all of the kernel shares its grace periods. Where writers must wait only for
+//! the readers of the removed item, use [`rcu_list`](crate::sync::rcu_list). Where guards and
+//! waiting are enough, use [`kernel::sync::Srcu`].
 //!
 //! # Flavors
 //!
 //! | flavor | `read_lock()` | `down_read()` | grace period |
 //! | --- | --- | --- | --- |
 //! | [`Normal`] | full memory barrier on each side | the same | milliseconds, less if idle |
-//! | [`Fast`] | per-CPU increment on each side | no | that and RCU's |
+//! | [`Fast`] | per-CPU increment on each side | no | as [`Normal`], plus an RCU grace period |
 //! | [`FastUpDown`] | as [`Fast`] | as [`Fast`] | as [`Fast`] |
 //!
-//! A guard of `read_lock()` stays in the task and context that took it; one of `down_read()` may be
-//! dropped by any other. Guards nest, up to some thousands per task.
+//! A guard of `read_lock()` stays in the task and context that took it. A guard of `down_read()`
+//! may be dropped by another task. Guards nest, up to some thousands per task.
 //!
-//! # Which guard goes with what
+//! # Guards and domains
 //!
-//! A guard protects what is of its own domain only. The flavor is checked by the compiler, the
-//! domain when [`Pointer::load()`] or [`List::walk()`] is called, which fails with [`WrongDomain`].
-//! [`Pointer::read()`] and [`List::read()`] take the guard themselves, so there is nothing to check.
+//! A guard protects only items of its own domain. The compiler checks the flavor.
+//! [`Pointer::load()`] and [`List::walk()`] check the domain, and return [`WrongDomain`].
+//! [`Pointer::read()`] and [`List::read()`] take the guard themselves and need no check.
 //!
-//! # What waits for whom
+//! # Deadlocks and leaks
 //!
-//! - Whoever waits for a grace period while it holds a guard of the same domain waits for itself,
-//!   for ever. So does whoever holds a guard and takes a lock that is held by someone who waits for
-//!   a grace period. Lockdep reports both for guards of `read_lock()`; types cannot.
-//! - Dropping the last handle of a [`Domain`] waits for polled grace periods and for callbacks;
-//!   where it cannot sleep, a worker does the waiting. It cannot be dropped while a guard borrows
-//!   it; that does not compile. A guard that was leaked ([`core::mem::forget`]) makes it wait for
-//!   ever, after a line in the log that names the domain: hanging is better than freeing what a
-//!   reader may use.
-//! - An item that has an [`OwnedDownGuard`] of its own domain, and is left to `call_srcu()` or a work
-//!   queue, is never freed: it waits for its own guard. So does its module, when it goes.
-//! - A [`PointerWriter`] or [`ListWriter`] that was leaked keeps other writers out for ever. It has a
-//!   reference to its task, which those look at: two atomic operations per lock.
-//! - A module is not freed before the destructors of its values have run, also those of a domain
-//!   that was leaked, or belongs to another module. The module is the one that leaves the item to
-//!   [`Retired::free_later()`] or [`Retired::free_in_workqueue()`]. A `dyn` value has code of the
-//!   module that made it one, so it must not be left to another module when that one goes.
+//! - A task that waits for a grace period while it holds a guard of the same domain deadlocks. So
+//!   does a reader that takes a lock while the holder of this lock waits for a grace period.
+//!   Lockdep reports both for guards of `read_lock()`; types do not prevent them.
+//! - Dropping the last handle of a [`Domain`] waits for polled grace periods and for callbacks. In
+//!   atomic context a worker waits instead. A guard borrows its domain, so a domain with a guard
+//!   cannot be dropped (compile error). A leaked guard ([`core::mem::forget`]) makes the drop wait
+//!   for ever: a hang is better than a use after free. The log names the domain first.
+//! - An item that contains an [`OwnedDownGuard`] of its own domain is never freed by `call_srcu()`
+//!   or a work queue: its grace period waits for its own guard. Unloading its module then hangs.
+//! - A leaked [`PointerWriter`] or [`ListWriter`] blocks other writers for ever. A writer holds a
+//!   reference to its task, because waiters look at the task. This costs two atomic operations per
+//!   lock.
+//! - A module is freed only after the destructors of its values have run. This holds also for
+//!   values of a leaked domain or of another module's domain. The responsible module is the caller
+//!   of [`Retired::free_later()`] or [`Retired::free_in_workqueue()`]. The code of a `dyn` value is
+//!   in the module that created it. Another module must not defer its free beyond the unload of
+//!   that module.
 //!
-//! Sleeping where one must not is not prevented by types, as everywhere in the kernel.
+//! Types do not prevent sleeping in atomic context, as everywhere in the kernel.
 //!
-//! Not supported: readers that are known to be in NMIs on [`Normal`] domains
-//! (`srcu_read_lock_nmisafe()`), domains in static memory (`DEFINE_SRCU()`).
+//! Not supported: readers in NMIs on [`Normal`] domains (`srcu_read_lock_nmisafe()`), domains in
+//! static memory (`DEFINE_SRCU()`).
 //!
 //! C header: [`include/linux/srcu.h`](srctree/include/linux/srcu.h)
-//!
 //! # Examples
 //!
 //! ```

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What C calls to free an item.
+//! The callbacks and work functions that free an item.
 
 use kernel::{
     prelude::*,
@@ -14,30 +14,30 @@ use crate::bindings;
 
 use super::item::Header;
 
-/// Frees a node, whatever its type.
+/// Frees a node of any type.
 ///
 /// # Safety
 ///
-/// `header` must be that of a node that `Retired::call()` gave to `call_srcu()`, after the grace
-/// period. It must not be used again.
+/// `header` must be that of a node that `Retired::call()` passed to `call_srcu()`. The grace period
+/// must have ended. The header must not be used again.
 unsafe fn free(header: NonNull<Header>) {
-    // SAFETY: The header is allocated, and nobody else uses it.
+    // SAFETY: The header is allocated, and nothing else uses it.
     let Some(on_its_way) = (unsafe { (*header.as_ptr()).on_its_way.take() }) else {
         return;
     };
     let destructor = on_its_way.destructor;
-    // SAFETY: It is that of this node by the type invariants of `OnItsWay`. Nobody uses the node
-    // after the grace period, and `call()` asked for values that are `Send`. The code is there, as
-    // the value is counted.
+    // SAFETY: By the type invariants of `OnItsWay` the destructor is that of this node. Nothing
+    // uses the node after the grace period, and `call()` requires values that are `Send`. The code
+    // is present, because the value is counted.
     unsafe { destructor(header) };
     on_its_way.pending.end();
 }
 
-/// Frees a node in a callback.
+/// Frees a node in an SRCU callback.
 ///
 /// # Safety
 ///
-/// As `free()`, with the `rcu` of the header.
+/// As `free()`, for the node whose header contains `rcu`.
 pub(super) unsafe extern "C" fn free_now(rcu: *mut bindings::callback_head) {
     // SAFETY: By the contract of this function.
     let header = unsafe { header_of_rcu(rcu) };
@@ -45,15 +45,15 @@ pub(super) unsafe extern "C" fn free_now(rcu: *mut bindings::callback_head) {
     unsafe { free(header) };
 }
 
-/// Queues a node to be freed.
+/// Queues a work item that frees a node.
 ///
 /// # Safety
 ///
-/// As `free()`, with the `rcu` of the header.
+/// As `free()`, for the node whose header contains `rcu`.
 pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head) {
     // SAFETY: By the contract of this function.
     let header = unsafe { header_of_rcu(rcu) };
-    // SAFETY: The header is allocated, and nobody else uses it.
+    // SAFETY: The header is allocated, and nothing else uses it.
     let Some(on_its_way) = (unsafe { &(*header.as_ptr()).on_its_way }) else {
         return;
     };
@@ -63,8 +63,8 @@ pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head
         .cast_mut()
         .cast();
 
-    // SAFETY: `work` is valid for writes. Name and key are static in this module, which does not go
-    // before its queue is empty.
+    // SAFETY: `work` is valid for writes. Name and key are static in this module, which stays until
+    // its queue is empty.
     unsafe {
         bindings::init_work_with_key(
             work,
@@ -76,7 +76,8 @@ pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head
     };
     // CAST: The constant is a small number.
     let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
-    // SAFETY: `work` stays until `run()` frees it. The queue is there, as the value is counted.
+    // SAFETY: `work` stays valid until `run()` frees it. The queue exists, because the value is
+    // counted.
     unsafe { bindings::queue_work_on(any_cpu, queue, work) };
 }
 
@@ -84,9 +85,9 @@ pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head
 ///
 /// # Safety
 ///
-/// As [`free()`], with the `work` of the header.
+/// As [`free()`], for the node whose header contains `work`.
 unsafe extern "C" fn run(work: *mut bindings::work_struct) {
-    // SAFETY: `work` is the field of a header by the contract of this function.
+    // SAFETY: By the contract of this function `work` is a field of a header.
     let header = unsafe {
         NonNull::new_unchecked(kernel::container_of!(
             Opaque::cast_from(work).cast_mut(),
@@ -98,13 +99,13 @@ unsafe extern "C" fn run(work: *mut bindings::work_struct) {
     unsafe { free(header) };
 }
 
-/// Returns the header that `rcu` is a field of.
+/// Returns the header that contains `rcu`.
 ///
 /// # Safety
 ///
-/// It must be one.
+/// `rcu` must be the `rcu` field of a header.
 unsafe fn header_of_rcu(rcu: *mut bindings::callback_head) -> NonNull<Header> {
-    // SAFETY: By the contract of this function, so it is a pointer into an allocation.
+    // SAFETY: By the contract of this function. The result points into an allocation.
     unsafe {
         NonNull::new_unchecked(kernel::container_of!(
             Opaque::cast_from(rcu).cast_mut(),
@@ -152,7 +153,7 @@ mod tests {
         Ok(())
     }
 
-    /// Pointer, domain and callbacks go in all orders.
+    /// Pointer, domain and callbacks end in all orders.
     #[test]
     fn drop_waits_for_callbacks() -> Result {
         for order in 0..3 {
@@ -184,7 +185,7 @@ mod tests {
         Ok(())
     }
 
-    /// Has a handle of the domain that frees it, and uses it then.
+    /// Holds a handle of the domain that frees it, and uses this handle in `drop()`.
     struct Owner {
         domain: Domain<Normal>,
         _counted: Counted,
@@ -214,14 +215,14 @@ mod tests {
             drop(pointer);
             drop(domain);
 
-            // Not from here, where it would wait for the callback.
+            // In another task: here it would wait for the callback.
             Elsewhere::start(move || free(retired))?;
             drops.wait_for(2);
         }
         Ok(())
     }
 
-    /// Waits for its domain when it is dropped.
+    /// Waits for its domain in `drop()`.
     struct Sleeper {
         domain: Domain<Normal>,
         _counted: Counted,
@@ -252,7 +253,7 @@ mod tests {
         Ok(())
     }
 
-    /// Retires another value when it is dropped.
+    /// Retires another value in `drop()`.
     struct Chain {
         next: Option<Retired<Chain, Normal>>,
         _counted: Counted,
@@ -278,7 +279,7 @@ mod tests {
         let first = retire(&pointer, chain(None))?;
         drop(retire(&pointer, chain(Some(first)))?);
 
-        // The second one, which retires the first in its callback.
+        // The second value retires the first in its callback.
         retire(&pointer, chain(None))?.free_later();
         domain.barrier();
         domain.barrier();
@@ -296,7 +297,7 @@ mod tests {
         retire(&pointer, drops.value())?.free_later();
         retire(&pointer, drops.value())?.free_in_workqueue();
 
-        // As the library itself goes, which has the code of this test.
+        // As the exit of the library, which contains the code of this test.
         let gone = Elsewhere::start(|| {
             wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
         })?;

@@ -42,7 +42,7 @@ use super::{
 
 /// Creates a [`Domain`] with the given name and a newly-created lock class.
 ///
-/// The flavor is that of the type it is assigned to.
+/// The type of the result selects the flavor.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! new_srcu_domain {
@@ -55,7 +55,7 @@ macro_rules! new_srcu_domain {
 }
 pub use new_srcu_domain as new_domain;
 
-/// The domain itself.
+/// The C domain, shared by all handles.
 ///
 /// # Invariants
 ///
@@ -66,20 +66,20 @@ pub use new_srcu_domain as new_domain;
 pub(super) struct Core {
     #[pin]
     inner: Opaque<bindings::srcu_struct>,
-    /// Goes after `inner`, which has pointers to it.
+    /// Dropped after `inner`, which points into it.
     _class: LockClass,
     name: CString,
     queue: *mut bindings::workqueue_struct,
-    /// Drops it where that may sleep.
+    /// Drops the last reference in a context that may sleep.
     #[pin]
     release: Work<Core>,
 }
 
-// SAFETY: An `srcu_struct` is not tied to the task that initialised it, nor is a work queue.
+// SAFETY: Neither an `srcu_struct` nor a work queue is tied to the task that initialised it.
 unsafe impl Send for Core {}
 
-// SAFETY: All functions that are called with `inner` take the locks they need, but for
-// `cleanup_srcu_struct()`, which `PinnedDrop` calls. The others fields do not change.
+// SAFETY: All functions that are called with `inner` take the locks that they need, except
+// `cleanup_srcu_struct()`, which only `PinnedDrop` calls. The other fields do not change.
 unsafe impl Sync for Core {}
 
 impl_has_work! {
@@ -96,7 +96,7 @@ impl WorkItem for Core {
 }
 
 impl Core {
-    /// Returns the C domain, which is initialised as long as `self` lives.
+    /// Returns the C domain, which is initialised while `self` lives.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::srcu_struct {
         self.inner.get()
@@ -113,10 +113,10 @@ impl Core {
         init: unsafe fn(*mut bindings::srcu_struct, *const c_char, *mut lock_class_key) -> c_int,
     ) -> Result<Arc<Self>> {
         let queue = pending::queue();
-        // The module may go before the domain, and then be missed by who waits for a leaked guard.
+        // A copy: the module that passed `name` may be unloaded before the domain is dropped.
         let copy = CString::try_from(name)?;
         let class = LockClass::new(name, key);
-        // SAFETY: `inner` has it, as long as it lives, and goes before `class`.
+        // SAFETY: Only `inner` uses the name, and `inner` is dropped before `class`.
         let name = unsafe { class.name() };
         // SAFETY: As above.
         let key = unsafe { class.key() };
@@ -127,7 +127,7 @@ impl Core {
                 inner <- Opaque::try_ffi_init(move |slot| {
                     // SAFETY:
                     // - `slot` is valid for writes, by the contract of `try_ffi_init()`.
-                    // - `name` and `key` are there as long as `_class`, which outlives `inner`.
+                    // - `name` and `key` live as long as `_class`, which outlives `inner`.
                     to_result(unsafe { init(slot, name.as_char_ptr(), key.as_ptr()) })
                 }),
                 _class: class,
@@ -140,44 +140,44 @@ impl Core {
         )
     }
 
-    /// Waits for all guards that are held.
+    /// Waits for all guards that are held now.
     pub(super) fn synchronize(&self) {
         // SAFETY: `inner` is initialised by the type invariants.
         unsafe { bindings::synchronize_srcu(self.as_raw()) };
     }
 
-    /// Drops a reference, and leaves it to a worker if it is the last and this cannot sleep.
+    /// Drops a reference. In atomic context a worker drops the last reference.
     fn put(this: Arc<Self>) {
         let Some(last) = Arc::into_unique_or_drop(this) else {
             return;
         };
         let last: Arc<Self> = last.into();
 
-        // SAFETY: The helper only looks at counts of this CPU and task.
+        // SAFETY: The helper only reads counters of this CPU and task.
         if unsafe { bindings::may_block() } {
             drop(last);
             return;
         }
-        // SAFETY: By the type invariants it is the library's queue, which is destroyed when nobody
-        // uses the library any more.
+        // SAFETY: By the type invariants this is the queue of the library. The library destroys it
+        // when it has no users.
         let queue = unsafe { Queue::from_raw(last.queue) };
-        // It is not queued, as nobody else has it.
+        // The work is not queued yet: this is the only reference.
         let _ = queue.enqueue(last);
     }
 }
 
 #[pinned_drop]
 impl PinnedDrop for Core {
-    /// Waits for polled grace periods and for callbacks, and for guards that were leaked.
+    /// Waits for polled grace periods, for callbacks, and for leaked guards.
     ///
-    /// `cleanup_srcu_struct()` would return early if there was anything of that, and leave workers
-    /// and timers with pointers to what is freed next.
+    /// With any of them pending, `cleanup_srcu_struct()` returns early. Workers and timers would
+    /// then use freed memory.
     fn drop(self: Pin<&mut Self>) {
         let srcu = self.inner.get();
 
         // SAFETY: `inner` is initialised by the type invariants.
         if unsafe { bindings::srcu_readers_active(srcu) } {
-            // Guards borrow a handle, or have one.
+            // Every other guard borrows or owns a handle, so this guard was leaked.
             pr_err!(
                 "srcu: domain '{}' is dropped, but a guard of it was leaked: waiting for ever\n",
                 self.name.to_str().unwrap_or_default()
@@ -185,29 +185,30 @@ impl PinnedDrop for Core {
             #[cfg(kscale_kunit)]
             super::testing::note_wait_for_leaked();
         }
-        // Also for polled grace periods: none that was asked for is later than this one. They have
-        // no callback that `srcu_barrier()` could wait for.
+        // Also waits for polled grace periods: all of them end before this grace period does. They
+        // have no callback, so `srcu_barrier()` does not wait for them.
         self.synchronize();
         // SAFETY: `inner` is initialised by the type invariants.
         unsafe { bindings::srcu_barrier(srcu) };
-        // SAFETY: As above. There is no guard, no grace period that goes on and no callback left,
-        // and nobody can start one, as this is the last reference.
+        // SAFETY: As above. No guard, no grace period and no callback is left, and nothing can
+        // start a new one, because this is the last reference.
         unsafe { bindings::cleanup_srcu_struct(srcu) };
     }
 }
 
-/// A handle of an SRCU domain. Cloning it costs a reference count.
+/// A handle of an SRCU domain.
 ///
-/// Pointers, lists and retired items have a handle each, so they may be dropped in any order.
+/// A clone takes a reference count. Pointers, lists and retired items each hold a handle, so they
+/// may be dropped in any order.
 ///
-/// A domain takes some hundred bytes for every possible CPU: have one for many objects.
+/// A domain takes some hundred bytes per possible CPU. Share one domain between many objects.
 pub struct Domain<F: Flavor> {
-    /// Not dropped but by `drop`.
+    /// Only `drop()` drops it.
     core: ManuallyDrop<Arc<Core>>,
     _flavor: PhantomData<F>,
 }
 
-// SAFETY: It is a reference count of something that is `Send` and `Sync`, and a flavor has no
+// SAFETY: A handle is a reference count of a type that is `Send` and `Sync`. A flavor has no
 // values.
 unsafe impl<F: Flavor> Send for Domain<F> {}
 
@@ -221,8 +222,8 @@ impl<F: Flavor> Domain<F> {
     ///
     /// Fails with [`ENOMEM`].
     ///
-    /// Context: process. Sleeps. C: `init_srcu_struct()`, `init_srcu_struct_fast()`,
-    /// `init_srcu_struct_fast_updown()`.
+    /// Context: Process context. May sleep. C: `init_srcu_struct()`, `init_srcu_struct_fast()` and
+    /// `init_srcu_struct_fast_updown()` in `kernel/rcu/srcutree.c`.
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> Result<Self> {
         Ok(Self {
             // SAFETY: `F::init()` initialises a domain.
@@ -233,33 +234,34 @@ impl<F: Flavor> Domain<F> {
 
     /// Waits for a grace period: until all guards that are held now are dropped.
     ///
-    /// Must not be called with a guard of this domain: it would wait for itself.
+    /// The caller must not hold a guard of this domain (deadlock).
     ///
-    /// Context: process. Sleeps, for milliseconds unless the domain was idle. C:
-    /// `synchronize_srcu()`.
+    /// Context: Process context. May sleep. Takes milliseconds unless the domain was idle. C:
+    /// `synchronize_srcu()` in `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn synchronize(&self) {
         self.core.synchronize();
     }
 
-    /// Waits for a grace period, and burns CPU time to make it shorter.
+    /// Waits for an expedited grace period, at the cost of more CPU time.
     ///
-    /// Otherwise as [`Domain::synchronize()`].
+    /// The caller must not hold a guard of this domain (deadlock).
     ///
-    /// Context: process. Sleeps. Disturbs all CPUs for [`Fast`](super::Fast) and
-    /// [`FastUpDown`](super::FastUpDown). C: `synchronize_srcu_expedited()`.
+    /// Context: Process context. May sleep. For [`Fast`](super::Fast) and
+    /// [`FastUpDown`](super::FastUpDown) it interrupts all CPUs. C: `synchronize_srcu_expedited()`
+    /// in `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn synchronize_expedited(&self) {
         // SAFETY: The domain is initialised by the invariants of `Core`.
         unsafe { bindings::synchronize_srcu_expedited(self.as_raw()) };
     }
 
-    /// Waits until all items are freed that were left to [`Retired::free_later()`].
+    /// Waits until all items that were passed to [`Retired::free_later()`] are freed.
     ///
-    /// Those of [`Retired::free_in_workqueue()`] are queued by then. Must not be called with a
-    /// guard of this domain.
+    /// Items that were passed to [`Retired::free_in_workqueue()`] are then queued. The caller must
+    /// not hold a guard of this domain (deadlock).
     ///
-    /// Context: process. Sleeps. C: `srcu_barrier()`.
+    /// Context: Process context. May sleep. C: `srcu_barrier()` in `kernel/rcu/srcutree.c`.
     ///
     /// [`Retired::free_later()`]: super::Retired::free_later
     /// [`Retired::free_in_workqueue()`]: super::Retired::free_in_workqueue
@@ -269,13 +271,13 @@ impl<F: Flavor> Domain<F> {
         unsafe { bindings::srcu_barrier(self.as_raw()) };
     }
 
-    /// Returns the domain itself.
+    /// Returns the shared C domain.
     #[inline]
     pub(super) fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Returns the C domain, which is initialised as long as `self` lives.
+    /// Returns the C domain, which is initialised while `self` lives.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::srcu_struct {
         self.core.as_raw()
@@ -293,10 +295,10 @@ impl<F: Flavor> Clone for Domain<F> {
 }
 
 impl<F: Flavor> Drop for Domain<F> {
-    /// Waits, if it is the last handle, for polled grace periods and for callbacks.
+    /// Drops the handle. The last handle waits for polled grace periods and for callbacks.
     ///
-    /// A worker does that if this context cannot sleep, such as in the destructor of an item that
-    /// `call_srcu()` frees.
+    /// A worker waits instead if this context cannot sleep, for example in a destructor that
+    /// `call_srcu()` runs.
     fn drop(&mut self) {
         // SAFETY: `drop` runs once, and `core` is not used after it.
         Core::put(unsafe { ManuallyDrop::take(&mut self.core) });
@@ -342,7 +344,7 @@ mod tests {
         waits::<FastUpDown>()
     }
 
-    /// There is no callback that `srcu_barrier()` could wait for.
+    /// A polled grace period has no callback that `srcu_barrier()` could wait for.
     #[test]
     fn drop_waits_for_polled_grace_periods() -> Result {
         for _ in 0..4 {
@@ -382,7 +384,7 @@ mod tests {
         Ok(())
     }
 
-    /// Where it is preemptible, counts of this CPU do not tell, and sleeping there is warned of.
+    /// In a preemptible kernel the preempt count does not show an RCU reader. Sleeping there warns.
     #[test]
     fn the_last_handle_may_be_dropped_by_a_reader_of_rcu() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
@@ -394,7 +396,7 @@ mod tests {
         Ok(())
     }
 
-    /// Tells whether something waits for a guard that is held elsewhere.
+    /// Returns whether `wait` waits for a guard that another task holds.
     fn waits_for_a_guard(
         domain: &Domain<FastUpDown>,
         wait: impl FnOnce() -> Result,
@@ -431,7 +433,7 @@ mod tests {
         assert!(waits(
             &|| retire(&pointer, 2).map(|it| drop(it.wait_expedited()))
         )?);
-        // Of what was left to it.
+        // `barrier()` waits for items that were passed to `free_later()`.
         assert!(waits(&|| {
             retire(&pointer, 2)?.free_later();
             domain.barrier();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What readers of a domain do on entry and exit.
+//! Flavors: how readers of a domain enter and leave a critical section.
 
 use kernel::ffi::{
     c_char,
@@ -13,9 +13,9 @@ use crate::bindings;
 pub(super) mod sealed {
     use super::*;
 
-    /// How readers enter and leave.
+    /// The C functions of a reader.
     pub trait Raw {
-        /// What entering returns and leaving needs.
+        /// The return value of the enter function, and the argument of the leave function.
         type Cookie: Copy;
 
         /// Initialises a domain.
@@ -40,14 +40,14 @@ pub(super) mod sealed {
         ///
         /// # Safety
         ///
-        /// `cookie` must be from [`Raw::read_lock()`] of `srcu` in this task and context, and not
-        /// have been used.
+        /// `cookie` must be from [`Raw::read_lock()`] of `srcu` in this task and context. Each
+        /// cookie is used once.
         unsafe fn read_unlock(srcu: *mut bindings::srcu_struct, cookie: Self::Cookie);
     }
 
-    /// How readers enter and leave who may leave elsewhere.
+    /// The C functions of a reader whose critical section another task may leave.
     pub trait RawUpDown: Raw {
-        /// Enters a read-side critical section of nobody in particular.
+        /// Enters a read-side critical section that another task may leave.
         ///
         /// # Safety
         ///
@@ -58,7 +58,7 @@ pub(super) mod sealed {
         ///
         /// # Safety
         ///
-        /// `cookie` must be from [`RawUpDown::down_read()`] of `srcu`, and not have been used.
+        /// `cookie` must be from [`RawUpDown::down_read()`] of `srcu`. Each cookie is used once.
         unsafe fn up_read(srcu: *mut bindings::srcu_struct, cookie: Self::Cookie);
     }
 }
@@ -68,13 +68,13 @@ use sealed::{
     RawUpDown, //
 };
 
-/// What readers of a [`Domain`](super::Domain) do: [`Normal`], [`Fast`] or [`FastUpDown`].
+/// The flavor of a [`Domain`](super::Domain): [`Normal`], [`Fast`] or [`FastUpDown`].
 pub trait Flavor: Raw + 'static {}
 
-/// A [`Flavor`] that has guards which may be dropped by another task than the one that took them.
+/// A [`Flavor`] with guards that another task may drop.
 pub trait UpDown: Flavor + RawUpDown {}
 
-/// Readers with memory barriers, and the shorter grace periods: `srcu_read_lock()`.
+/// Readers with memory barriers and shorter grace periods: `srcu_read_lock()`.
 pub enum Normal {}
 
 impl Flavor for Normal {}
@@ -123,7 +123,7 @@ impl RawUpDown for Normal {
 
 /// Readers without memory barriers, also in NMIs: `srcu_read_lock_fast()`.
 ///
-/// RCU must be watching wherever a guard is taken or dropped, as for `rcu_read_lock()`.
+/// RCU must be watching where a guard is taken or dropped, as for `rcu_read_lock()`.
 pub enum Fast {}
 
 impl Flavor for Fast {}
@@ -154,9 +154,9 @@ impl Raw for Fast {
     }
 }
 
-/// Readers without memory barriers who may leave elsewhere: `srcu_down_read_fast()`.
+/// Readers without memory barriers that another task may leave: `srcu_down_read_fast()`.
 ///
-/// As [`Fast`], but not in NMIs.
+/// Not in NMIs; otherwise as [`Fast`].
 pub enum FastUpDown {}
 
 impl Flavor for FastUpDown {}

@@ -24,17 +24,17 @@ mod sealed {
     use super::Core;
 
     pub trait Section {
-        /// Returns the domain that this is a read-side critical section of.
+        /// Returns the domain of this read-side critical section.
         #[expect(private_interfaces, reason = "nobody else can call it")]
         fn core(&self) -> &Core;
     }
 }
 use sealed::Section;
 
-/// A read-side critical section of some domain of flavor `F`.
+/// A read-side critical section of a domain of flavor `F`.
 pub trait ReadSection<F: Flavor>: Section {}
 
-/// The guard is of another domain than what it was to protect.
+/// The error of a guard that belongs to another domain than the protected item.
 ///
 /// Converts to [`EINVAL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl From<WrongDomain> for Error {
     }
 }
 
-/// Tells whether `section` is one of `domain`.
+/// Checks that `section` is of `domain`.
 #[inline]
 pub(super) fn check<F: Flavor>(
     domain: &Domain<F>,
@@ -62,9 +62,9 @@ pub(super) fn check<F: Flavor>(
 impl<F: Flavor> Domain<F> {
     /// Enters a read-side critical section of this task.
     ///
-    /// Context: any but NMI; for [`Fast`](super::Fast) also NMI, but only where RCU is watching.
-    /// Never sleeps; the caller may sleep before it drops the guard, if it may otherwise. C:
-    /// `srcu_read_lock()`, `srcu_read_lock_fast()`, `srcu_read_lock_fast_updown()`.
+    /// Context: Any context except NMI. Never sleeps. [`Fast`](super::Fast) also allows NMI; RCU
+    /// must be watching. The reader may sleep while it holds the guard. C: `srcu_read_lock()`,
+    /// `srcu_read_lock_fast()` and `srcu_read_lock_fast_updown()` in `include/linux/srcu.h`.
     #[inline]
     pub fn read_lock(&self) -> Guard<'_, F> {
         // INVARIANT: `cookie` is from this domain.
@@ -78,12 +78,13 @@ impl<F: Flavor> Domain<F> {
 }
 
 impl<F: UpDown> Domain<F> {
-    /// Enters a read-side critical section that any task may leave.
+    /// Enters a read-side critical section that another task may leave.
     ///
-    /// Lockdep does not see it.
+    /// Lockdep does not track it.
     ///
-    /// Context: any but NMI; for [`FastUpDown`](super::FastUpDown) where RCU is watching. Never
-    /// sleeps. C: `srcu_down_read()`, `srcu_down_read_fast()`.
+    /// Context: Any context except NMI. Never sleeps. [`FastUpDown`](super::FastUpDown) requires
+    /// that RCU is watching. C: `srcu_down_read()` and `srcu_down_read_fast()` in
+    /// `include/linux/srcu.h`.
     #[inline]
     pub fn down_read(&self) -> DownGuard<'_, F> {
         // INVARIANT: `cookie` is from this domain.
@@ -94,11 +95,11 @@ impl<F: UpDown> Domain<F> {
         }
     }
 
-    /// Enters a read-side critical section that any task may leave, and keeps the handle.
+    /// Enters a read-side critical section that another task may leave, and keeps the handle.
     ///
-    /// For guards that are stored, or given to a work item.
+    /// For a guard that is stored, or moved to a work item.
     ///
-    /// Context: as [`Domain::down_read()`].
+    /// Context: As [`Domain::down_read()`].
     #[inline]
     pub fn into_down_read(self) -> OwnedDownGuard<F> {
         // INVARIANT: `cookie` is from this domain.
@@ -110,13 +111,13 @@ impl<F: UpDown> Domain<F> {
     }
 }
 
-/// A read-side critical section of the task that took it.
+/// A read-side critical section of the current task.
 ///
-/// Leaking it makes every grace period of the domain wait for ever.
+/// A leaked guard makes every grace period of the domain wait for ever.
 ///
 /// # Invariants
 ///
-/// `cookie` is from `F::read_lock()` with `core`, and unused.
+/// `cookie` is from `F::read_lock()` with `core`, and no unlock has used it.
 #[must_use = "the critical section ends at once"]
 pub struct Guard<'a, F: Flavor> {
     core: &'a Core,
@@ -137,30 +138,30 @@ impl<F: Flavor> ReadSection<F> for Guard<'_, F> {}
 impl<F: Flavor> Drop for Guard<'_, F> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `cookie` is of this domain and unused by the type invariants, and of this task,
+        // SAFETY: By the type invariants `cookie` is of this domain and unused. It is of this task,
         // as a guard is not `Send`.
         unsafe { F::read_unlock(self.core.as_raw(), self.cookie) };
     }
 }
 
-/// A read-side critical section that any task may leave.
+/// A read-side critical section that another task may leave.
 ///
-/// Leaking it makes every grace period of the domain wait for ever.
+/// A leaked guard makes every grace period of the domain wait for ever.
 ///
 /// # Invariants
 ///
-/// `cookie` is from `F::down_read()` with `core`, and unused.
+/// `cookie` is from `F::down_read()` with `core`, and no unlock has used it.
 #[must_use = "the critical section ends at once"]
 pub struct DownGuard<'a, F: UpDown> {
     core: &'a Core,
     cookie: F::Cookie,
 }
 
-// SAFETY: `srcu_up_read()` and `srcu_up_read_fast()` may be called by another task than the one
-// that entered, see the comment of `srcu_down_read()` in `include/linux/srcu.h`.
+// SAFETY: A task other than the reader may call `srcu_up_read()` and `srcu_up_read_fast()`, see the
+// comment of `srcu_down_read()` in `include/linux/srcu.h`.
 unsafe impl<F: UpDown> Send for DownGuard<'_, F> {}
 
-// SAFETY: A `&DownGuard` only tells which domain it is of.
+// SAFETY: A `&DownGuard` only returns its domain.
 unsafe impl<F: UpDown> Sync for DownGuard<'_, F> {}
 
 impl<F: UpDown> Section for DownGuard<'_, F> {
@@ -176,18 +177,18 @@ impl<F: UpDown> ReadSection<F> for DownGuard<'_, F> {}
 impl<F: UpDown> Drop for DownGuard<'_, F> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `cookie` is of this domain and unused by the type invariants.
+        // SAFETY: By the type invariants `cookie` is of this domain and unused.
         unsafe { F::up_read(self.core.as_raw(), self.cookie) };
     }
 }
 
-/// A read-side critical section that any task may leave, with a handle of its domain.
+/// A read-side critical section that another task may leave, with a handle of its domain.
 ///
-/// Leaking it makes every grace period of the domain wait for ever, and leaks the domain.
+/// A leaked guard makes every grace period of the domain wait for ever, and leaks the domain.
 ///
 /// # Invariants
 ///
-/// `cookie` is from `F::down_read()` with `domain`, and unused.
+/// `cookie` is from `F::down_read()` with `domain`, and no unlock has used it.
 #[must_use = "the critical section ends at once"]
 pub struct OwnedDownGuard<F: UpDown> {
     cookie: F::Cookie,
@@ -197,7 +198,7 @@ pub struct OwnedDownGuard<F: UpDown> {
 // SAFETY: As for `DownGuard`; the handle is `Send`.
 unsafe impl<F: UpDown> Send for OwnedDownGuard<F> {}
 
-// SAFETY: A `&OwnedDownGuard` only tells which domain it is of.
+// SAFETY: A `&OwnedDownGuard` only returns its domain.
 unsafe impl<F: UpDown> Sync for OwnedDownGuard<F> {}
 
 impl<F: UpDown> Section for OwnedDownGuard<F> {
@@ -213,8 +214,8 @@ impl<F: UpDown> ReadSection<F> for OwnedDownGuard<F> {}
 impl<F: UpDown> Drop for OwnedDownGuard<F> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `cookie` is of this domain and unused by the type invariants. The handle is
-        // dropped after this.
+        // SAFETY: By the type invariants `cookie` is of this domain and unused. The handle is
+        // dropped after this call.
         unsafe { F::up_read(self.domain.as_raw(), self.cookie) };
     }
 }
@@ -247,7 +248,7 @@ mod tests {
         wait_for_callbacks, //
     };
 
-    /// Waits until a grace period has started and ended. If it never does, the test times out.
+    /// Waits until a grace period has started and ended. Otherwise the test times out.
     fn is_quiet<F: Flavor>(domain: &Domain<F>) -> bool {
         let cookie = domain.start_poll();
         while !cookie.poll() {
@@ -256,7 +257,7 @@ mod tests {
         true
     }
 
-    /// Whether none ends in some milliseconds.
+    /// Returns whether no grace period ends within some milliseconds.
     fn is_held_up<F: Flavor>(domain: &Domain<F>) -> bool {
         let cookie = domain.start_poll();
         (0..4).all(|_| {
@@ -330,7 +331,7 @@ mod tests {
         Ok(())
     }
 
-    /// The guest test `srcu_registry` looks for what this says in the log.
+    /// The guest suite `srcu_registry` greps the log for the message of this drop.
     #[test]
     fn drop_waits_for_a_guard_that_was_leaked() -> Result {
         let domain: Domain<Normal> = new_domain!("kscale_leaked")?;
@@ -348,13 +349,13 @@ mod tests {
         }
         assert!(!dropped.is_done());
 
-        // SAFETY: The domain waits for this, and the cookie was not used.
+        // SAFETY: The drop of the domain waits for this call, and the cookie is unused.
         unsafe { Normal::up_read(srcu as *mut _, cookie) };
         dropped.wait();
         Ok(())
     }
 
-    /// A domain needs nothing of the module that created it.
+    /// A domain uses no memory of the module that created it.
     #[test]
     fn no_module_waits_for_domains_that_a_worker_drops() -> Result {
         let domain: Domain<Normal> = new_domain!("kscale_left_to_worker")?;
@@ -374,7 +375,7 @@ mod tests {
         })?;
         gone.wait();
 
-        // SAFETY: The domain waits for this, and the cookie was not used.
+        // SAFETY: The drop of the domain waits for this call, and the cookie is unused.
         unsafe { Normal::up_read(srcu as *mut _, cookie) };
         Ok(())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value that readers may see.
+//! A value on the heap that readers may see.
 
 use kernel::{
     alloc::Flags,
@@ -24,37 +24,37 @@ use super::pending::{
     Pending, //
 };
 
-/// What it takes to free a value later, whatever its type.
+/// The type-independent state that frees a node later.
 ///
 /// # Invariants
 ///
-/// `on_its_way` is [`Some`] if and only if the node was given to `call_srcu()`.
+/// `on_its_way` is [`Some`] if and only if the node was passed to `call_srcu()`.
 pub(super) struct Header {
-    /// In the hands of `call_srcu()`, or of nobody.
+    /// Used only by `call_srcu()`.
     pub(super) rcu: Opaque<bindings::callback_head>,
-    /// In the hands of a work queue, or of nobody.
+    /// Used only by the work queue.
     pub(super) work: Opaque<bindings::work_struct>,
     pub(super) on_its_way: Option<OnItsWay>,
 }
 
-/// What frees a node, and where that is counted.
+/// The destructor of a node, and the counter of pending destructors.
 ///
 /// # Invariants
 ///
-/// - `destructor` frees the [`Node`] that this is in the header of.
-/// - The node was begun in `pending`, for which the module with `destructor` waits.
+/// - `destructor` frees the [`Node`] of this header.
+/// - The node was begun in `pending`, and the module of `destructor` waits for `pending`.
 pub(super) struct OnItsWay {
     pub(super) destructor: Destructor,
     pub(super) pending: Arc<Pending>,
 }
 
-/// A value with all that lists and callbacks need.
+/// A value with the fields that lists and callbacks need.
 ///
-/// Readers have references to `value` only, and read `links`. Everything else is for who removed
-/// it from where readers find it.
+/// Readers have references to `value` only, and read `links`. All other fields belong to the writer
+/// that removed the node.
 #[repr(C)]
 pub(super) struct Node<T> {
-    /// First, so that a pointer to it is one to the node.
+    /// The first field, so that a pointer to the header is a pointer to the node.
     pub(super) header: Header,
     /// Used by lists.
     pub(super) links: Opaque<bindings::list_head>,
@@ -66,37 +66,38 @@ impl<T> Node<T> {
     ///
     /// # Safety
     ///
-    /// - `header` must be that of a `Node<T>` from [`Item::into_raw()`], and nobody else use it.
-    /// - `T` must be [`Send`] if this is another task than the one that had the item.
+    /// - `header` must be that of a `Node<T>` from [`Item::into_raw()`], and nothing else may use
+    ///   it.
+    /// - `T` must be [`Send`] if the current task is not the task that had the item.
     pub(super) unsafe fn free(header: NonNull<Header>) {
-        // SAFETY: The header is first in a node, which came from `Item::into_raw()` by the contract
-        // of this function.
+        // SAFETY: The header is the first field of a node. By the contract of this function the
+        // node came from `Item::into_raw()`.
         drop(unsafe { Item::<T>::from_raw(header.cast()) });
     }
 }
 
-/// A value on the heap that can be shown to readers, and is not yet or no longer.
+/// A value on the heap that no reader sees: not yet published, or removed.
 ///
-/// It takes about a hundred bytes more than the value.
+/// An item takes about a hundred bytes more than its value.
 ///
 /// # Invariants
 ///
-/// Nobody else has a pointer to `node`.
+/// No other pointer to `node` exists.
 pub struct Item<T> {
     node: KBox<Node<T>>,
 }
 
-// SAFETY: Nobody else has a pointer to the node, so sending it sends the value.
+// SAFETY: No other pointer to the node exists, so sending the item sends the value.
 unsafe impl<T: Send> Send for Item<T> {}
 
-// SAFETY: An `&Item` gives access to an `&T`, and to nothing else.
+// SAFETY: An `&Item` gives access to an `&T` only.
 unsafe impl<T: Sync> Sync for Item<T> {}
 
-/// There was no memory for an [`Item`]; this is the value it was for.
+/// The error of a failed [`Item`] allocation, with the value.
 ///
 /// Converts to [`ENOMEM`].
 pub struct NewItemError<T> {
-    /// The value.
+    /// The value that was to be allocated.
     pub value: T,
 }
 
@@ -109,14 +110,14 @@ impl<T> From<NewItemError<T>> for Error {
 impl<T> Item<T> {
     /// Allocates an item.
     ///
-    /// Fails if there is no memory, and gives the value back.
+    /// Fails if there is no memory, and returns the value in the error.
     ///
-    /// Context: any that `flags` are fit for. Sleeps if they say so.
+    /// Context: Any context except NMI. May sleep if `flags` allow it.
     pub fn new(value: T, flags: Flags) -> Result<Self, NewItemError<T>> {
         let Ok(slot) = KBox::<Node<T>>::new_uninit(flags) else {
             return Err(NewItemError { value });
         };
-        // INVARIANT: The node is not given to anybody.
+        // INVARIANT: No pointer to the node is passed on.
         let node = KBox::write(
             slot,
             Node {
@@ -129,28 +130,28 @@ impl<T> Item<T> {
                 value,
             },
         );
-        // INVARIANT: It was just allocated.
+        // INVARIANT: The node was just allocated.
         Ok(Self { node })
     }
 
     /// Frees the item, and returns its value.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     pub fn into_inner(self) -> T {
         KBox::into_inner(self.node).value
     }
 
-    /// Returns the node, which is the caller's to free.
+    /// Returns the node. The caller must free it.
     #[inline]
     pub(super) fn into_raw(self) -> NonNull<Node<T>> {
         NonNull::from(KBox::leak(self.node))
     }
 
-    /// Takes a node back.
+    /// Converts a node back to an item.
     ///
     /// # Safety
     ///
-    /// `node` must be from [`Item::into_raw()`], and nobody else use it.
+    /// `node` must be from [`Item::into_raw()`], and nothing else may use it.
     #[inline]
     pub(super) unsafe fn from_raw(node: NonNull<Node<T>>) -> Self {
         // INVARIANT: By the contract of this function.

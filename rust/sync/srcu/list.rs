@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list that readers walk while writers change it.
+//! A list that writers change while readers walk it.
 
 use kernel::{
     prelude::*,
@@ -41,7 +41,7 @@ use super::{
     retired::Retired, //
 };
 
-/// Creates a [`List`] initialiser, whose writers' lock has a newly-created lock class.
+/// Creates a [`List`] initialiser with a newly-created lock class for the writers' lock.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! new_srcu_list {
@@ -59,10 +59,10 @@ pub use new_srcu_list as new_list;
 ///
 /// # Invariants
 ///
-/// - `head` is a list of links of nodes of items, changed under the lock
-///   of `writers` only. No node is on two lists, or twice on one.
-/// - A node that was on it and no longer is, is a [`Retired`] item of `domain`.
-/// - A node has an [`Entry`] with this `id` only while it is on the list.
+/// - `head` is a list of links of nodes of items. It changes only under the lock of `writers`. A
+///   node is on at most one list, and at most once.
+/// - A removed node is a [`Retired`] item of `domain`.
+/// - An [`Entry`] with this `id` exists only for nodes on the list.
 /// - `pending` is that of `Node::<T>::free()`.
 #[pin_data(PinnedDrop)]
 pub struct List<T, F: Flavor> {
@@ -73,35 +73,36 @@ pub struct List<T, F: Flavor> {
     pending: Arc<Pending>,
     #[pin]
     writers: Mutex,
-    /// Not covariant: what one writer inserts is what readers with a longer-lived `T` get.
+    /// Invariant in `T`: a writer with a shorter-lived `T` must not insert for readers of a
+    /// longer-lived `T`.
     _owns: PhantomData<UnsafeCell<Item<T>>>,
 }
 
-// SAFETY: It owns items and a handle of a domain.
+// SAFETY: A list owns items and a handle of a domain.
 unsafe impl<T: Send, F: Flavor> Send for List<T, F> {}
 
-// SAFETY: It gives many readers `&T`s, hence `Sync`, and a writer of any task an item, hence
-// `Send`. C's RCU lists may be walked while they are changed.
+// SAFETY: Many readers get `&T`s, hence `Sync`. A writer in any task gets an item, hence `Send`.
+// Readers may walk RCU lists of C while writers change them.
 unsafe impl<T: Send + Sync, F: Flavor> Sync for List<T, F> {}
 
-/// An item on a [`List`]: what it takes to remove it.
+/// The right to remove an item from a [`List`].
 ///
-/// An item whose entry is dropped stays until the list is dropped.
+/// An item whose entry was dropped stays until the list is dropped.
 ///
 /// # Invariants
 ///
-/// `node` is on the list with this `id`, if that still lives.
+/// `node` is on the list with this `id`, if the list still lives.
 #[must_use = "without it the item stays on the list"]
 pub struct Entry<T> {
     node: NonNull<Node<T>>,
     list_id: u64,
 }
 
-// SAFETY: Only `ListWriter::remove()` uses `node`, and a writer that is in this task may have all
-// that is on the list.
+// SAFETY: Only `ListWriter::remove()` uses `node`. A task with a writer may own all items of the
+// list.
 unsafe impl<T> Send for Entry<T> {}
 
-// SAFETY: There is nothing to do with an `&Entry`.
+// SAFETY: An `&Entry` has no methods that use `node`.
 unsafe impl<T> Sync for Entry<T> {}
 
 impl<T> fmt::Debug for Entry<T> {
@@ -113,24 +114,24 @@ impl<T> fmt::Debug for Entry<T> {
 impl<T, F: Flavor> List<T, F> {
     /// Creates an empty list.
     ///
-    /// Prefer [`new_list!`], which supplies name and class of the writers' lock.
+    /// Prefer [`new_list!`], which supplies the name and the class of the writers' lock.
     ///
     /// Fails with [`ENOMEM`].
     ///
-    /// Context: process. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(
         domain: Domain<F>,
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            // INVARIANT: It is empty.
+            // INVARIANT: The list is empty.
             head <- Opaque::ffi_init(|slot: *mut bindings::list_head| {
                 let empty = bindings::list_head { next: slot, prev: slot };
                 // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`.
                 unsafe { slot.write(empty) };
             }),
-            // INVARIANT: Nobody else has it, so there are no entries.
+            // INVARIANT: The `id` is new, so no entry has it.
             id: unique_id(),
             domain,
             // INVARIANT: See `pending::of()`.
@@ -140,15 +141,15 @@ impl<T, F: Flavor> List<T, F> {
         })
     }
 
-    /// Returns the domain whose readers may walk the list.
+    /// Returns the domain of the readers.
     #[inline]
     pub fn domain(&self) -> &Domain<F> {
         &self.domain
     }
 
-    /// Takes the lock that only one writer at a time can have.
+    /// Takes the writers' lock.
     ///
-    /// Context: process. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn lock(&self) -> ListWriter<'_, T, F> {
         ListWriter {
             list: self,
@@ -157,11 +158,11 @@ impl<T, F: Flavor> List<T, F> {
     }
 }
 
-/// Returns the node that `links` is a field of.
+/// Returns the node that contains `links`.
 ///
 /// # Safety
 ///
-/// `links` must be that of a node of `T`.
+/// `links` must be the `links` field of a `Node<T>`.
 #[inline]
 pub(super) unsafe fn node_of<T>(links: *mut bindings::list_head) -> *mut Node<T> {
     // SAFETY: By the contract of this function.
@@ -170,28 +171,28 @@ pub(super) unsafe fn node_of<T>(links: *mut bindings::list_head) -> *mut Node<T>
 
 #[pinned_drop]
 impl<T, F: Flavor> PinnedDrop for List<T, F> {
-    /// Frees what is on the list. There is nobody to wait for, as readers borrow the list.
+    /// Frees all items on the list. No reader is left, because readers borrow the list.
     fn drop(self: Pin<&mut Self>) {
         let head = self.head.get();
-        // SAFETY: `head` is initialised by the type invariants, and nobody else uses it any more.
+        // SAFETY: `head` is initialised by the type invariants, and nothing else uses it now.
         let mut links = unsafe { (*head).next };
 
         while links != head {
-            // SAFETY: By the type invariants it is a node from `into_raw()`.
+            // SAFETY: By the type invariants `links` is in a node from `into_raw()`.
             let node: *mut Node<T> = unsafe { node_of(links) };
             // SAFETY: As above.
             links = unsafe { (*links).next };
-            // SAFETY: As above. Nobody finds it any more: neither readers nor writers are left, and
-            // entries of this list are of no use.
+            // SAFETY: As above. Nothing finds the node now: no reader and no writer is left, and
+            // entries of this list are useless without the list.
             drop(unsafe { Item::from_raw(NonNull::new_unchecked(node)) });
         }
     }
 }
 
-/// The right to change a [`List`]. Others wait for it.
+/// The writers' lock of a [`List`]: the holder may insert and remove items.
 ///
-/// Do not wait for a grace period, nor drop a [`Retired`] item, while readers may wait for this
-/// lock with a guard.
+/// While the lock is held, do not wait for a grace period, and do not drop a [`Retired`] item, if a
+/// reader may wait for this lock with a guard (deadlock).
 pub struct ListWriter<'a, T, F: Flavor> {
     list: &'a List<T, F>,
     _lock: MutexGuard<'a>,
@@ -200,7 +201,7 @@ pub struct ListWriter<'a, T, F: Flavor> {
 impl<T, F: Flavor> ListWriter<'_, T, F> {
     /// Inserts an item at the front.
     ///
-    /// Context: process. Never sleeps. C: `list_add_rcu()`.
+    /// Context: Process context. Never sleeps. C: `list_add_rcu()` in `include/linux/rculist.h`.
     pub fn push_front(&mut self, item: Item<T>) -> Entry<T> {
         let node = item.into_raw();
         // SAFETY: The node is allocated.
@@ -209,7 +210,7 @@ impl<T, F: Flavor> ListWriter<'_, T, F> {
             .cast();
 
         // SAFETY: `head` is initialised by the type invariants and the lock is held. `links` is
-        // valid for writes, as the item was the caller's.
+        // valid for writes, as the caller owned the item.
         // INVARIANT: The node is on this list only.
         unsafe { bindings::list_add_rcu(links, self.list.head.get()) };
         self.entry(node)
@@ -217,7 +218,8 @@ impl<T, F: Flavor> ListWriter<'_, T, F> {
 
     /// Inserts an item at the back.
     ///
-    /// Context: process. Never sleeps. C: `list_add_tail_rcu()`.
+    /// Context: Process context. Never sleeps. C: `list_add_tail_rcu()` in
+    /// `include/linux/rculist.h`.
     pub fn push_back(&mut self, item: Item<T>) -> Entry<T> {
         let node = item.into_raw();
         // SAFETY: The node is allocated.
@@ -226,40 +228,40 @@ impl<T, F: Flavor> ListWriter<'_, T, F> {
             .cast();
 
         // SAFETY: `head` is initialised by the type invariants and the lock is held. `links` is
-        // valid for writes, as the item was the caller's.
+        // valid for writes, as the caller owned the item.
         // INVARIANT: The node is on this list only.
         unsafe { bindings::list_add_tail_rcu(links, self.list.head.get()) };
         self.entry(node)
     }
 
-    /// Removes an item for new readers, and returns what old ones may still see.
+    /// Removes an item for new readers, and returns it. Earlier readers may still see it.
     ///
-    /// Gives the entry back if it is not of this list.
+    /// Returns the entry as an error if it is not of this list.
     ///
-    /// Context: process. Never sleeps. C: `list_del_rcu()`.
+    /// Context: Process context. Never sleeps. C: `list_del_rcu()` in `include/linux/rculist.h`.
     pub fn remove(&mut self, entry: Entry<T>) -> Result<Retired<T, F>, Entry<T>> {
         if entry.list_id != self.list.id {
             return Err(entry);
         }
         let node = entry.node;
-        // SAFETY: By the invariants of the entry the node is on this list, which lives.
+        // SAFETY: By the invariants of the entry the node is on this list, which is alive.
         let links = unsafe { &raw const (*node.as_ptr()).links }
             .cast_mut()
             .cast();
         // SAFETY: As above. The lock is held.
-        // INVARIANT: The only entry of the node is gone. It becomes a `Retired` item.
+        // INVARIANT: The only entry of the node is consumed. The node becomes a `Retired` item.
         unsafe { bindings::list_del_rcu(links) };
         // SAFETY:
-        // - By the type invariants it is from `into_raw()`. Readers that come do not find it, nor
-        //   do writers, as its entry is gone.
-        // - By the type invariants.
+        // - By the type invariants the node is from `into_raw()`. New readers do not find it.
+        //   Writers do not find it, as its entry is consumed.
+        // - `pending` is right by the type invariants.
         Ok(unsafe { Retired::new(node, self.list.domain.clone(), self.list.pending.clone()) })
     }
 
     /// Returns the entry of a node that was just inserted.
     fn entry(&self, node: NonNull<Node<T>>) -> Entry<T> {
-        // INVARIANT: It is on this list until the entry is used to remove it, or the list is
-        // dropped. Then there is no list with this `id`, as no other gets the same.
+        // INVARIANT: The node stays on this list until the entry is used to remove it, or the list
+        // is dropped. After the drop no list has this `id`, because an `id` is never used again.
         Entry {
             node,
             list_id: self.list.id,
@@ -285,7 +287,7 @@ mod tests {
         Normal, //
     };
 
-    /// The numbers on a list, as digits.
+    /// Returns the numbers on a list, as decimal digits.
     fn digits(list: &List<u32, Normal>) -> u32 {
         list.read().walk().fold(0, |sum, digit| 10 * sum + digit)
     }
@@ -309,7 +311,7 @@ mod tests {
             return Err(EINVAL);
         };
         assert_eq!(digits(&list), 13);
-        // It can be used again.
+        // A removed item can be inserted again.
         let two = list.lock().push_back(two.wait());
         assert_eq!(digits(&list), 132);
 
@@ -344,7 +346,7 @@ mod tests {
         let mut walk = list.walk(&guard)?;
 
         assert!(walk.next().is_some_and(|(digit, _)| *digit == 0));
-        // What it is at, and what is next.
+        // Remove the current item and its successor.
         for index in [0, 1] {
             let Some(entry) = entries.get_mut(index).and_then(Option::take) else {
                 return Err(EINVAL);
@@ -352,7 +354,7 @@ mod tests {
             let removed = list.lock().remove(entry).map_err(|_| EINVAL)?;
             retired.push(removed, GFP_KERNEL)?;
         }
-        // The first one still leads to the second.
+        // The first removed item still leads to the second.
         assert_eq!(walk.fold(0, |sum, (digit, _)| 10 * sum + digit), 1234);
         assert_eq!(drops.count(), 0);
         drop(guard);
@@ -375,7 +377,7 @@ mod tests {
         let Err(entry) = second.lock().remove(entry) else {
             return Err(EINVAL);
         };
-        // A list that is gone may have been where another one is now.
+        // The second list may be at the address of a dropped list.
         drop(list);
         assert!(second.lock().remove(entry).is_err());
         Ok(())
@@ -410,11 +412,11 @@ mod tests {
             for _ in 0..50 {
                 let guard = domain.read_lock();
                 let seen = list.walk(&guard)?;
-                // The one that stays, and at most one that comes and goes.
+                // The permanent item, and at most one temporary item.
                 let sum = seen.fold(0, |sum, (value, _)| sum + value);
                 assert!([7, 8, 9].contains(&sum));
             }
-            // Without preemption nobody else runs here otherwise.
+            // Without preemption, no other task runs here unless this task sleeps.
             nap();
         }
         writer.wait();

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Destructors that are still to run, by where their code is.
+//! Counts of destructors that have not run yet, per destructor address.
 //!
-//! A value that was left to `call_srcu()` or to a work queue is destroyed by code of the module
-//! whose value it is. That must not be gone by then, also if the domain was leaked, or belongs to
-//! another module. So values on their way are counted for every destructor, and a module that goes
-//! is kept until those in it have no value left: see [`module`](crate::module::cleanup).
+//! A value that was passed to `call_srcu()` or to a work queue is destroyed by code of its own
+//! module. This code must be present when the destructor runs, even if the domain was leaked or
+//! belongs to another module. So the library counts the pending values of each destructor. A module
+//! is unloaded only when its destructors have no pending value: see
+//! [`module`](crate::module::cleanup).
 //!
-//! C calls functions of this library only. They are done with the module's code when they count a
-//! value off, and the library waits for their own last instructions when it goes.
+//! C calls only functions of this library. Such a function uses no code of the module after it has
+//! counted the value as ended. The exit of the library waits for the last instructions of these
+//! functions.
 
 use kernel::{
     prelude::*,
@@ -47,62 +49,63 @@ mod counts;
 
 use counts::Counts;
 
-/// How long a module waits before it says why.
+/// The time after which a waiting module logs an error.
 const PATIENCE_MS: i64 = 10_000;
 
-/// How long it waits until it looks again.
+/// The polling interval of a waiting module.
 const INTERVAL_MS: i64 = 2;
 
-/// What destroys a node with this header.
+/// The function that destroys a node with this header.
 pub(super) type Destructor = unsafe fn(NonNull<Header>);
 
-/// The values that are on their way and need one destructor.
+/// The pending values of one destructor.
 ///
-/// The destructor of a type may be there several times, in all modules that use it. Values are
-/// counted for the one that is called.
+/// Several modules may each contain a copy of a type's destructor. A value is counted for the copy
+/// that is called.
 ///
 /// # Invariants
 ///
-/// `queue` is [`State::queue`], which is destroyed when no value is on its way.
+/// `queue` is [`State::queue`], which is destroyed when no value is pending.
 pub(super) struct Pending {
-    /// The destructor. If it is [`None`], any module waits for them.
+    /// The address of the destructor. If it is [`None`], every module waits for the values.
     address: Option<usize>,
-    /// The module with the destructor has gone, and nobody waits for values here. Something else
-    /// may be at `address`, also the same destructor, if the module was loaded again.
+    /// Set when the module of the destructor is unloaded: no module waits for these values.
+    /// `address` may then belong to other code, or to the same destructor after a reload.
     is_forgotten: Atomic<bool>,
-    /// What has no address, if this has.
+    /// The count without an address. [`None`] in that count itself.
     foreign: Option<Arc<Pending>>,
     counts: Counts,
     queue: *mut bindings::workqueue_struct,
 }
 
-// SAFETY: A work queue may be used by any task.
+// SAFETY: Any task may use a work queue.
 unsafe impl Send for Pending {}
 
-// SAFETY: The counts are atomic, and the rest does not change.
+// SAFETY: The counts are atomic, and the other fields do not change.
 unsafe impl Sync for Pending {}
 
 impl Pending {
-    /// Counts a value that starts on its way.
+    /// Counts a value that becomes pending.
     #[inline]
     pub(super) fn begin(&self) {
         self.counts.begin();
     }
 
-    /// Counts a value that was destroyed. The module with the code may go from here on.
+    /// Counts a destroyed value. The module with the destructor may be unloaded from here on.
     #[inline]
     pub(super) fn end(&self) {
         self.counts.end();
     }
 
-    /// Returns where to count a value whose destructor is that of the module that calls.
+    /// Returns the count for a value whose destructor is in the calling module.
     ///
-    /// That is `self`, unless that is of another module, or of one that has gone. The right one has
-    /// not been looked for then, as that takes locks and memory: all modules wait for such a value.
+    /// This is `self`, unless `self` belongs to another module or to an unloaded module. Then it is
+    /// the count that all modules wait for: a search for the right count would take locks and
+    /// allocate.
     #[inline]
     pub(super) fn of_caller(self: Arc<Self>, destructor: Destructor) -> Arc<Self> {
-        // If another module has the address now, this is set: code of that module runs here, and it
-        // was loaded after the other had gone.
+        // If another module has the address now, `is_forgotten` is set: code of that module runs
+        // here, and that module was loaded after the first was unloaded.
         let is_own = self.address == Some(destructor as *const () as usize)
             && !self.is_forgotten.load(Relaxed);
 
@@ -118,29 +121,29 @@ impl Pending {
         self.queue
     }
 
-    /// Notes that no module waits for what is counted here.
+    /// Marks this count as one that no module waits for.
     fn forget(&self) {
         self.is_forgotten.store(true, Relaxed);
     }
 
-    /// Tells whether the values need `module`, or `or` if they may need any.
+    /// Returns whether the values need `module`. Without an address it returns `or`.
     fn needs(&self, module: *const bindings::module, or: bool) -> bool {
         self.address.map_or(or, |address| {
-            // SAFETY: `module` is loaded, or just going, and so not freed, when this is called.
+            // SAFETY: Callers pass a module that is live or going, so it is not freed.
             unsafe { bindings::within_module(address, module) }
         })
     }
 }
 
-/// What there is one of.
+/// The global state.
 struct State {
     queue: Option<Workqueue>,
-    /// First the one without an address. One for every other; those of a module go with it.
+    /// The first entry has no address. The others have one each, and are removed with their module.
     pending: KVec<Arc<Pending>>,
 }
 
 global_lock! {
-    // SAFETY: Initialised by `Reaper::new()`, which everything else in `srcu` comes after.
+    // SAFETY: `Reaper::new()` initialises it before any other function of `srcu` runs.
     unsafe(uninit) static STATE: Mutex<State> = State { queue: None, pending: KVec::new() };
 }
 
@@ -157,7 +160,7 @@ impl State {
         address: Option<usize>,
         foreign: Option<Arc<Pending>>,
     ) -> Result<Arc<Pending>> {
-        // INVARIANT: `queue` is the queue, until the library goes.
+        // INVARIANT: `queue` is the queue until the library exits.
         let pending = Arc::new(
             Pending {
                 address,
@@ -173,12 +176,12 @@ impl State {
     }
 }
 
-/// Returns the queue for what sleeps.
+/// Returns the queue for destructors that sleep.
 pub(super) fn queue() -> *mut bindings::workqueue_struct {
     STATE.lock().queue()
 }
 
-/// Returns the count of what needs the destructor at `address`.
+/// Returns the count of the destructor at `address`.
 ///
 /// Fails with [`ENOMEM`].
 pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
@@ -191,10 +194,10 @@ pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
     state.add(Some(address), foreign)
 }
 
-/// Waits until all values are destroyed that need `module`.
+/// Waits until all values that need `module` are destroyed.
 ///
-/// To be called when the module is going, and its exit function has returned. Its code may still
-/// retire values that were made before, until [`forget_destructors()`].
+/// Called when the exit function of the going module has returned. Its code may still retire
+/// earlier values, until [`forget_destructors()`].
 pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
     let count = || {
         let state = STATE.lock();
@@ -218,9 +221,9 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
     }
 }
 
-/// Forgets the counts of a module, none of whose code will run again.
+/// Removes the counts of a module whose code does not run again.
 ///
-/// Pointers and lists that the module created may still have them.
+/// Pointers and lists that the module created may still refer to them.
 pub(crate) fn forget_destructors(module: *mut bindings::module) {
     STATE.lock().pending.retain(|it| {
         let is_forgotten = it.needs(module, false);
@@ -231,20 +234,20 @@ pub(crate) fn forget_destructors(module: *mut bindings::module) {
     });
 }
 
-/// The queue for what sleeps, while it lives.
+/// The owner of the queue for destructors that sleep.
 pub(crate) struct Reaper(());
 
 impl Reaper {
-    /// Creates the queue. To be called once, before anything else in `srcu`.
+    /// Creates the queue. Called once, before any other function of `srcu`.
     ///
     /// Fails with [`ENOMEM`].
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The library's own module init calls this, once, and no other module can use the
-        // library before it returned.
+        // SAFETY: The module init of the library calls this once. No other module can use the
+        // library before it returns.
         unsafe { STATE.init() };
         let queue = Workqueue::for_library(c"kscale_srcu", Flags::UNBOUND, 0)?;
         STATE.lock().queue = Some(queue);
-        // From here on it is taken back if this fails.
+        // From here on, the drop of `this` destroys the queue on error.
         let this = Self(());
         STATE.lock().add(None, None)?;
         Ok(this)
@@ -252,10 +255,10 @@ impl Reaper {
 }
 
 impl Drop for Reaper {
-    /// Waits for the last instructions of callbacks, and of work items.
+    /// Waits for the last instructions of callbacks and of work items.
     fn drop(&mut self) {
-        // `srcu_invoke_callbacks()` in `kernel/rcu/srcutree.c` calls them with softirqs off, which
-        // RCU waits for.
+        // `srcu_invoke_callbacks()` in `kernel/rcu/srcutree.c` calls them with softirqs disabled,
+        // which is an RCU read-side critical section.
         synchronize_rcu();
         let queue = STATE.lock().queue.take();
         drop(queue);
@@ -278,10 +281,10 @@ mod tests {
     /// Stands for a destructor.
     fn here(_: NonNull<Header>) {}
 
-    /// A module waits for what may need it, also if the pointer is of another.
+    /// A module waits for values that may need it, even if another module owns the pointer.
     #[test]
     fn values_of_foreign_pointers_are_waited_for() -> Result {
-        // In no module.
+        // This address is in no module.
         let foreign = of(1)?;
         let own = of(here as *const () as usize)?;
         assert!(Arc::ptr_eq(&own.clone().of_caller(here), &own));
@@ -302,10 +305,11 @@ mod tests {
         Ok(())
     }
 
-    /// Stands for a destructor, too.
+    /// Stands for a destructor.
     fn again(_: NonNull<Header>) {}
 
-    /// A pointer may have the count of a module that has gone and come back to the same address.
+    /// A pointer may keep the count of an unloaded module that was loaded again at the same
+    /// address.
     #[test]
     fn a_count_is_not_used_after_its_module() -> Result {
         let address = again as *const () as usize;
@@ -314,7 +318,7 @@ mod tests {
         STATE.lock().pending.retain(|it| !Arc::ptr_eq(it, &before));
 
         let pending = before.clone().of_caller(again);
-        // One that every module waits for.
+        // The count that every module waits for.
         assert!(pending.address.is_none());
         let now = of(address)?;
         assert!(!Arc::ptr_eq(&now, &before));
@@ -322,14 +326,14 @@ mod tests {
         Ok(())
     }
 
-    /// Stands for a destructor, too.
+    /// Stands for a destructor.
     fn forgotten(_: NonNull<Header>) {}
 
     #[test]
     fn the_counts_of_a_module_go_with_it() -> Result {
         let address = forgotten as *const () as usize;
         let own = of(address)?;
-        // In no module.
+        // This address is in no module.
         let other = of(2)?;
         assert!(Arc::ptr_eq(&of(address)?, &own));
 
@@ -338,7 +342,7 @@ mod tests {
         assert!(own.is_forgotten.load(Relaxed) && !other.is_forgotten.load(Relaxed));
         assert!(!Arc::ptr_eq(&of(address)?, &own));
         assert!(Arc::ptr_eq(&of(2)?, &other));
-        // What has no address stays, and is that of others.
+        // The count without an address stays, and all destructors share it.
         let pending = own.of_caller(forgotten);
         assert!(pending.address.is_none());
         assert!(!pending.is_forgotten.load(Relaxed));
@@ -348,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_module_waits_for_no_value_of_others() -> Result {
-        // In no module.
+        // This address is in no module.
         let other = of(3)?;
 
         other.begin();

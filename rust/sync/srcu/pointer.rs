@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A pointer to an item, which readers follow while writers replace it.
+//! A pointer to an item that writers replace while readers follow the pointer.
 
 use kernel::{
     prelude::*,
@@ -49,7 +49,7 @@ mod current;
 
 use current::Current;
 
-/// Creates a [`Pointer`] initialiser, whose writers' lock has a newly-created lock class.
+/// Creates a [`Pointer`] initialiser with a newly-created lock class for the writers' lock.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! new_srcu_pointer {
@@ -68,8 +68,8 @@ pub use new_srcu_pointer as new_pointer;
 ///
 /// # Invariants
 ///
-/// - `current` is the node of an [`Item`]. It is replaced under the lock of `writers` only.
-/// - What it was replaced for is a [`Retired`] item of `domain`.
+/// - `current` is the node of an [`Item`]. It is replaced only under the lock of `writers`.
+/// - A replaced node is a [`Retired`] item of `domain`.
 /// - `pending` is that of `Node::<T>::free()`.
 #[pin_data(PinnedDrop)]
 pub struct Pointer<T, F: Flavor> {
@@ -81,21 +81,21 @@ pub struct Pointer<T, F: Flavor> {
     _owns: PhantomData<Item<T>>,
 }
 
-// SAFETY: It owns an item and a handle of a domain.
+// SAFETY: A pointer owns an item and a handle of a domain.
 unsafe impl<T: Send, F: Flavor> Send for Pointer<T, F> {}
 
-// SAFETY: It gives many readers an `&T`, hence `Sync`, and a writer of any task an item, hence
-// `Send`. `current` is atomic.
+// SAFETY: Many readers get an `&T`, hence `Sync`. A writer in any task gets an item, hence `Send`.
+// `current` is atomic.
 unsafe impl<T: Send + Sync, F: Flavor> Sync for Pointer<T, F> {}
 
 impl<T, F: Flavor> Pointer<T, F> {
     /// Creates a pointer to `item`.
     ///
-    /// Prefer [`new_pointer!`], which supplies name and class of the writers' lock.
+    /// Prefer [`new_pointer!`], which supplies the name and the class of the writers' lock.
     ///
     /// Fails with [`ENOMEM`].
     ///
-    /// Context: process. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(
         domain: Domain<F>,
         item: Item<T>,
@@ -113,7 +113,7 @@ impl<T, F: Flavor> Pointer<T, F> {
         })
     }
 
-    /// Returns the domain whose readers may follow the pointer.
+    /// Returns the domain of the readers.
     #[inline]
     pub fn domain(&self) -> &Domain<F> {
         &self.domain
@@ -121,11 +121,13 @@ impl<T, F: Flavor> Pointer<T, F> {
 
     /// Returns the current value.
     ///
-    /// It may be replaced meanwhile, and stays as it is as long as the guard.
+    /// A writer may replace the value meanwhile. The returned reference stays valid while the guard
+    /// lives.
     ///
     /// Fails with [`WrongDomain`] unless `section` is of this pointer's domain.
     ///
-    /// Context: as the guard. Never sleeps. C: `srcu_dereference()`, and a comparison.
+    /// Context: The context of the guard. Never sleeps. Costs a load and a comparison. C:
+    /// `srcu_dereference()` in `include/linux/srcu.h`.
     #[inline]
     pub fn load<'a>(&'a self, section: &'a impl ReadSection<F>) -> Result<&'a T, WrongDomain> {
         guard::check(&self.domain, section)?;
@@ -135,7 +137,7 @@ impl<T, F: Flavor> Pointer<T, F> {
 
     /// Takes a guard, and returns it with the current value.
     ///
-    /// Context: as [`Domain::read_lock()`]. Never sleeps.
+    /// Context: As [`Domain::read_lock()`].
     #[inline]
     pub fn read(&self) -> PointerGuard<'_, T, F> {
         let guard = self.domain.read_lock();
@@ -149,9 +151,9 @@ impl<T, F: Flavor> Pointer<T, F> {
         }
     }
 
-    /// Takes the lock that only one writer at a time can have.
+    /// Takes the writers' lock.
     ///
-    /// Context: process. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn lock(&self) -> PointerWriter<'_, T, F> {
         PointerWriter {
             pointer: self,
@@ -163,21 +165,21 @@ impl<T, F: Flavor> Pointer<T, F> {
     ///
     /// # Safety
     ///
-    /// Until the reference is gone there must be a guard of `domain` that was there before this
-    /// call, or the lock of `writers`, or `self` is borrowed mutably.
+    /// While the reference lives, a guard of `domain` that was taken before this call must be held,
+    /// or the lock of `writers`, or `self` must be borrowed mutably.
     #[inline]
     unsafe fn dereference<'a>(&self) -> &'a T {
         let node = self.current.load();
-        // SAFETY: By the type invariants it is an item's node, and if it is replaced meanwhile, it
-        // is not freed before the end of a grace period, which waits for the guard. Only `value` is
-        // borrowed, and nobody writes to that. Writers only follow it while it is not replaced.
+        // SAFETY: By the type invariants `node` is that of an item. A replaced node is freed only
+        // after a grace period, which waits for the guard. Only `value` is borrowed, and nothing
+        // writes to it. Writers follow the pointer only while they do not replace it.
         unsafe { &(*node.as_ptr()).value }
     }
 }
 
 #[pinned_drop]
 impl<T, F: Flavor> PinnedDrop for Pointer<T, F> {
-    /// Frees the current item. There is nobody to wait for, as readers borrow the pointer.
+    /// Frees the current item. No reader is left, because readers borrow the pointer.
     fn drop(self: Pin<&mut Self>) {
         let node = self.current.load();
         // SAFETY: By the type invariants it is from `into_raw()`.
@@ -186,15 +188,15 @@ impl<T, F: Flavor> PinnedDrop for Pointer<T, F> {
     }
 }
 
-/// A guard, and the value that a [`Pointer`] had when it was taken.
+/// A guard, and the value that a [`Pointer`] had when the guard was taken.
 ///
 /// # Invariants
 ///
-/// `value` is valid for reads as long as `_guard`, and nobody writes to it.
+/// `value` is valid for reads while `_guard` lives, and nothing writes to it.
 #[must_use = "the critical section ends at once"]
 pub struct PointerGuard<'a, T, F: Flavor> {
-    /// Not a reference: who drops this drops `_guard`, after which a writer may free the value,
-    /// while a reference in an argument must be valid until the function returns.
+    /// Not a reference: a reference in an argument must be valid until the function returns. A
+    /// function that drops this value drops `_guard`, and a writer may then free `value`.
     value: NonNull<T>,
     _guard: Guard<'a, F>,
     _borrows: PhantomData<&'a T>,
@@ -205,32 +207,34 @@ impl<T, F: Flavor> Deref for PointerGuard<'_, T, F> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariants, and `_guard` is borrowed as long as the reference.
+        // SAFETY: By the type invariants. `_guard` is borrowed while the reference lives.
         unsafe { self.value.as_ref() }
     }
 }
 
-/// The right to replace what a [`Pointer`] points to. Others wait for it.
+/// The writers' lock of a [`Pointer`]: the holder may replace the item.
 ///
-/// Do not wait for a grace period, nor drop a [`Retired`] item, while readers may wait for this
-/// lock with a guard.
+/// While the lock is held, do not wait for a grace period, and do not drop a [`Retired`] item, if a
+/// reader may wait for this lock with a guard (deadlock).
 pub struct PointerWriter<'a, T, F: Flavor> {
     pointer: &'a Pointer<T, F>,
     _lock: MutexGuard<'a>,
 }
 
 impl<T, F: Flavor> PointerWriter<'_, T, F> {
-    /// Replaces the value for new readers, and returns what old ones may still see.
+    /// Replaces the value for new readers, and returns the old item, which earlier readers may
+    /// still see.
     ///
-    /// Context: process. Never sleeps. C: `rcu_replace_pointer()`.
+    /// Context: Process context. Never sleeps. C: `rcu_replace_pointer()` in
+    /// `include/linux/rcupdate.h`.
     pub fn replace(&mut self, item: Item<T>) -> Retired<T, F> {
-        // INVARIANT: The lock is held. What was there becomes a `Retired` item.
+        // INVARIANT: The lock is held. The old node becomes a `Retired` item.
         let old = self.pointer.current.replace(item.into_raw());
 
         // SAFETY:
-        // - By the type invariants it was from `into_raw()`. Readers that come find the new one.
-        //   References of writers borrow `self`, so they are gone.
-        // - By the type invariants.
+        // - By the type invariants the old node is from `into_raw()`. New readers find the new
+        //   node. References of writers borrow `self`, so none is left.
+        // - `pending` is right by the type invariants.
         unsafe {
             Retired::new(
                 old,
@@ -242,26 +246,28 @@ impl<T, F: Flavor> PointerWriter<'_, T, F> {
 }
 
 impl<T, F: Flavor> PointerWriter<'_, T, F> {
-    /// Swaps the value with `item`, which nobody else sees any more when this returns.
+    /// Swaps the value with `item`. When this returns, no reader sees the old value.
     ///
-    /// Use it to change a value that is not worth making anew, with another that stands in for it.
-    /// Allocates nothing.
+    /// Use it to change a value that is expensive to build, while `item` takes its place. Allocates
+    /// nothing.
     ///
-    /// Context: process, without a guard of the domain. Sleeps for a grace period.
-    /// C: `rcu_replace_pointer()`, and `synchronize_srcu()`.
+    /// The caller must not hold a guard of the domain (deadlock).
+    ///
+    /// Context: Process context. May sleep. Waits for a grace period. C: `rcu_replace_pointer()` in
+    /// `include/linux/rcupdate.h`, `synchronize_srcu()` in `kernel/rcu/srcutree.c`.
     pub fn swap(&mut self, item: &mut Item<T>) {
-        // SAFETY: `item` is valid for reads, and is overwritten below before anybody uses it:
-        // nothing in between returns.
+        // SAFETY: `item` is valid for reads. It is overwritten below before anything uses it;
+        // nothing in between returns early.
         let new = unsafe { ptr::read(item) };
 
-        // INVARIANT: The lock is held. What was there goes nowhere before the grace period below.
+        // INVARIANT: The lock is held. The old node is not passed on before the grace period below.
         let old = self.pointer.current.replace(new.into_raw());
         self.pointer.domain.synchronize();
         // SAFETY:
-        // - By the type invariants of the pointer it was from `into_raw()`. Readers that came since
-        //   found the new one, and those from before are gone. References of writers borrow
-        //   `self`, so they are gone, too.
-        // - `item` is valid for writes, and what is in it was moved out above.
+        // - By the type invariants of the pointer the old node is from `into_raw()`. New readers
+        //   find the new node, and the grace period has waited for old readers. References of
+        //   writers borrow `self`, so none is left.
+        // - `item` is valid for writes, and its old content was moved out above.
         unsafe { ptr::write(item, Item::from_raw(old)) };
     }
 }
@@ -269,7 +275,7 @@ impl<T, F: Flavor> PointerWriter<'_, T, F> {
 impl<T, F: Flavor> Deref for PointerWriter<'_, T, F> {
     type Target = T;
 
-    /// Returns the current value, which nobody else replaces.
+    /// Returns the current value. The lock excludes other writers.
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: The lock is held, and `replace()` borrows `self` mutably.
@@ -346,7 +352,7 @@ mod tests {
             for _ in 0..5 {
                 nap();
             }
-            // The last thing that is done with it.
+            // The last access of the reader.
             value.store(3, Release);
         })?;
         while entered.load(Acquire) == 0 {
@@ -358,7 +364,7 @@ mod tests {
         assert_eq!(pointer.read().load(Acquire), 2);
         reader.wait();
 
-        // And back.
+        // Swap back.
         pointer.lock().swap(&mut item);
         assert_eq!(item.load(Acquire), 2);
         assert_eq!(pointer.read().load(Acquire), 3);
@@ -400,10 +406,10 @@ mod tests {
         let second = Elsewhere::start(add(pointer.clone()))?;
         while !(first.is_done() && second.is_done()) {
             for _ in 0..50 {
-                // Never a torn or freed value.
+                // The value is never torn or freed.
                 assert!(*pointer.read() <= 2 * ROUNDS);
             }
-            // Without preemption nobody else runs here otherwise.
+            // Without preemption, no other task runs here unless this task sleeps.
             nap();
         }
         first.wait();
@@ -412,7 +418,7 @@ mod tests {
         Ok(())
     }
 
-    /// With a callback and a polled grace period on their way.
+    /// A callback and a polled grace period are in flight.
     #[test]
     fn handles_may_be_dropped_in_any_order() -> Result {
         for order in [
@@ -438,7 +444,7 @@ mod tests {
                     _ => drop(guard.take()),
                 }
             }
-            // The last handle has waited for the callback, whoever had it.
+            // The last handle, in any order, has waited for the callback.
             assert_eq!(drops.count(), 2);
         }
         Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Grace periods that are asked about instead of waited for.
+//! Polled grace periods.
 
 use kernel::prelude::*;
 
@@ -20,9 +20,10 @@ use super::{
 };
 
 impl<F: Flavor> Domain<F> {
-    /// Starts a grace period, and returns a cookie to ask whether it is over.
+    /// Starts a grace period, and returns a cookie that polls for its end.
     ///
-    /// Context: any but NMI. Never sleeps. C: `start_poll_synchronize_srcu()`.
+    /// Context: Any context except NMI. Never sleeps. C: `start_poll_synchronize_srcu()` in
+    /// `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn start_poll(&self) -> Cookie<'_> {
         Cookie {
@@ -32,9 +33,10 @@ impl<F: Flavor> Domain<F> {
         }
     }
 
-    /// Returns a cookie to ask whether a grace period has passed, which someone else starts.
+    /// Returns a cookie that polls for a grace period, without starting one.
     ///
-    /// Context: any but NMI. Never sleeps. C: `get_state_synchronize_srcu()`.
+    /// Context: Any context except NMI. Never sleeps. C: `get_state_synchronize_srcu()` in
+    /// `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn get_state(&self) -> Cookie<'_> {
         Cookie {
@@ -47,8 +49,8 @@ impl<F: Flavor> Domain<F> {
 
 /// A point in the sequence of grace periods of one domain.
 ///
-/// It borrows that domain, so it can be asked of no other. Two of them are equal if they are of the
-/// same domain and end together (C: `same_state_synchronize_srcu()`).
+/// A cookie borrows its domain. Two cookies are equal if they are of the same domain and their
+/// grace periods end together (C: `same_state_synchronize_srcu()`).
 #[derive(Clone, Copy)]
 pub struct Cookie<'a> {
     core: &'a Core,
@@ -56,12 +58,14 @@ pub struct Cookie<'a> {
 }
 
 impl Cookie<'_> {
-    /// Tells whether a grace period has passed since the cookie was made.
+    /// Returns whether a grace period has passed since the cookie was created.
     ///
-    /// Context: any. Never sleeps. C: `poll_state_synchronize_srcu()`.
+    /// Context: Any context. Never sleeps. C: `poll_state_synchronize_srcu()` in
+    /// `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn poll(&self) -> bool {
-        // SAFETY: The domain is initialised by the invariants of `Core`, and the cookie is its own.
+        // SAFETY: The domain is initialised by the invariants of `Core`, and the cookie is of this
+        // domain.
         unsafe { bindings::poll_state_synchronize_srcu(self.core.as_raw(), self.state) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Items that no new reader finds, but old ones may still see.
+//! Removed items, which earlier readers may still see.
 
 use kernel::{
     ffi::c_ulong,
@@ -36,17 +36,18 @@ use super::{
     }, //
 };
 
-/// An item that was taken away from new readers.
+/// An item that new readers do not find.
 ///
-/// Dropping it waits for a grace period, and frees it. Do not drop or wait for it with a guard of
-/// its domain: that waits for itself. A leaked one leaks the item and the domain.
+/// Dropping a retired item waits for a grace period, then frees the item. The caller of drop or
+/// wait must not hold a guard of the item's domain (deadlock). A leaked retired item leaks the item
+/// and the domain.
 ///
 /// # Invariants
 ///
-/// - `node` is that of an [`Item`]. It is not where readers of `domain` find it, so nobody
-///   uses it after the next grace period.
+/// - `node` is that of an [`Item`]. New readers of `domain` do not find it, so nothing uses it
+///   after the next grace period.
 /// - `pending` is that of a `Node::<T>::free()`.
-/// - If `state` is `Some`, the cookie was made by `domain` after `node` was taken away.
+/// - If `state` is `Some`, `domain` returned the cookie after `node` was removed.
 #[must_use = "dropping it waits for a grace period"]
 pub struct Retired<T, F: Flavor> {
     node: NonNull<Node<T>>,
@@ -55,19 +56,19 @@ pub struct Retired<T, F: Flavor> {
     state: Option<c_ulong>,
 }
 
-// SAFETY: It owns an item, which another task may get from it.
+// SAFETY: A retired item owns an item, which another task may get.
 unsafe impl<T: Send, F: Flavor> Send for Retired<T, F> {}
 
-// SAFETY: There is nothing to do with a `&Retired`.
+// SAFETY: A `&Retired` has no methods.
 unsafe impl<T, F: Flavor> Sync for Retired<T, F> {}
 
 impl<T, F: Flavor> Retired<T, F> {
-    /// Makes one of a node.
+    /// Creates a retired item from a node.
     ///
     /// # Safety
     ///
-    /// - `node` must be from [`Item::into_raw()`], and have been taken from where readers of
-    ///   `domain` find it. Nobody else may use it but those readers.
+    /// - `node` must be from [`Item::into_raw()`]. New readers of `domain` must not find it. Only
+    ///   earlier readers may still use it.
     /// - `pending` must be that of a [`Node::<T>::free()`].
     #[inline]
     pub(super) unsafe fn new(
@@ -86,41 +87,44 @@ impl<T, F: Flavor> Retired<T, F> {
 
     /// Waits for a grace period, and returns the item.
     ///
-    /// Context: process, without a guard of the domain. Sleeps. C: `synchronize_srcu()`.
+    /// The caller must not hold a guard of the domain (deadlock).
+    ///
+    /// Context: Process context. May sleep. C: `synchronize_srcu()` in `kernel/rcu/srcutree.c`.
     pub fn wait(self) -> Item<T> {
         self.domain.synchronize();
-        // SAFETY: A grace period has passed since.
+        // SAFETY: A grace period has passed since the removal.
         unsafe { self.into_item() }
     }
 
     /// Waits for an expedited grace period, and returns the item.
     ///
-    /// Context: process, without a guard of the domain. Sleeps. See
-    /// [`Domain::synchronize_expedited()`] for the cost.
+    /// The caller must not hold a guard of the domain (deadlock).
+    ///
+    /// Context: As [`Domain::synchronize_expedited()`].
     pub fn wait_expedited(self) -> Item<T> {
         self.domain.synchronize_expedited();
-        // SAFETY: A grace period has passed since.
+        // SAFETY: A grace period has passed since the removal.
         unsafe { self.into_item() }
     }
 
-    /// Returns the item if a grace period has passed, or else gives itself back.
+    /// Returns the item if a grace period has passed, otherwise the retired item.
     ///
-    /// The first call starts the grace period, so it never succeeds.
+    /// The first call starts the grace period, so it never returns the item.
     ///
-    /// Context: any but NMI. Never sleeps. C: `start_poll_synchronize_srcu()`,
-    /// `poll_state_synchronize_srcu()`.
+    /// Context: Any context except NMI. Never sleeps. C: `start_poll_synchronize_srcu()` and
+    /// `poll_state_synchronize_srcu()` in `kernel/rcu/srcutree.c`.
     pub fn try_wait(mut self) -> Result<Item<T>, Self> {
         let srcu = self.domain.as_raw();
 
         if let Some(state) = self.state {
-            // SAFETY: The domain is initialised as long as it has handles, and `state` is its own
-            // by the type invariants.
+            // SAFETY: The domain is initialised while it has handles, and by the type invariants
+            // `state` is of this domain.
             if unsafe { bindings::poll_state_synchronize_srcu(srcu, state) } {
                 // SAFETY: A grace period has passed since the cookie was made.
                 return Ok(unsafe { self.into_item() });
             }
         } else {
-            // SAFETY: The domain is initialised as long as it has handles.
+            // SAFETY: The domain is initialised while it has handles.
             let state = unsafe { bindings::start_poll_synchronize_srcu(srcu) };
             // INVARIANT: The cookie is new, and of this domain.
             self.state = Some(state);
@@ -130,11 +134,12 @@ impl<T, F: Flavor> Retired<T, F> {
 
     /// Frees the item after a grace period, in a callback.
     ///
-    /// The destructor of `T` runs with softirqs off, so it must not sleep. It may use the domain,
-    /// and drop handles of it.
+    /// The destructor of `T` runs with softirqs disabled, so it must not sleep. The destructor may
+    /// use the domain, and drop handles of it.
     ///
-    /// Context: any but NMI. Never sleeps; if this has the last handle of the domain and the caller
-    /// may sleep, it does, until the item is freed. C: `call_srcu()`.
+    /// Context: Any context except NMI. May sleep if the item holds the last handle of the domain
+    /// and the caller may sleep; it then waits until the item is freed. C: `call_srcu()` in
+    /// `kernel/rcu/srcutree.c`.
     pub fn free_later(self)
     where
         T: Send + 'static,
@@ -144,9 +149,10 @@ impl<T, F: Flavor> Retired<T, F> {
 
     /// Frees the item after a grace period, in a work item.
     ///
-    /// The destructor of `T` may sleep. It may use the domain, and wait for it.
+    /// The destructor of `T` may sleep. The destructor may use the domain, and wait for its grace
+    /// periods. Memory reclaim must not wait for the destructor.
     ///
-    /// Context: as [`Retired::free_later()`]. Not for what memory reclaim waits for.
+    /// Context: As [`Retired::free_later()`].
     pub fn free_in_workqueue(self)
     where
         T: Send + 'static,
@@ -154,24 +160,24 @@ impl<T, F: Flavor> Retired<T, F> {
         self.call(free_in_worker);
     }
 
-    /// Gives the node to `call_srcu()`.
+    /// Passes the node to `call_srcu()`.
     fn call(self, callback: unsafe extern "C" fn(*mut bindings::callback_head))
     where
         T: Send + 'static,
     {
         let (node, domain, pending) = self.into_parts();
-        // SAFETY: `node` is allocated, and nobody uses its header.
+        // SAFETY: `node` is allocated, and nothing else uses its header.
         let header = unsafe { &raw mut (*node.as_ptr()).header };
 
-        // That of the module which calls this: the one that created the pointer or list may have
-        // gone since.
+        // The destructor of the calling module: the module that created the pointer or list may be
+        // unloaded by now.
         let destructor: Destructor = Node::<T>::free;
         let pending = pending.of_caller(destructor);
         pending.begin();
-        // INVARIANT: It was counted, and goes to `call_srcu()` below. The destructor is that of the
-        // node. Its code is there, as this function refers to it and runs. It stays until the count
-        // is 0: `of_caller()` returned the count of the module that has it now, or the one that
-        // every module waits for, see `wait_for_callbacks()`.
+        // INVARIANT: The node was counted, and is passed to `call_srcu()` below. The destructor is
+        // that of the node. Its code is present, because this function refers to it and runs. The
+        // code stays until the count is 0: `of_caller()` returned the count of the module that
+        // contains the code, or the count that every module waits for, see `wait_for_callbacks()`.
         // SAFETY: `header` is that of `node`, see above.
         unsafe {
             (*header).on_its_way = Some(OnItsWay {
@@ -183,8 +189,9 @@ impl<T, F: Flavor> Retired<T, F> {
         let rcu = unsafe { &raw const (*header).rcu }.cast_mut().cast();
         // SAFETY:
         // - The domain is initialised, and waits for callbacks before it is cleaned up.
-        // - `rcu` stays until `callback` is called, as nobody else frees the node.
-        // - `callback` is a function of this module, which is not freed before it has returned.
+        // - `rcu` stays valid until `callback` is called, because only `callback` frees the node.
+        // - `callback` is a function of this module, which is freed only after the callback has
+        //   returned.
         unsafe { bindings::call_srcu(domain.as_raw(), rcu, Some(callback)) };
     }
 
@@ -192,19 +199,19 @@ impl<T, F: Flavor> Retired<T, F> {
     ///
     /// # Safety
     ///
-    /// A grace period must have passed since it was taken away.
+    /// A grace period must have passed since the removal.
     unsafe fn into_item(self) -> Item<T> {
         let (node, ..) = self.into_parts();
-        // SAFETY: By the type invariants it is from `into_raw()`, and nobody uses it any more.
+        // SAFETY: By the type invariants the node is from `into_raw()`. Nothing uses it now.
         unsafe { Item::from_raw(node) }
     }
 
-    /// Takes it apart without dropping it.
+    /// Splits the retired item into its parts without dropping it.
     fn into_parts(self) -> (NonNull<Node<T>>, Domain<F>, Arc<Pending>) {
         let this = ManuallyDrop::new(self);
         (
             this.node,
-            // SAFETY: `this` is not used after this function, nor dropped.
+            // SAFETY: `this` is neither used nor dropped after this function.
             unsafe { ptr::read(&this.domain) },
             // SAFETY: As above.
             unsafe { ptr::read(&this.pending) },
@@ -216,7 +223,7 @@ impl<T, F: Flavor> Drop for Retired<T, F> {
     /// Waits for a grace period, and frees the item.
     fn drop(&mut self) {
         self.domain.synchronize();
-        // SAFETY: By the type invariants it is from `into_raw()`, and nobody uses it any more, as a
+        // SAFETY: By the type invariants the node is from `into_raw()`. Nothing uses it now, as a
         // grace period has passed. `drop` runs once.
         drop(unsafe { Item::from_raw(self.node) });
     }
@@ -294,7 +301,7 @@ mod tests {
 
         drop(retire(&pointer, drops.value())?);
         assert_eq!(drops.count(), 1);
-        // Also with a grace period that was asked for, and for which nobody waits.
+        // Also with a polled grace period that no task waits for.
         let polled = retire(&pointer, drops.value())?.try_wait();
         drop(polled);
         assert_eq!(drops.count(), 2);

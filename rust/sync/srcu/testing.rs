@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of this module share.
+//! Helpers for the tests of SRCU.
 
 use kernel::{
     prelude::*,
@@ -30,7 +30,7 @@ use super::{
     Retired, //
 };
 
-/// A count of what was dropped.
+/// A counter of dropped values.
 pub(super) struct Drops(Arc<Atomic<u32>>);
 
 impl Drops {
@@ -42,12 +42,12 @@ impl Drops {
         self.0.load(Acquire)
     }
 
-    /// Returns a value that counts when it is dropped.
+    /// Returns a value that counts its drop.
     pub(super) fn value(&self) -> Counted {
         Counted(self.0.clone())
     }
 
-    /// Waits until as many were dropped.
+    /// Waits until `count` values were dropped.
     pub(super) fn wait_for(&self, count: u32) {
         while self.count() < count {
             nap();
@@ -55,7 +55,7 @@ impl Drops {
     }
 }
 
-/// Counts when it is dropped.
+/// A value that counts its drop.
 pub(super) struct Counted(Arc<Atomic<u32>>);
 
 impl Drop for Counted {
@@ -64,12 +64,12 @@ impl Drop for Counted {
     }
 }
 
-/// Sleeps long enough for a grace period to end that nothing holds up, as a rule.
+/// Sleeps longer than most grace periods without readers take.
 pub(super) fn nap() {
     fsleep(Delta::from_millis(2));
 }
 
-/// Something that another task does.
+/// A job that another task runs.
 pub(super) struct Elsewhere(Arc<Job>);
 
 #[pin_data]
@@ -80,7 +80,7 @@ struct Job {
 }
 
 impl Elsewhere {
-    /// Starts it.
+    /// Starts the job.
     pub(super) fn start(job: impl FnOnce() + Send + 'static) -> Result<Self> {
         let this = Arc::pin_init(
             pin_init!(Job {
@@ -98,18 +98,18 @@ impl Elsewhere {
         Ok(Self(this))
     }
 
-    /// Tells whether it is done.
+    /// Returns whether the job is done.
     pub(super) fn is_done(&self) -> bool {
         self.0.is_done.load(Acquire) == 1
     }
 
-    /// Waits until it is.
+    /// Waits until the job is done.
     pub(super) fn wait(self) {
         self.0.done.wait_for_completion();
     }
 }
 
-/// Retires one value and has another one instead.
+/// Replaces the value of `pointer`, and returns the old value retired.
 pub(super) fn retire<T, F: Flavor>(pointer: &Pointer<T, F>, value: T) -> Result<Retired<T, F>> {
     let item = Item::new(value, GFP_KERNEL)?;
     Ok(pointer.lock().replace(item))
@@ -126,12 +126,12 @@ pub(super) fn pointer<T, F: Flavor>(
 
 static WAITS_FOR_LEAKED: Atomic<usize> = Atomic::new(0);
 
-/// Notes that a domain is dropped, and waits for a guard that was leaked.
+/// Counts a domain drop that waits for a leaked guard.
 pub(super) fn note_wait_for_leaked() {
     WAITS_FOR_LEAKED.add(1, Relaxed);
 }
 
-/// Returns how often domains have waited for guards that were leaked.
+/// Returns the number of domain drops that waited for a leaked guard.
 pub(super) fn waits_for_leaked() -> usize {
     WAITS_FOR_LEAKED.load(Relaxed)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How readers walk a list.
+//! Walks: how readers iterate over a list.
 
 use core::marker::PhantomData;
 
@@ -24,28 +24,30 @@ use super::{
 impl<T, F: Flavor> List<T, F> {
     /// Walks the list.
     ///
-    /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
-    /// once. An item that is met stays as it is as long as the guard, so the caller may sleep.
+    /// The walk returns each item that stays on the list exactly once. It returns an item that is
+    /// inserted or removed meanwhile at most once. A returned item stays valid while the guard
+    /// lives, so the caller may sleep.
     ///
     /// Fails with [`WrongDomain`] unless `section` is of this list's domain.
     ///
-    /// Context: as the guard. Never sleeps. C: `list_for_each_entry_srcu()`.
+    /// Context: The context of the guard. Never sleeps. C: `list_for_each_entry_srcu()` in
+    /// `include/linux/rculist.h`.
     #[inline]
     pub fn walk<'a>(
         &'a self,
         section: &'a impl ReadSection<F>,
     ) -> Result<Walk<'a, T>, WrongDomain> {
         guard::check(self.domain(), section)?;
-        // SAFETY: `section` is of this domain, and borrowed as the list is.
+        // SAFETY: `section` is of this domain, and is borrowed for `'a` as the list is.
         Ok(unsafe { self.walk_unchecked() })
     }
 
-    /// Takes a guard, under which the list can be walked.
+    /// Takes a guard for walks of this list.
     ///
-    /// Context: as [`Domain::read_lock()`](super::Domain::read_lock). Never sleeps.
+    /// Context: As [`Domain::read_lock()`](super::Domain::read_lock).
     #[inline]
     pub fn read(&self) -> ListGuard<'_, T, F> {
-        // INVARIANT: It is of this list's domain.
+        // INVARIANT: The guard is of this list's domain.
         ListGuard {
             list: self,
             guard: self.domain().read_lock(),
@@ -56,7 +58,7 @@ impl<T, F: Flavor> List<T, F> {
     ///
     /// # Safety
     ///
-    /// There must be a guard of `domain` for `'a`.
+    /// A guard of `domain` must be held for `'a`.
     #[inline]
     unsafe fn walk_unchecked<'a>(&'a self) -> Walk<'a, T> {
         // INVARIANT: By the contract of this function.
@@ -68,7 +70,7 @@ impl<T, F: Flavor> List<T, F> {
     }
 }
 
-/// A guard of the domain of a [`List`].
+/// A guard of the domain of a [`List`], for walks.
 ///
 /// # Invariants
 ///
@@ -82,26 +84,27 @@ pub struct ListGuard<'a, T, F: Flavor> {
 impl<'a, T, F: Flavor> ListGuard<'a, T, F> {
     /// Walks the list, as [`List::walk()`] does.
     ///
-    /// Context: as the guard. Never sleeps. C: `list_for_each_entry_srcu()`.
+    /// Context: The context of the guard. Never sleeps. C: `list_for_each_entry_srcu()` in
+    /// `include/linux/rculist.h`.
     #[inline]
     pub fn walk(&self) -> Walk<'_, T> {
-        // SAFETY: By the type invariants there is a guard, and `self` is borrowed.
+        // SAFETY: By the type invariants a guard is held, and `self` is borrowed.
         unsafe { self.list.walk_unchecked() }
     }
 
-    /// Returns the guard, for what else is of its domain.
+    /// Returns the guard, for other items of its domain.
     #[inline]
     pub fn guard(&self) -> &Guard<'a, F> {
         &self.guard
     }
 }
 
-/// The items of a [`List`], as one reader meets them.
+/// An iterator over the items of a [`List`].
 ///
 /// # Invariants
 ///
-/// - `head` is that of a list, and `at` that or the links of a node that was on it.
-/// - There has been a guard of the list's domain since `at` was `head`, and is for `'a`.
+/// - `head` is the head of a list. `at` is `head`, or the links of a node that was on this list.
+/// - A guard of the list's domain has been held since `at` was `head`, and is held for `'a`.
 pub struct Walk<'a, T> {
     at: *mut bindings::list_head,
     head: *mut bindings::list_head,
@@ -113,21 +116,22 @@ impl<'a, T> Iterator for Walk<'a, T> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a T> {
-        // SAFETY: By the type invariants `at` was on the list when or after the guard was taken, so
-        // it is not freed before that is dropped. If it was removed since, it still leads to what
-        // was behind it then, see `list_del_rcu()` in `include/linux/rculist.h`.
+        // SAFETY: By the type invariants `at` was on the list at some time since the guard was
+        // taken. So the node is not freed before the guard is dropped. A removed node still leads
+        // to its successor at the time of its removal, see `list_del_rcu()` in
+        // `include/linux/rculist.h`.
         let next = unsafe { bindings::list_next_rcu(self.at) };
         if next == self.head {
-            // `at` stays, so this is the end, until something is inserted.
+            // `at` stays: the walk is at its end until a writer appends an item.
             return None;
         }
-        // INVARIANT: It was on the list when the guard was there: what `at` leads to was removed
-        // after `at`, or not at all.
+        // INVARIANT: `next` was on the list while the guard was held: it was removed after `at`, or
+        // not at all.
         self.at = next;
         // SAFETY: By the type invariants of the list.
         let node: *mut Node<T> = unsafe { node_of(next) };
-        // SAFETY: The node is not freed as long as the guard, hence for `'a`. Only `value` is
-        // borrowed, and nobody writes to that.
+        // SAFETY: The node is not freed while the guard is held, hence for `'a`. Only `value` is
+        // borrowed, and nothing writes to it.
         Some(unsafe { &(*node).value })
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How values on their way are counted, whatever the atomics.
+//! Counts of pending values, independent of the implementation of atomics.
 //!
-//! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
-//! has the `atomic`s of either.
+//! The kernel and the interleaving checker of `tests/host/loom` both run this file. The parent
+//! module supplies the `atomic` module.
 //!
-//! Each destructor has two counts that only grow. Who waits for several destructors first adds up the
-//! values that have ended, then those that have begun. A destructor may begin a value of another one
-//! before it ends itself. Who sees its end also sees that, so the sums are the same only if no value is
-//! left.
+//! Each destructor has two counts that only grow. A task that waits for several destructors first
+//! sums the ended values, then the begun values. A destructor may begin a value of another
+//! destructor before its own value ends. A task that sees the end also sees this begin. So the sums
+//! are equal only if no value is left.
 
 use super::atomic::{
     Acquire,
@@ -17,16 +17,16 @@ use super::atomic::{
     Release, //
 };
 
-/// The values of one destructor.
+/// The counts of one destructor.
 pub(super) struct Counts {
-    /// Values that started on their way. Never gets less.
+    /// Values that became pending. Never decreases.
     begun: Atomic<u64>,
-    /// Values that were destroyed. Never gets less.
+    /// Values that were destroyed. Never decreases.
     ended: Atomic<u64>,
 }
 
 impl Counts {
-    /// Starts with no value.
+    /// Creates counts without a value.
     pub(super) fn new() -> Self {
         Self {
             begun: Atomic::new(0),
@@ -34,24 +34,25 @@ impl Counts {
         }
     }
 
-    /// Counts a value that starts on its way.
+    /// Counts a value that becomes pending.
     #[inline]
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Relaxed);
     }
 
-    /// Counts a value that was destroyed. The code that did it may go from here on.
+    /// Counts a destroyed value. The code of the destructor may be unloaded from here on.
     #[inline]
     pub(super) fn end(&self) {
-        // After all that the destructor did, such as to begin other values.
+        // Release: orders all effects of the destructor, such as the begin of other values, before
+        // the end.
         self.ended.fetch_add(1, Release);
     }
 
-    /// Returns how many values are left of all that `counts` returns: 0 only if none is.
+    /// Returns the number of values left in all `counts`: 0 only if none is left.
     ///
-    /// What destructors did whose values are not left is seen by the caller.
+    /// The caller sees all effects of the destructors of ended values.
     pub(super) fn left<'a, I: Iterator<Item = &'a Self>>(counts: impl Fn() -> I) -> u64 {
-        // OVERFLOW: Not in centuries.
+        // OVERFLOW: A `u64` does not overflow in centuries.
         let ended = counts().fold(0_u64, |sum, it| sum.wrapping_add(it.ended.load(Acquire)));
         let begun = counts().fold(0_u64, |sum, it| sum.wrapping_add(it.begun.load(Relaxed)));
         begun.wrapping_sub(ended)

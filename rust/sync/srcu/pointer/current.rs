@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where readers find a node, whatever the atomics.
+//! The address of the current node, independent of the implementation of atomics.
 //!
-//! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
-//! has the `atomic`s of either.
+//! The kernel and the interleaving checker of `tests/host/loom` both run this file. The parent
+//! module supplies the `atomic` module.
 
 use core::ptr::NonNull;
 
@@ -13,28 +13,28 @@ use super::atomic::{
     Full, //
 };
 
-/// The address of a node, which may be replaced while others follow it.
+/// The address of a node, which writers may replace while readers follow it.
 ///
 /// # Invariants
 ///
-/// It is not NULL.
+/// The address is not NULL.
 pub(super) struct Current<N>(Atomic<*mut N>);
 
 impl<N> Current<N> {
-    /// Starts with a node.
+    /// Creates an address of `node`.
     pub(super) fn new(node: NonNull<N>) -> Self {
         // INVARIANT: By the type of `node`.
         Self(Atomic::new(node.as_ptr()))
     }
 
-    /// Returns the node. What was done with it before it got there is seen by the caller.
+    /// Returns the node. The caller sees all writes to the node that preceded its publication.
     #[inline]
     pub(super) fn load(&self) -> NonNull<N> {
         // SAFETY: By the type invariants.
         unsafe { NonNull::new_unchecked(self.0.load(Acquire)) }
     }
 
-    /// Replaces the node, and returns the one before.
+    /// Replaces the node, and returns the previous node.
     #[inline]
     pub(super) fn replace(&self, node: NonNull<N>) -> NonNull<N> {
         // INVARIANT: By the type of `node`.
