@@ -57,7 +57,7 @@ impl kernel::InPlaceModule for Kscale {
             _classes: sync::lock_class::LockClasses::new(),
             // Before every field that may own counters.
             _counters: percpu::counter::LockClass::new()?,
-            // Before `_notifier`: the notifier is called for other modules as soon as it is registered.
+            // Before `_notifier`, which may be called as soon as it is registered.
             _reaper: sync::srcu::Reaper::new()?,
             _notifier <- module::cleanup::Notifier::new(),
             _hotplug: percpu::hotplug::State::new()?,

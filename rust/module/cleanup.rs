@@ -4,13 +4,13 @@
 //! was leaked.
 //!
 //! A registration that gives C a pointer into a module must end before the module is freed. The
-//! registration's destructor ends it, but safe code may leak the value, so that the destructor never
-//! runs. So each such registration adds a cleanup record here. The records of a module run when the
-//! kernel reports that the module is going: after its exit function or its failed init function, and
-//! before its memory is freed.
+//! registration's destructor ends it, but safe code may leak the value, so that the destructor
+//! never runs. So each such registration adds a cleanup record here. The records of a module run
+//! when the kernel reports that the module is going: after its exit function or its failed init
+//! function, and before its memory is freed.
 //!
-//! After a failed init function there may still be references to the module: other code may use what
-//! the init function has registered. The kernel frees the module's memory all the same, so the
+//! After a failed init function there may still be references to the module: other code may use
+//! what the init function has registered. The kernel frees the module's memory all the same, so the
 //! notifier waits for these references.
 
 use kernel::{

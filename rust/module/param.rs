@@ -2,12 +2,12 @@
 
 //! Module parameters that may change while the module is loaded.
 //!
-//! A parameter of [`module!`](kernel::prelude::module) is set at load time only. A [`Param`] is also
-//! a file in `/sys/module/<module>/parameters`, which every user may read and root may write. Use it
-//! for values that are read each time they are needed, such as a threshold.
+//! A parameter of [`module!`](kernel::prelude::module) is set at load time only. A [`Param`] is
+//! also a file in `/sys/module/<module>/parameters`, which every user may read and root may write.
+//! Use it for values that are read each time they are needed, such as a threshold.
 //!
-//! Only `u32` is supported. The kernel does not check a value before it sets the parameter, and does
-//! not notify the module.
+//! Only `u32` is supported. The kernel does not check a value before it sets the parameter, and
+//! does not notify the module.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -48,7 +48,7 @@ impl Param {
     }
 }
 
-/// Copies a string of at least `N` bytes to an array. For [`writable_param!`].
+/// Copies up to `N` bytes of a string to an array, padded with zeros. For [`writable_param!`].
 #[doc(hidden)]
 pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     let text = text.as_bytes();
