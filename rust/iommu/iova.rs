@@ -2,40 +2,39 @@
 
 //! I/O virtual addresses.
 //!
-//! A [`Domain`] hands out ranges of the addresses that devices behind an IOMMU use. It is made by a
-//! [`Builder`], which reserves what must not be handed out; there is no way to reserve any more once
-//! ranges are: C would extend one that is in use.
+//! A [`Domain`] allocates ranges of the addresses that devices behind an IOMMU use. A [`Builder`]
+//! creates it, and reserves the addresses that must not be allocated. Addresses cannot be reserved
+//! later: `reserve_iova()` would extend a range that is in use.
 //!
-//! A [`Range`] goes back to where it is from when it is dropped, with the size that it was allocated
-//! with. It cannot be freed twice, in another domain or after its domain, as there is no function to
-//! free one: it borrows its domain, or counts on it as an [`Arc`](kernel::sync::Arc).
+//! A [`Range`] returns to its domain or cache when it is dropped, with the size of its allocation.
+//! There is no function to free a range, so safe code cannot free it twice, in another domain, or
+//! after its domain: a range borrows its domain, or holds an [`Arc`](kernel::sync::Arc) to it.
 //!
 //! [`Domain::alloc()`] searches the tree of all ranges under one lock. A [`CachedDomain`] adds the
-//! kernel's caches of freed ranges, and [`CachedDomain::alloc_fast()`] looks there first: that is the
-//! way for ranges that come and go with I/O.
+//! kernel's caches of freed ranges. [`CachedDomain::alloc_fast()`] searches the caches first: use
+//! it for ranges that are allocated and freed per I/O.
 //!
 //! A [`FlushQueue`](flush_queue::FlushQueue) keeps ranges until devices cannot use them any more.
 //!
-//! Page tables and devices are not supported: addresses are numbers here, with nothing behind them.
+//! Page tables and devices are not supported: addresses are plain numbers here.
 //!
 //! # Units
 //!
-//! Sizes and addresses are in page frames of the domain's granule, as C's are. A page frame number
+//! Sizes and addresses are in page frames of the domain's granule, as in C. A page frame number
 //! (PFN) times the granule in bytes is the address: [`Range::addr()`].
 //!
 //! # Context
 //!
-//! Ranges are allocated and freed in any context but NMI, without sleeping; their nodes and magazines
-//! are allocated as `GFP_ATOMIC`. Domains are made and dropped in process context. To make or drop
-//! one with caches waits for the lock of CPU hotplug, so a [callback of it](crate::percpu::hotplug) must not:
-//! types do not prevent it.
+//! Ranges are allocated and freed in any context except NMI, without sleeping. Their nodes and
+//! magazines are allocated with `GFP_ATOMIC`. Domains are created and dropped in process context.
+//! Creating or dropping a domain with caches takes the CPU hotplug lock, so a
+//! [hotplug callback](crate::percpu::hotplug) must not do it. Types do not prevent that.
 //!
-//! # What is forgotten
+//! # Leaks
 //!
-//! A range that is forgotten is never handed out again, and its node freed with the domain. A domain
-//! that is forgotten stays for good, and refers to no module but that of `drivers/iommu/iova.c`,
-//! which stays, too.
-//!
+//! A leaked range is never allocated again, and its node is freed with the domain. A leaked domain
+//! is never freed. It refers to no module except that of `drivers/iommu/iova.c`, which then cannot
+//! be unloaded.
 //! # Examples
 //!
 //! ```

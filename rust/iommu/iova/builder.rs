@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A domain that hands nothing out yet.
+//! A domain from which nothing is allocated yet.
 
 use kernel::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::bindings;
 
 use super::domain::Domain;
 
-/// Makes a [`Domain`], with page frames that it must not hand out.
+/// Builds a [`Domain`] with reserved page frames.
 ///
 /// ```text
 /// Builder::new()  --reserve()-->  Builder  --build()-->  Domain  --init_rcaches()-->  CachedDomain
@@ -20,27 +20,28 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Starts with a domain of the page frames from `start_pfn` on, each of `granule_bytes`.
+    /// Creates a domain of the page frames from `start_pfn`, each of `granule_bytes`.
     ///
-    /// Fails with [`EINVAL`] if `granule_bytes` is not a power of two, or more than a page; if
-    /// `start_pfn` is 0, as C has no other value for "none"; or if it is beyond the end of the 64-bit
-    /// address space; and with [`ENOMEM`].
+    /// Fails with [`EINVAL`] if `granule_bytes` is not a power of two or is more than a page. Fails
+    /// with [`EINVAL`] if `start_pfn` is 0, which C returns for a failure, or beyond the end of the
+    /// 64-bit address space. Fails with [`ENOMEM`] if memory is short.
     ///
-    /// Context: process. May sleep. C: `init_iova_domain()` in `drivers/iommu/iova.c`.
+    /// Context: Process context. May sleep. C: `init_iova_domain()` in `drivers/iommu/iova.c`.
     pub fn new(granule_bytes: usize, start_pfn: usize) -> Result<Self> {
         Ok(Self {
             domain: Domain::new(granule_bytes, start_pfn)?,
         })
     }
 
-    /// Has `pfns` never be handed out.
+    /// Reserves `pfns`: they are never allocated.
     ///
-    /// They may overlap what was reserved before, and need not be above `start_pfn`.
+    /// They may overlap other reserved page frames, and may be below `start_pfn`.
     ///
-    /// Fails with [`EINVAL`] if there are none of them or the last one is beyond the end of the
-    /// address space; and with [`ENOMEM`], some of them may be reserved then.
+    /// Fails with [`EINVAL`] if `pfns` is empty, or its last page frame is beyond the end of the
+    /// address space. Fails with [`ENOMEM`] if memory is short: some of `pfns` may be reserved
+    /// then.
     ///
-    /// Context: any but NMI. Never sleeps. Looks at all that was reserved before. C:
+    /// Context: Any context except NMI. Never sleeps. Reads all reserved ranges. C:
     /// `reserve_iova()` in `drivers/iommu/iova.c`.
     pub fn reserve(&mut self, pfns: RangeInclusive<usize>) -> Result {
         let (first, last) = (*pfns.start(), *pfns.end());
@@ -48,9 +49,9 @@ impl Builder {
             return Err(EINVAL);
         }
 
-        // SAFETY: The domain is initialised by the type invariants of `Domain`. Nothing is allocated
-        // from it, so there is nothing that this may extend but other reserved ranges: the anchor is
-        // above `last_pfn()`.
+        // SAFETY: The domain is initialised by the type invariants of `Domain`. Nothing is
+        // allocated from it, so this can extend reserved ranges only: the anchor is above
+        // `last_pfn()`.
         let iova = unsafe { bindings::reserve_iova(self.domain.as_raw(), first, last) };
         if iova.is_null() {
             Err(ENOMEM)
@@ -59,9 +60,9 @@ impl Builder {
         }
     }
 
-    /// Returns the domain, which hands out what is not reserved.
+    /// Returns the domain, which allocates the page frames that are not reserved.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn build(self) -> Domain {
         self.domain
     }
@@ -125,7 +126,7 @@ mod tests {
         Ok(())
     }
 
-    /// C's anchor is at the last number there is.
+    /// C's anchor node is at the highest number.
     #[test]
     fn the_anchor_of_single_bytes_cannot_be_reserved() -> Result {
         let mut builder = Builder::new(1, 1)?;
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn what_is_reserved_is_not_handed_out() -> Result {
         let mut builder = Builder::new(PAGE_SIZE, 4)?;
-        // Below, at and across both ends, next to each other, and twice.
+        // Below, at and across both ends, adjacent to each other, and twice.
         for pfns in [0..=4, 7..=7, 10..=12, 11..=14, 9..=9, 10..=10, 20..=99] {
             builder.reserve(pfns)?;
         }

@@ -24,21 +24,21 @@ use super::{
     }, //
 };
 
-/// What [`CachedDomain::alloc_fast()`] and [`magazine::Cache::alloc()`](super::magazine::Cache::alloc)
-/// do if neither the caches nor the tree have a range.
+/// The action of [`CachedDomain::alloc_fast()`] and
+/// [`magazine::Cache::alloc()`](super::magazine::Cache::alloc) when caches and tree have no range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It fails. For a first try, below 4 GiB say, that a second one with another limit follows.
+    /// Fail. For a first attempt, for example below 4 GiB, before a second one with another limit.
     Fail,
-    /// It frees what the caches of all CPUs hold, and tries again. Takes long.
+    /// Free the cached ranges of all CPUs, and retry. Slow.
     FlushRcaches,
 }
 
-/// There was no memory for the caches; this is the domain they were for.
+/// The error of [`Domain::init_rcaches()`] if memory is short. It returns the domain.
 ///
 /// Converts to [`ENOMEM`].
 pub struct InitRcachesError {
-    /// The domain, as it was.
+    /// The domain, unchanged.
     pub domain: Domain,
     error: Error,
 }
@@ -50,16 +50,17 @@ impl From<InitRcachesError> for Error {
 }
 
 impl Domain {
-    /// Gives the domain a cache of freed ranges for each CPU and each size, a power of two up to 32.
+    /// Adds caches of freed ranges, one per CPU for each power of two up to 32 page frames.
     ///
-    /// Fails with [`ENOMEM`], and gives the domain back.
+    /// Fails with [`ENOMEM`], and returns the domain.
     ///
-    /// Context: process. Sleeps, until no CPU is coming or going, and so not in a callback of CPU
-    /// hotplug. Takes six lines of memory for each possible CPU, and a kibibyte for each magazine of
-    /// 127 ranges once there are any. C: `iova_domain_init_rcaches()` in `drivers/iommu/iova.c`.
+    /// Context: Process context. May sleep. Takes the CPU hotplug lock, so it must not be called in
+    /// a hotplug callback. Takes six cache lines of memory for each possible CPU, and 1 KiB for
+    /// each magazine of 127 ranges in use. C: `iova_domain_init_rcaches()` in
+    /// `drivers/iommu/iova.c`.
     pub fn init_rcaches(self) -> Result<CachedDomain, InitRcachesError> {
-        // SAFETY: The domain is initialised by its type invariants, and has no caches: it would be
-        // inside a `CachedDomain`, which does not give it away.
+        // SAFETY: The domain is initialised by its type invariants. It has no caches: a domain with
+        // caches is inside a `CachedDomain`, which never gives up its domain.
         let result = to_result(unsafe { bindings::iova_domain_init_rcaches(self.as_raw()) });
         match result {
             // INVARIANT: It succeeded.
@@ -72,10 +73,10 @@ impl Domain {
     }
 }
 
-/// A [`Domain`] whose ranges go to caches when they are freed, and are taken from there.
+/// A [`Domain`] with per-CPU caches of freed ranges.
 ///
-/// Made by [`Domain::init_rcaches()`]. Derefs to the domain: ranges of [`Domain::alloc()`] do not
-/// pass through the caches.
+/// Created by [`Domain::init_rcaches()`]. Dereferences to the domain: ranges of [`Domain::alloc()`]
+/// bypass the caches.
 ///
 /// # Invariants
 ///
@@ -85,19 +86,20 @@ pub struct CachedDomain {
 }
 
 impl CachedDomain {
-    /// Up to this size in page frames, ranges are cached: 32.
+    /// The size in page frames of the largest ranges that are cached: 32.
     pub const MAX_CACHED_PFNS: usize = 32;
 
     /// Allocates a range of `size_pfns` page frames, none of them above `limit_pfn`.
     ///
-    /// It starts at a multiple of its size rounded up to a power of two. If that is at most
-    /// [`MAX_CACHED_PFNS`](Self::MAX_CACHED_PFNS) then it takes up as many page frames, too, and
-    /// comes from the cache of this CPU if there is one.
+    /// The range starts at a multiple of its size, rounded up to a power of two. If the rounded
+    /// size is at most [`MAX_CACHED_PFNS`](Self::MAX_CACHED_PFNS), the range takes up the rounded
+    /// size, and comes from the cache of this CPU if that has one.
     ///
-    /// Fails as [`Domain::alloc()`] does; with [`EINVAL`] also if what it takes up is more than
-    /// there is up to `limit_pfn`, for which C would return a range above it.
+    /// Fails as [`Domain::alloc()`] does. Also fails with [`EINVAL`] if the rounded size does not
+    /// fit below `limit_pfn`: C would return a range above the limit.
     ///
-    /// Context: any but NMI. Never sleeps. C: `alloc_iova_fast()` in `drivers/iommu/iova.c`.
+    /// Context: Any context except NMI. Never sleeps. C: `alloc_iova_fast()` in
+    /// `drivers/iommu/iova.c`.
     #[inline]
     pub fn alloc_fast(
         &self,
@@ -108,10 +110,12 @@ impl CachedDomain {
         Self::alloc_from(self, size_pfns, limit_pfn, when_full)
     }
 
-    /// Allocates a range that keeps the domain alive.
+    /// Allocates a range that holds a reference to the domain.
     ///
-    /// As [`alloc_fast`](Self::alloc_fast) otherwise. Costs a reference to the domain, which all CPUs
-    /// share.
+    /// As [`alloc_fast`](Self::alloc_fast) otherwise. Takes a reference to the domain, in a cache
+    /// line that all CPUs share.
+    ///
+    /// Context: As [`alloc_fast`](Self::alloc_fast).
     #[inline]
     pub fn alloc_fast_arc(
         self: &Arc<Self>,
@@ -132,7 +136,7 @@ impl CachedDomain {
         let pfn = space
             .space()
             .alloc_pfn_fast(size_pfns, limit_pfn, when_full)?;
-        // SAFETY: It was allocated just now, and `free()` frees what `alloc_pfn_fast()` returns.
+        // SAFETY: `alloc_pfn_fast()` has just allocated it, and `free()` frees such ranges.
         Ok(unsafe { Range::new(space, pfn, size_pfns) })
     }
 
@@ -150,10 +154,10 @@ impl CachedDomain {
         self.domain.check(taken_pfns, limit_pfn)?;
 
         // SAFETY:
-        // - The domain is initialised by its type invariants, has caches by those of `self`, and the
-        //   library has a reference to the cache of nodes and that of magazines.
-        // - The limit was checked, and the size that C rounds up to: see there. So the limit less that
-        //   size, up to which C looks for ranges in the caches, does not wrap.
+        // - The domain is initialised by its type invariants, and has caches by those of `self`.
+        //   The library holds a reference to the slab caches of nodes and of magazines.
+        // - `check()` has checked the limit and the size to which C rounds up. C searches the
+        //   caches up to the limit less that size, so this difference does not wrap.
         let pfn = unsafe {
             bindings::alloc_iova_fast(
                 self.domain.as_raw(),
@@ -180,7 +184,8 @@ impl Free for CachedDomain {
     unsafe fn free(&self, pfn: usize, size_pfns: usize) {
         // SAFETY:
         // - The domain is initialised by its type invariants, and has caches by those of `self`.
-        // - Ranges of `self` are from `alloc_iova_fast()`, for that size; by the safety requirements.
+        // - Ranges of `self` are from `alloc_iova_fast()`, for that size, by the safety
+        //   requirements.
         unsafe { bindings::free_iova_fast(self.domain.as_raw(), pfn, size_pfns) };
     }
 
@@ -220,7 +225,7 @@ mod tests {
     #[test]
     fn sizes_and_limits_are_checked() -> Result {
         const LAST: usize = usize::MAX / PAGE_SIZE;
-        // Size, limit, first page frame or what it fails with.
+        // Size, limit, first page frame or error.
         let rows = [
             (0, 100, Err(EINVAL)),
             (1, 0, Err(EINVAL)),
@@ -228,12 +233,12 @@ mod tests {
             (1, LAST + 1, Err(EINVAL)),
             (1, usize::MAX, Err(EINVAL)),
             (2, LAST, Ok(LAST - 1)),
-            // They take up 32, which start at a multiple of that.
+            // These take up 32, at a multiple of 32.
             (17, 31, Err(EINVAL)),
             (17, 32, Err(ENOMEM)),
             (31, 63, Ok(32)),
             (32, 63, Ok(32)),
-            // They take up what they ask for, from a multiple of 64 on.
+            // These take up the requested size, at a multiple of 64.
             (33, 63, Err(ENOMEM)),
             (33, 96, Ok(64)),
             (101, 100, Err(EINVAL)),
@@ -254,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_freed_range_is_cached_and_taken_again() -> Result {
-        // Size, size of the next, whether that is where the first was.
+        // Size, size of the next allocation, whether it gets the same first page frame.
         const ROWS: [(usize, usize, bool); 7] = [
             (1, 1, true),
             (3, 4, true),
@@ -268,7 +273,7 @@ mod tests {
         for (first, second, same) in ROWS {
             let domain = domain()?;
 
-            // On this CPU, whose cache it is.
+            // On one CPU, to use one cache.
             let here = migrate_disable();
             let freed = domain.alloc_fast(first, 1023, WhenFull::Fail);
             let freed = freed.map(|range| range.pfn());
@@ -280,16 +285,16 @@ mod tests {
             let (freed, highest, taken) = (freed?, highest?, taken?);
             assert_eq!(taken.1, second);
             assert!((taken.0 == freed) == same);
-            // What is cached is still in the tree.
+            // A cached range stays in the tree.
             assert!((highest == 1023) == (first > CachedDomain::MAX_CACHED_PFNS));
         }
         Ok(())
     }
 
-    /// The limit less the size would wrap in C, and any cached range be below that.
+    /// In C the limit less the size would wrap, and every cached range would be below it.
     #[test]
     fn what_is_cached_above_the_limit_is_not_taken() -> Result {
-        // Size, limit, first page frame or what it fails with.
+        // Size, limit, first page frame or error.
         let rows = [
             (32, 20, Err(EINVAL)),
             (17, 20, Err(EINVAL)),
@@ -330,7 +335,7 @@ mod tests {
     fn a_domain_goes_with_full_caches_and_forgotten_ranges() -> Result {
         let domain = Arc::new(domain()?, GFP_KERNEL)?;
         let mut ranges = KVec::new();
-        // More than the two magazines of a CPU.
+        // More than the two magazines of a CPU hold.
         for _ in 0..300 {
             ranges.push(domain.alloc_fast(1, 1023, WhenFull::Fail)?, GFP_KERNEL)?;
         }
@@ -344,7 +349,7 @@ mod tests {
         Ok(())
     }
 
-    /// Page frames, and which of them somebody has.
+    /// A domain, and whether each of its page frames is in use.
     struct Books {
         domain: CachedDomain,
         taken: KVec<Atomic<bool>>,

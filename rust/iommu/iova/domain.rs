@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A domain, and what is allocated from its tree.
+//! A domain, and allocation from its tree.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -24,26 +24,27 @@ use super::{
     }, //
 };
 
-/// Where a range starts.
+/// The alignment of the first page frame of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alignment {
-    /// Anywhere.
+    /// No alignment.
     Any,
-    /// At a multiple of its size, rounded up to a power of two.
+    /// A multiple of the size, rounded up to a power of two.
     Size,
 }
 
-/// Addresses, and the tree of those that were handed out (`struct iova_domain`).
+/// An address space and the tree of its allocated ranges (`struct iova_domain`).
 ///
-/// Made by a [`Builder`](super::Builder).
+/// Created by a [`Builder`](super::Builder).
 ///
 /// # Invariants
 ///
-/// - `inner` was initialised by `init_iova_domain()` with a granule of 2^`shift` bytes, which are at
-///   most a page, and `start_pfn`, and is not destroyed before `Drop`.
+/// - `inner` was initialised by `init_iova_domain()` with a granule of 2^`shift` bytes (at most a
+///   page) and `start_pfn`, and is not destroyed before `Drop`.
 /// - `last_pfn` is less than `usize::MAX`, and its address fits into 64 bits.
 /// - `start_pfn` is in `1..=last_pfn`.
-/// - The tree has reserved ranges and those that were allocated and not freed. They do not change.
+/// - The tree holds the reserved ranges and the ranges that are allocated and not freed. The bounds
+///   of these ranges do not change.
 pub struct Domain {
     inner: Pin<KBox<Opaque<bindings::iova_domain>>>,
     shift: u32,
@@ -51,17 +52,17 @@ pub struct Domain {
     last_pfn: usize,
 }
 
-// SAFETY: An `iova_domain` belongs to no task: `put_iova_domain()` may be called by any that can
-// sleep.
+// SAFETY: An `iova_domain` belongs to no task: any task that can sleep may call
+// `put_iova_domain()`.
 unsafe impl Send for Domain {}
 
-// SAFETY: Of `&self` there are three kinds of methods:
-// - Those that read `shift`, `start_pfn` and `last_pfn`, which are plain numbers that nothing writes to.
-// - `alloc_iova()` and `free_iova()`, which look at the tree and change it with `iova_rbtree_lock` held:
+// SAFETY: There are three kinds of `&self` methods:
+// - Methods that read `shift`, `start_pfn` and `last_pfn`, which nothing writes to.
+// - `alloc_iova()` and `free_iova()`, which access the tree with `iova_rbtree_lock` held:
 //   `__alloc_and_insert_iova_range()` and `free_iova()` in `drivers/iommu/iova.c`.
-// - Those of `CachedDomain`, which is made of an owned `Domain`, so `rcaches` is not written to any
-//   more when it is shared. `__iova_rcache_insert()` and `__iova_rcache_get()` take the lock of the CPU,
-//   and that of the depot.
+// - Methods of `CachedDomain`. It is created from an owned `Domain`, so `rcaches` is not written to
+//   any more once it is shared. `__iova_rcache_insert()` and `__iova_rcache_get()` take the lock of
+//   the CPU and that of the depot.
 unsafe impl Sync for Domain {}
 
 impl Domain {
@@ -71,7 +72,7 @@ impl Domain {
             return Err(EINVAL);
         }
         let shift = granule_bytes.trailing_zeros();
-        // The last number of all is that of C's anchor.
+        // C's anchor node has the PFN `IOVA_ANCHOR`, the highest number.
         let last_pfn = (usize::MAX >> shift).min(usize::MAX - 1);
         if !(1..=last_pfn).contains(&start_pfn) {
             return Err(EINVAL);
@@ -79,19 +80,20 @@ impl Domain {
 
         let inner = KBox::pin_init(
             Opaque::ffi_init(|slot: *mut bindings::iova_domain| {
-                // `put_iova_domain()` in `drivers/iommu/iova.c` reads what is not initialised below.
+                // `put_iova_domain()` in `drivers/iommu/iova.c` reads fields that
+                // `init_iova_domain()` does not set.
                 //
                 // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`.
                 unsafe { slot.write_bytes(0, 1) };
                 // SAFETY:
-                // - `slot` was zeroed above, and stays where it is until it is dropped, as it is
+                // - `slot` was zeroed above, and does not move until it is dropped, as it is
                 //   pinned.
                 // - The granule is a power of two and at most a page, see above.
                 unsafe { bindings::init_iova_domain(slot, granule_bytes, start_pfn) };
             }),
             GFP_KERNEL,
         )?;
-        // INVARIANT: Just initialised; the numbers were checked above. The tree is empty.
+        // INVARIANT: Initialised above. The numbers were checked above. The tree is empty.
         Ok(Self {
             inner,
             shift,
@@ -102,16 +104,16 @@ impl Domain {
 
     /// Allocates a range of `size_pfns` page frames, none of them above `limit_pfn`.
     ///
-    /// Searches downwards, at first from where the last one was found.
+    /// Searches downwards. The search starts at the last range that was allocated.
     ///
-    /// Fails with [`EINVAL`] if `size_pfns` is 0 or there are not as many from the domain's first
-    /// page frame to `limit_pfn`, or if `limit_pfn` is above [`last_pfn()`](Self::last_pfn); with
-    /// [`ENOMEM`] if not enough are free in one piece, or memory is short. As in C, if it fails below
-    /// 4 GiB then as large a range is not searched for there again until one was freed, even if
-    /// the limit is another.
+    /// Fails with [`EINVAL`] if `size_pfns` is 0, if there are fewer page frames between the
+    /// domain's first one and `limit_pfn`, or if `limit_pfn` is above
+    /// [`last_pfn()`](Self::last_pfn). Fails with [`ENOMEM`] if no gap is large enough, or memory
+    /// is short. As in C, a failed allocation below 4 GiB makes all allocations of at least this
+    /// size there fail until a range is freed, even with another limit.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the lock of the tree, with interrupts off, and may
-    /// look at all of it. C: `alloc_iova()` in `drivers/iommu/iova.c`.
+    /// Context: Any context except NMI. Never sleeps. Takes the lock of the tree with interrupts
+    /// off, and may search the whole tree. C: `alloc_iova()` in `drivers/iommu/iova.c`.
     #[inline]
     pub fn alloc(
         &self,
@@ -122,9 +124,12 @@ impl Domain {
         Self::alloc_from(self, size_pfns, limit_pfn, alignment)
     }
 
-    /// Allocates a range that keeps the domain alive.
+    /// Allocates a range that holds a reference to the domain.
     ///
-    /// As [`alloc`](Self::alloc) otherwise. Costs a reference to the domain, which all CPUs share.
+    /// As [`alloc`](Self::alloc) otherwise. Takes a reference to the domain, in a cache line that
+    /// all CPUs share.
+    ///
+    /// Context: As [`alloc`](Self::alloc).
     #[inline]
     pub fn alloc_arc(
         self: &Arc<Self>,
@@ -143,21 +148,21 @@ impl Domain {
         alignment: Alignment,
     ) -> Result<Range<R>> {
         let pfn = space.space().alloc_pfn(size_pfns, limit_pfn, alignment)?;
-        // SAFETY: It was allocated just now, and `free()` frees what `alloc_pfn()` returns.
+        // SAFETY: `alloc_pfn()` has just allocated it, and `free()` frees such ranges.
         Ok(unsafe { Range::new(space, pfn, size_pfns) })
     }
 
-    /// Returns the number of the first page frame that may be handed out.
+    /// Returns the number of the first page frame that can be allocated.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn start_pfn(&self) -> usize {
         self.start_pfn
     }
 
-    /// Returns the number of the last page frame that has an address, the highest limit.
+    /// Returns the number of the last page frame that has an address. This is the highest limit.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn last_pfn(&self) -> usize {
         self.last_pfn
@@ -165,7 +170,7 @@ impl Domain {
 
     /// Returns the size of a page frame in bytes.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn granule_bytes(&self) -> usize {
         1 << self.shift
@@ -177,21 +182,21 @@ impl Domain {
         self.shift
     }
 
-    /// Returns the domain as C takes it.
+    /// Returns the `struct iova_domain`.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::iova_domain {
         self.inner.get()
     }
 
-    /// Checks that C's arithmetic gets along with a range that takes up `size_pfns`.
+    /// Checks that C's arithmetic does not overflow for a range of `size_pfns` below `limit_pfn`.
     #[inline]
     pub(super) fn check(&self, size_pfns: usize, limit_pfn: usize) -> Result {
-        /// C shifts by the logarithm of the size, rounded up, which must be less than 64.
+        /// C shifts by the binary logarithm of the size, rounded up. It must be less than 64.
         const MAX_SIZE_PFNS: usize = 1 << (usize::BITS - 1);
 
         let fits = (1..=MAX_SIZE_PFNS).contains(&size_pfns)
             && (self.start_pfn..=self.last_pfn).contains(&limit_pfn)
-            // OVERFLOW: The first is at least 1, see above, as is `start_pfn`.
+            // OVERFLOW: `size_pfns` is at least 1, and `limit_pfn` at least `start_pfn`, see above.
             && size_pfns - 1 <= limit_pfn - self.start_pfn;
         if fits {
             Ok(())
@@ -200,7 +205,7 @@ impl Domain {
         }
     }
 
-    /// Allocates page frames for the caller to free by [`free_pfn()`](Self::free_pfn).
+    /// Allocates page frames. The caller frees them by [`free_pfn()`](Self::free_pfn).
     ///
     /// Fails as [`alloc()`](Self::alloc) does.
     #[inline]
@@ -212,9 +217,9 @@ impl Domain {
     ) -> Result<NonZeroUsize> {
         self.check(size_pfns, limit_pfn)?;
         // SAFETY:
-        // - The domain is initialised by the type invariants, and the library has a reference to the
+        // - The domain is initialised by the type invariants. The library holds a reference to the
         //   cache of nodes.
-        // - Size and limit were checked: see there.
+        // - `check()` has checked size and limit.
         // INVARIANT: The tree has one more range.
         let iova = unsafe {
             bindings::alloc_iova(
@@ -225,24 +230,24 @@ impl Domain {
             )
         };
         let iova = NonNull::new(iova).ok_or(ENOMEM)?;
-        // SAFETY: It is in the tree until it is freed, and its bounds do not change, by the type
-        // invariants.
+        // SAFETY: The node is in the tree until it is freed, and its bounds do not change, by the
+        // type invariants.
         let pfn = unsafe { (*iova.as_ptr()).pfn_lo };
-        // It is never 0, as it is not below `start_pfn`.
+        // Never 0, as it is at least `start_pfn`.
         NonZeroUsize::new(pfn).ok_or(ENOMEM)
     }
 
     /// Frees page frames.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     ///
     /// # Safety
     ///
-    /// `pfn` must be from [`alloc_pfn()`](Self::alloc_pfn), and not have been freed.
+    /// `pfn` must be from [`alloc_pfn()`](Self::alloc_pfn), and must not have been freed.
     #[inline]
     pub(super) unsafe fn free_pfn(&self, pfn: usize) {
         // SAFETY: The domain is initialised by the type invariants.
-        // INVARIANT: What is freed is nobody's any more, by the safety requirements.
+        // INVARIANT: Nothing uses the range any more, by the safety requirements.
         unsafe { bindings::free_iova(self.as_raw(), pfn) };
     }
 }
@@ -250,7 +255,8 @@ impl Domain {
 impl Free for Domain {
     #[inline]
     unsafe fn free(&self, pfn: usize, _size_pfns: usize) {
-        // SAFETY: Ranges of a domain are from `alloc_pfn()`; by the safety requirements.
+        // SAFETY: Ranges of a domain are from `alloc_pfn()`. The rest is by the safety
+        // requirements.
         unsafe { self.free_pfn(pfn) };
     }
 
@@ -263,8 +269,8 @@ impl Free for Domain {
 /// Sleeps.
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: The domain is initialised by the type invariants, and nobody uses it any more: all
-        // ranges of it are dropped, or forgotten. The library has a reference to the caches.
+        // SAFETY: The domain is initialised by the type invariants. Nothing uses it any more: all
+        // ranges are dropped or leaked. The library holds a reference to the slab caches.
         unsafe { bindings::put_iova_domain(self.as_raw()) };
     }
 }
@@ -285,7 +291,7 @@ mod tests {
     fn sizes_and_limits_are_checked() -> Result {
         const START: usize = 10;
         const LAST: usize = usize::MAX / PAGE_SIZE;
-        // Size, limit, first page frame if there is one.
+        // Size, limit, first page frame or `None` if the allocation fails.
         const ROWS: [(usize, usize, Option<usize>); 15] = [
             (1, 10, Some(10)),
             (1, 9, None),
@@ -313,7 +319,7 @@ mod tests {
         Ok(())
     }
 
-    /// The size that C would shift by 64 bits for does not get there.
+    /// A size for which C would shift by 64 bits is refused before.
     #[test]
     fn half_of_all_numbers_is_the_largest_size() -> Result {
         const HALF: usize = 1 << 63;
@@ -328,7 +334,7 @@ mod tests {
         assert_eq!(alloc(HALF + 1, Alignment::Size), Err(EINVAL));
         assert_eq!(alloc(HALF + 1, Alignment::Any), Err(EINVAL));
         assert_eq!(alloc(HALF, Alignment::Any), Ok(HALF - 1));
-        // From 2^63 on one is missing, and below it the first.
+        // Above 2^63 one page frame is missing, and below it the first one.
         assert_eq!(alloc(HALF, Alignment::Size), Err(ENOMEM));
         assert_eq!(alloc(HALF / 2, Alignment::Size), Ok(HALF));
         Ok(())
@@ -336,7 +342,7 @@ mod tests {
 
     #[test]
     fn ranges_are_aligned_if_they_are_to_be() -> Result {
-        // Size, multiple.
+        // Size, alignment.
         const ROWS: [(usize, usize); 6] = [(1, 1), (2, 2), (3, 4), (4, 4), (33, 64), (100, 128)];
         let domain = Builder::new(PAGE_SIZE, 1)?.build();
 

@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Magazine caches of ranges, with depots that one chooses the policy of.
+//! Magazine caches of ranges, whose depots have a selectable policy.
 //!
 //! **A design of kscale**: the kernel has no counterpart in C.
 //!
 //! A [`Cache`] does what [`CachedDomain`](super::CachedDomain) does, in Rust: each CPU has two
-//! magazines of ranges for each size, from which it allocates and into which it frees without
-//! meeting any other CPU. Full magazines that it has no room for go to a depot, and empty CPUs get
-//! theirs from there. If there are none, ranges come from the tree of the domain, which all CPUs
-//! search under one lock.
+//! magazines of ranges for each size. It allocates from them and frees into them without contention
+//! with other CPUs. Full magazines for which a CPU has no room go to a depot, and CPUs without
+//! ranges take magazines from the depot. If the depot is empty, ranges come from the tree of the
+//! domain, which all CPUs search under one lock.
 //!
-//! What the depot keeps is up to its [`Policy`]. That matters where ranges are allocated on all CPUs
-//! and freed on one, as the timer of a flush queue does: a depot that is too small then loses to the
-//! tree every time what has to be searched for the next time, and from some number of CPUs on that
-//! is most of it. `docs/iova_storm.md` has the numbers.
+//! The [`Policy`] decides what the depot keeps. It matters where all CPUs allocate ranges and one
+//! CPU frees them, as the timer of a flush queue does. A depot that is too small then returns
+//! ranges to the tree all the time, and the next allocations have to search for them. From some
+//! number of CPUs on, this search takes most of the time. `docs/iova_storm.md` has the numbers.
 //!
-//! | policy | the depot keeps | CPUs with none |
+//! | policy | the depot keeps | CPUs without ranges |
 //! | --- | --- | --- |
-//! | [`FixedDrop`](Policy::FixedDrop) | 32 magazines, and drops the next | allocate |
-//! | [`FixedFlush`](Policy::FixedFlush) | 32 magazines, and flushes all CPUs at the next | allocate |
+//! | [`FixedDrop`](Policy::FixedDrop) | 32 magazines, and drops further ones | allocate |
+//! | [`FixedFlush`](Policy::FixedFlush) | 32 magazines, and flushes all CPUs if full | allocate |
 //! | [`Scaled`](Policy::Scaled) | two for each CPU | allocate |
-//! | [`Trimmed`](Policy::Trimmed) | all, and loses one in 100 ms if it has more than online CPUs | allocate |
-//! | [`Adaptive`](Policy::Adaptive) | all, and loses what nobody needed for 32 s | steal, then allocate |
+//! | [`Trimmed`](Policy::Trimmed) | all, frees one per 100 ms above the online CPUs | allocate |
+//! | [`Adaptive`](Policy::Adaptive) | all, frees those unused for 32 s | steal, then allocate |
 //!
-//! Memory is allocated and freed with no lock held, unlike in C, and ranges go to the tree so.
-//! Policies are the library's own: those of another module would have to stay as long as a cache that
-//! was forgotten.
+//! Memory is allocated and freed with no lock held, unlike in C. Ranges are also freed into the
+//! tree with no lock held. Policies are part of the library: a policy of another module would have
+//! to stay loaded as long as a leaked cache.
 //!
-//! # CPUs that go
+//! # CPU hotplug
 //!
-//! What a CPU has goes to the tree when it goes offline, and it keeps nothing until it is back.
+//! When a CPU goes offline, its ranges go to the tree, and it caches nothing until it is online
+//! again.
 //!
 //! # Virtual CPUs
 //!
-//! A [`VirtualCache`] has up to 4096 CPUs on any machine. It is the same code with another answer to
-//! which CPU this is. `tests/host/iova` runs its core on the build machine.
+//! A [`VirtualCache`] has up to 4096 CPUs on any machine. It runs the same code with another
+//! implementation of the current CPU. `tests/host/iova` runs the core on the build machine.
 //!
 //! # Examples
 //!
@@ -65,5 +66,5 @@ pub use caches::{
 pub use policy::Policy;
 pub use virtual_cache::VirtualCache;
 
-/// Owns a magazine.
+/// An owned magazine.
 type MagazineBox = KBox<array::Magazine>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A range of addresses, which frees itself.
+//! A range of addresses that is freed on drop.
 
 use core::{
     mem::ManuallyDrop,
@@ -13,13 +13,13 @@ use super::space::{
     SpaceRef, //
 };
 
-/// Page frames that nobody else has, until this is dropped.
+/// Page frames that the caller owns until this is dropped.
 ///
-/// Do not forget it: what it has is never handed out again.
+/// The page frames of a leaked range are never allocated again.
 ///
 /// # Invariants
 ///
-/// The page frames were allocated from `space` as one range of `size_pfns`, and `self` is who frees
+/// The page frames were allocated from `space` as one range of `size_pfns`, and only `self` frees
 /// them.
 #[must_use = "the range goes back at once"]
 pub struct Range<R: SpaceRef> {
@@ -33,7 +33,8 @@ impl<R: SpaceRef> Range<R> {
     ///
     /// # Safety
     ///
-    /// It must have been allocated from `space` with that size, and the caller gives it away.
+    /// The range must be allocated from `space` with that size, and the caller must give up the
+    /// range.
     #[inline]
     pub(super) unsafe fn new(space: R, pfn: NonZeroUsize, size_pfns: usize) -> Self {
         // INVARIANT: By the safety requirements.
@@ -44,50 +45,50 @@ impl<R: SpaceRef> Range<R> {
         }
     }
 
-    /// Returns the number of the first page frame, which is not 0.
+    /// Returns the number of the first page frame, which is never 0.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn pfn(&self) -> usize {
         self.pfn.get()
     }
 
-    /// Returns how many page frames it has, which is what was asked for.
+    /// Returns the number of page frames that the caller requested.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn size_pfns(&self) -> usize {
         self.size_pfns
     }
 
-    /// Returns the address of the first page frame, as devices take it.
+    /// Returns the address of the first page frame, for a device.
     ///
-    /// Context: any. C: `iova_dma_addr()` in `include/linux/iova.h`.
+    /// Context: Any context. Never sleeps. C: `iova_dma_addr()` in `include/linux/iova.h`.
     #[inline]
     pub fn addr(&self) -> u64 {
-        // CAST: To 64 bits. No page frame has an address beyond those.
+        // CAST: To 64 bits. The address of every page frame fits into 64 bits.
         (self.pfn.get() as u64) << self.space.space().domain().shift()
     }
 
-    /// Gives up the range, without freeing it.
+    /// Disassembles the range without freeing it.
     #[inline]
     pub(super) fn into_parts(self) -> (R, NonZeroUsize, usize) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: It is not used again, as `this` is not dropped.
+        // SAFETY: `this` is not dropped, so `space` is not used again.
         let space = unsafe { ptr::read(&this.space) };
         (space, this.pfn, this.size_pfns)
     }
 
-    /// Returns what the range is from.
+    /// Returns the domain or cache that the range was allocated from.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn space(&self) -> &R::Space {
         self.space.space()
     }
 }
 
-/// Does not sleep, unless it drops the last reference to a domain or a cache.
+/// Does not sleep, unless it drops the last reference to a domain or cache.
 impl<R: SpaceRef> Drop for Range<R> {
     #[inline]
     fn drop(&mut self) {

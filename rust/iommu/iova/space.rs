@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ranges are from.
+//! The traits of domains and caches that ranges are allocated from.
 
 use kernel::sync::Arc;
 
 use super::domain::Domain;
 
-/// How a [`Space`] takes ranges back. For this library alone to implement and to call.
+/// Frees the ranges of a [`Space`]. Only this library may implement or call it.
 pub trait Free {
-    /// Takes back `size_pfns` page frames from `pfn` on.
+    /// Frees `size_pfns` page frames from `pfn`.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     ///
     /// # Safety
     ///
-    /// They must have been allocated from `self` as one range of that size, and nobody else free
-    /// them.
+    /// The page frames must be allocated from `self` as one range of that size, and the caller must
+    /// be the only owner.
     #[doc(hidden)]
     unsafe fn free(&self, pfn: usize, size_pfns: usize);
 
-    /// Returns the domain that the ranges are of in the end.
+    /// Returns the underlying domain of the ranges.
     #[doc(hidden)]
     fn domain(&self) -> &Domain;
 }
 
-/// What a [`Range`](super::Range) is allocated from, and goes back to: a domain, or a cache of one.
+/// A domain, or a cache of a domain, that a [`Range`](super::Range) is allocated from.
 pub trait Space: Free + Send + Sync {}
 
 impl<S: Free + Send + Sync> Space for S {}
 
-/// What keeps a [`Space`] alive: a reference to it, or an [`Arc`].
+/// A pointer that keeps a [`Space`] alive: a reference or an [`Arc`].
 ///
 /// # Safety
 ///
-/// [`space`](Self::space) must always return the same space, wherever `self` is moved to.
+/// [`space`](Self::space) must always return the same space, even if `self` is moved.
 pub unsafe trait SpaceRef {
-    /// What the ranges are from.
+    /// The domain or cache.
     type Space: Space;
 
     /// Returns the space.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     fn space(&self) -> &Self::Space;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of domains share.
+//! Functions that the tests of domains share.
 
 use kernel::prelude::*;
 
@@ -9,9 +9,8 @@ use super::{
     Domain, //
 };
 
-/// Takes single page frames up to a limit until there are no more, and returns their numbers.
-///
-/// They are free again then.
+/// Allocates single page frames up to a limit until that fails, frees them, and returns their
+/// numbers.
 pub(super) fn all_of(domain: &Domain, limit_pfn: usize) -> Result<KVec<usize>> {
     let mut ranges = KVec::new();
     let mut pfns = KVec::new();

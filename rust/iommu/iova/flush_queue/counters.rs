@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How flushes are counted, whatever the atomics.
+//! Counters of flushes, generic over the atomics.
 //!
-//! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
-//! has the `atomic`s and the `barrier`s of either.
+//! The kernel and the interleaving checker of `tests/host/loom` compile this file. The parent
+//! module provides the `atomic`s and the `barrier`s.
 //!
-//! Somebody changes what is flushed, such as a page table, and then looks how many flushes have
-//! [begun](Counters::started). Somebody else counts a flush that begins, and then has the device look
-//! at the page table. With a full barrier between the two on either side, at least one sees what the
-//! other did first: a flush that is not among those that have begun sees the change. So does one of
-//! those that have ended, once they are more than had begun.
+//! One side changes an input of the flush, such as a page table, and then reads how many flushes
+//! have [begun](Counters::started). The other side counts a new flush, and then makes the device
+//! read the page table. Each side has a full barrier between its two steps, so at least one side
+//! sees the first step of the other: a flush that is not counted as begun sees the change. Once
+//! more flushes have ended than had begun, at least one of them saw the change.
 
 use super::{
     atomic::{
@@ -24,11 +24,11 @@ use super::{
     }, //
 };
 
-/// How many flushes there were.
+/// The numbers of flushes that have begun and that have ended.
 ///
 /// # Invariants
 ///
-/// `finished` flushes have ended. No more than `started` have begun.
+/// `finished` flushes have ended. At most `started` flushes have begun.
 pub struct Counters {
     started: Atomic<u64>,
     finished: Atomic<u64>,
@@ -41,11 +41,11 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Starts at 0.
+    /// Creates counters with the value 0.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn new() -> Self {
-        // INVARIANT: There was none.
+        // INVARIANT: There was no flush.
         Self {
             started: Atomic::new(0),
             finished: Atomic::new(0),
@@ -54,27 +54,27 @@ impl Counters {
 
     /// Calls `flush`, and counts it.
     ///
-    /// Context: that of `flush`. C: `fq_flush_iotlb()` in `drivers/iommu/dma-iommu.c`.
+    /// Context: The context of `flush`. C: `fq_flush_iotlb()` in `drivers/iommu/dma-iommu.c`.
     #[inline]
     pub fn flush(&self, flush: impl FnOnce()) {
-        // INVARIANT: It begins.
+        // INVARIANT: A flush begins.
         //
-        // OVERFLOW: Not in centuries.
+        // OVERFLOW: A `u64` takes centuries.
         self.started.fetch_add(1, Relaxed);
         // Pairs with the one in `started()`.
         smp_mb(Full);
 
         flush();
 
-        // INVARIANT: It has ended.
+        // INVARIANT: A flush has ended.
         self.finished.fetch_add(1, Release);
     }
 
-    /// Returns how many flushes have begun.
+    /// Returns the number of flushes that have begun.
     ///
-    /// Any that begins later sees what the caller has changed before.
+    /// A flush that begins later sees all changes that the caller made before.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn started(&self) -> u64 {
         // Pairs with the one in `flush()`.
@@ -82,9 +82,9 @@ impl Counters {
         self.started.load(Relaxed)
     }
 
-    /// Returns how many flushes have ended.
+    /// Returns the number of flushes that have ended.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn finished(&self) -> u64 {
         self.finished.load(Acquire)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What there is of a queue as long as its timer may be armed.
+//! The state of a queue that lives as long as its timer may be armed.
 
 use kernel::{
     container_of,
@@ -42,18 +42,18 @@ use super::{
 ///
 /// # Invariants
 ///
-/// It was allocated from the space of the queue that it is in, and the queue is who frees it.
+/// It was allocated from the space of its queue, and only the queue frees it.
 pub(super) struct Entry {
     pfn: NonZeroUsize,
     size_pfns: usize,
 }
 
 impl Entry {
-    /// Takes over what a range has.
+    /// Takes over the page frames of a range.
     #[inline]
     pub(super) fn new<R: SpaceRef>(range: Range<R>) -> Self {
         let (_space, pfn, size_pfns) = range.into_parts();
-        // INVARIANT: The caller sees to the space; the range is not freed by `Range` any more.
+        // INVARIANT: The caller checks the space. `Range` does not free the page frames any more.
         Self { pfn, size_pfns }
     }
 }
@@ -62,20 +62,20 @@ impl Entry {
 type Rings = PerCpu<SpinLockIrq<Ring<Entry>>>;
 
 /// Creates empty rings.
-// Not part of other crates, which would have a name each for the one class of locks.
+// Not instantiated in other crates: each would have its own name for the one lock class.
 #[inline(never)]
 fn new_rings() -> Result<Rings> {
     PerCpu::pin_init(|_| new_spinlock_irq!(Ring::new(), "kscale::iova::Ring"))
 }
 
-/// A queue, as long as the timer may be armed, or somebody refers to it.
+/// The state of a queue. It lives as long as the timer may be armed or a reference exists.
 #[pin_data(PinnedDrop)]
 pub(super) struct Instance<S: Space, T: Iotlb> {
     #[pin]
     pub(super) timer: Timer,
     armed: Armed,
     timeout_ms: u32,
-    /// The task that the timer has interrupted, 0 while it does not run.
+    /// The task that the timer has interrupted, 0 while the timer does not run.
     interrupted: Atomic<usize>,
     pub(super) counters: Counters,
     rings: Rings,
@@ -87,11 +87,11 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
     pub(super) fn new(space: Arc<S>, iotlb: Arc<T>, timeout_ms: u32) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             // SAFETY:
-            // - It is a field of an `Instance<S, T>`, as `timeout()` asks for.
-            // - It is armed by who queues to a `FlushQueue`, or by itself. `FlushQueue` leaves a
-            //   reference that only its `free()` drops, after `stop()` has shut the timer down; that is
-            //   called by `FlushQueue::drop()` or when the module goes. If it was never noted, it
-            //   was never armed either.
+            // - It is a field of an `Instance<S, T>`, as `timeout()` requires.
+            // - Tasks that queue to a `FlushQueue`, and the timer itself, arm it. `FlushQueue`
+            //   leaks a reference that only its `free()` drops, after `stop()` has shut the timer
+            //   down. `FlushQueue::drop()` or the module's cleanup calls both. If the cleanup
+            //   record could not be added, the timer was never armed.
             timer <- unsafe { Timer::new(timeout::<S, T>) },
             armed: Armed::new(),
             timeout_ms,
@@ -103,10 +103,10 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
         })
     }
 
-    /// Frees what was queued.
+    /// Frees a queued range.
     #[inline]
     fn free(&self, entry: Entry) {
-        // SAFETY: By the type invariants of `Entry`, which is used up.
+        // SAFETY: By the type invariants of `Entry`, which is consumed.
         unsafe { self.space.free(entry.pfn.get(), entry.size_pfns) };
     }
 
@@ -123,15 +123,15 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
         self.armed.arm(|| self.timer.arm(self.timeout_ms));
     }
 
-    /// Returns how many ranges are queued.
+    /// Returns the number of queued ranges.
     pub(super) fn queued(&self) -> usize {
         self.rings.iter().map(|(_, ring)| ring.lock().len()).sum()
     }
 
     /// See [`FlushQueue::flush()`](super::FlushQueue::flush).
     ///
-    /// Returns whether something was left: what was queued meanwhile, or while another flush began
-    /// that still runs.
+    /// Returns whether ranges are left: those queued meanwhile, or while another flush began that
+    /// still runs.
     pub(super) fn flush(&self) -> bool {
         let mut is_left = false;
         self.counters.flush(|| self.iotlb.flush_all());
@@ -144,7 +144,7 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
         is_left
     }
 
-    /// Tells whether the timer calls this.
+    /// Returns whether the timer is the caller.
     pub(super) fn is_in_timer(&self) -> bool {
         self.interrupted.load(Relaxed) == current_task()
     }
@@ -152,7 +152,7 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
 
 #[pinned_drop]
 impl<S: Space, T: Iotlb> PinnedDrop for Instance<S, T> {
-    /// Frees what was queued after the timer was shut down.
+    /// Frees ranges that were queued after the timer was shut down.
     fn drop(self: Pin<&mut Self>) {
         if self.queued() > 0 {
             self.flush();
@@ -160,26 +160,28 @@ impl<S: Space, T: Iotlb> PinnedDrop for Instance<S, T> {
     }
 }
 
-/// Returns a number that only the current task has.
+/// Returns a number that identifies the current task.
 fn current_task() -> usize {
     // SAFETY: `get_current()` has no preconditions.
     // CAST: To an address.
     unsafe { bindings::get_current() as usize }
 }
 
-/// Flushes, and frees what all CPUs have queued.
+/// Flushes, and frees the queued ranges of all CPUs.
 ///
 /// # Safety
 ///
-/// C must call back with the timer of an [`Instance<S, T>`].
+/// Only C may call this, with the timer of an [`Instance<S, T>`].
 pub(super) unsafe extern "C" fn timeout<S: Space, T: Iotlb>(timer: *mut bindings::timer_list) {
-    // SAFETY: It is in an instance, by the safety requirements.
+    // SAFETY: The timer is in an instance, by the safety requirements.
     let instance: *const Instance<S, T> =
         unsafe { container_of!(Timer::from_raw(timer), Instance<S, T>, timer) };
-    // SAFETY: The instance is freed only after the timer was shut down, which waits for this.
+    // SAFETY: The instance is freed only after the timer is shut down, which waits for this
+    // function.
     let instance = unsafe { &*instance };
 
-    // The task does not go on before this returns, so if it is the current one then it is this.
+    // The interrupted task is suspended until this returns. So while it is current, this is
+    // running.
     instance.interrupted.store(current_task(), Relaxed);
     instance.armed.expire(
         || instance.flush(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A ring for each CPU, and a timer for all.
+//! A flush queue: a ring for each CPU, and a timer for all CPUs.
 
 use kernel::{
     ffi::c_void,
@@ -40,41 +40,42 @@ use super::{
     }, //
 };
 
-/// What devices look translations up in.
+/// The IOTLB of the devices that use the ranges.
 #[vtable]
 pub trait Iotlb: Send + Sync + 'static {
-    /// Has translations of ranges that were unmapped not be used from its return on.
+    /// Flushes all translations of unmapped ranges: no device uses them after the return.
     ///
-    /// See the [module documentation](super) for the context. C: `flush_iotlb_all()` in
+    /// Context: See the [module documentation](super). Must not sleep. C: `flush_iotlb_all()` in
     /// `struct iommu_domain_ops`.
     fn flush_all(&self);
 }
 
-/// Frees ranges after a flush that began after they were queued.
+/// A queue that frees ranges after a flush that began after they were queued.
 ///
 /// See the [module documentation](super) for the protocol.
 ///
-/// Dropped, it flushes once more and frees all that is queued. One that is leaked goes on until the
-/// module that implements [`Iotlb`] goes; ranges are freed then, its memory is not. One that is dropped
-/// by its own timer, in [`Iotlb::flush_all()`], would wait for that: the log says so, and it goes on
-/// until then, too.
+/// The destructor flushes once more and frees all queued ranges. A leaked queue keeps working until
+/// the module that implements [`Iotlb`] is unloaded. Its ranges are freed then, but its memory is
+/// not. A queue must not be dropped by its own timer, in [`Iotlb::flush_all()`], as the destructor
+/// would wait for the timer: the destructor prints an error, and the queue works on as if leaked.
 ///
-/// A destructor that runs when the module has gone may still use it, but there is no timer any more.
+/// A destructor that runs after the module has gone may still use the queue, but the timer is shut
+/// down.
 ///
 /// # Invariants
 ///
-/// `noted` is what was noted with `stop()`, `free()` and what `into_data()` returned for a reference
-/// to `instance`.
+/// `noted` is the cleanup record of `stop()`, `free()`, and what `into_data()` returned for a
+/// reference to `instance`.
 pub struct FlushQueue<S: Space + 'static, T: Iotlb> {
     instance: Arc<Instance<S, T>>,
     noted: Noted,
 }
 
 impl<S: Space, T: Iotlb> FlushQueue<S, T> {
-    /// How long C's queues wait until they flush, in milliseconds.
+    /// The timeout of C's queues in milliseconds.
     pub const TIMEOUT_MS: u32 = 10;
 
-    /// Creates a queue for ranges of `space`, translations of which are in `iotlb`.
+    /// Creates a queue for ranges of `space`, whose translations are in `iotlb`.
     ///
     /// As [`with_timeout()`](Self::with_timeout) with C's [timeout](Self::TIMEOUT_MS).
     ///
@@ -83,15 +84,14 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
         Self::with_timeout(space, iotlb, Self::TIMEOUT_MS)
     }
 
-    /// Creates a queue that flushes `timeout_ms` milliseconds after a range was queued, if not
-    /// before.
+    /// Creates a queue that flushes at most `timeout_ms` milliseconds after a range was queued.
     ///
-    /// Takes 6 KiB of memory for each possible CPU.
+    /// Allocates 6 KiB for each possible CPU.
     ///
-    /// Fails with [`ENOMEM`], and with [`EINVAL`] if the code of the queue is not in the module that
-    /// implements [`Iotlb`].
+    /// Fails with [`ENOMEM`]. Fails with [`EINVAL`] if the code of the queue is not in the module
+    /// that implements [`Iotlb`].
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn with_timeout(space: Arc<S>, iotlb: Arc<T>, timeout_ms: u32) -> Result<Self> {
         let module = this_module::<T::OwnerModule>().as_ptr();
         if !Self::is_in(module) {
@@ -103,15 +103,15 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
         let data = Self::into_data(instance.clone());
 
         // SAFETY:
-        // - The code of the queue is in `module`, see above, so that is loaded, and it is used here.
-        // - Both are fit for what `into_data()` returns.
+        // - The code of the queue is in `module`, see above. The code runs, so `module` is loaded.
+        // - Both functions take what `into_data()` returns.
         let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, data) };
         match noted {
-            // INVARIANT: That was noted.
+            // INVARIANT: It is the record that was added.
             Ok(noted) => Ok(Self { instance, noted }),
             Err(error) => {
-                // SAFETY: It is from `into_data()`, the timer is not armed, and nobody else frees it,
-                // as it was not noted.
+                // SAFETY: It is from `into_data()`, the timer is not armed, and no cleanup record
+                // frees it.
                 unsafe { Self::free(data) };
                 Err(error)
             }
@@ -120,12 +120,13 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
 
     /// Frees `range` after a flush that has not begun yet.
     ///
-    /// May flush, and frees others of this CPU that there was one for.
+    /// Also frees the flushed ranges of this CPU, and may flush.
     ///
-    /// Gives the range back if it is not of this queue's space.
+    /// Returns the range if it is not from this queue's space.
     ///
-    /// Context: any but NMI. Never sleeps. One barrier, and the lock of this CPU's ring, which others
-    /// take when they flush because of the timer. C: `queue_iova()` in `drivers/iommu/dma-iommu.c`.
+    /// Context: Any context except NMI. Never sleeps. Costs one full barrier and the lock of this
+    /// CPU's ring, which the timer of another CPU may hold. C: `queue_iova()` in
+    /// `drivers/iommu/dma-iommu.c`.
     #[inline]
     pub fn queue<R: SpaceRef<Space = S>>(&self, range: Range<R>) -> Result<(), Range<R>> {
         let instance = &self.instance;
@@ -136,76 +137,76 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
         Ok(())
     }
 
-    /// Flushes now, and frees all that was queued before.
+    /// Flushes now, and frees all ranges that were queued before.
     ///
-    /// As the timer does. What is queued meanwhile may be left.
+    /// Ranges that are queued meanwhile may stay queued.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the locks of all rings, one after the other.
+    /// Context: Any context except NMI. Never sleeps. Takes the locks of all rings, one at a time.
     pub fn flush(&self) {
         self.instance.flush();
     }
 
-    /// Returns how many ranges are queued.
+    /// Returns the number of queued ranges.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the locks of all rings, one after the other.
+    /// Context: Any context except NMI. Never sleeps. Takes the locks of all rings, one at a time.
     pub fn queued(&self) -> usize {
         self.instance.queued()
     }
 
-    /// Returns what the ranges are of.
+    /// Returns the domain or cache of the ranges.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn space(&self) -> &Arc<S> {
         &self.instance.space
     }
 
-    /// Returns what [`stop()`](Self::stop) takes.
+    /// Returns the argument of [`stop()`](Self::stop).
     fn data(instance: &Arc<Instance<S, T>>) -> NonNull<c_void> {
-        // SAFETY: It is the address of a value.
+        // SAFETY: The address of a value is not NULL.
         unsafe { NonNull::new_unchecked(Arc::as_ptr(instance).cast_mut()) }.cast()
     }
 
-    /// Leaves a reference for [`free()`](Self::free) to drop.
+    /// Leaks a reference, which [`free()`](Self::free) drops.
     fn into_data(instance: Arc<Instance<S, T>>) -> NonNull<c_void> {
         let data = Self::data(&instance);
         mem::forget(instance);
         data
     }
 
-    /// Tells whether all code that depends on `S` and `T` is code of `module`.
+    /// Returns whether all code that depends on `S` and `T` is code of `module`.
     fn is_in(module: *mut bindings::module) -> bool {
         let own = [
             timeout::<S, T> as *const () as usize,
             Self::stop as *const () as usize,
             Self::free as *const () as usize,
         ];
-        // SAFETY: It is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        // SAFETY: It is the `THIS_MODULE` of a module whose code is in use, so it is loaded.
         unsafe { cleanup::has_code(module, &own) }
     }
 
-    /// Has the timer call no more.
+    /// Shuts the timer down, and waits for it.
     ///
     /// # Safety
     ///
-    /// `data` must be from [`data()`](Self::data), and somebody have a reference. Not to be called by
-    /// the timer.
+    /// `data` must be from [`data()`](Self::data), and a reference must exist. The timer must not
+    /// call this.
     unsafe fn stop(data: NonNull<c_void>) {
-        // SAFETY: The reference has it be there.
+        // SAFETY: A reference keeps the instance alive.
         let instance = unsafe { data.cast::<Instance<S, T>>().as_ref() };
         instance.timer.shutdown_sync();
     }
 
-    /// Frees what is queued, and drops a reference.
+    /// Frees the queued ranges, and drops a reference.
     ///
     /// # Safety
     ///
-    /// `data` must be from [`into_data()`](Self::into_data), this be called once for that, and the
-    /// timer never have been armed or be shut down.
+    /// `data` must be from [`into_data()`](Self::into_data), this must be called once for it, and
+    /// the timer must be shut down or never have been armed.
     unsafe fn free(data: NonNull<c_void>) {
         // SAFETY: By the safety requirements.
         let instance = unsafe { Arc::from_raw(data.cast::<Instance<S, T>>().as_ptr()) };
-        // Whoever has the other reference may have been leaked.
+        // The other reference may be leaked, so do not rely on the destructor of the instance.
         instance.flush();
     }
 }
@@ -218,14 +219,14 @@ impl<S: Space, T: Iotlb> Drop for FlushQueue<S, T> {
             return;
         }
         if !cleanup::take_back(self.noted) {
-            // The module is going, which sees to it.
+            // The module is going: its cleanup stops and frees the queue.
             return;
         }
         let data = Self::data(&self.instance);
-        // SAFETY: `self` has a reference, and this is not the timer, see above.
+        // SAFETY: `self` holds a reference, and the caller is not the timer, see above.
         unsafe { Self::stop(data) };
-        // SAFETY: It was noted by the type invariants, and was taken back: this is called once. The
-        // timer was just shut down.
+        // SAFETY: The record was added by the type invariants, and was removed: this is called
+        // once. The timer was shut down above.
         unsafe { Self::free(data) };
     }
 }
@@ -268,7 +269,7 @@ mod tests {
         testing::leak::forget, //
     };
 
-    /// Longer than any test takes.
+    /// A timeout that is longer than any test.
     const NEVER_MS: u32 = 3_600_000;
 
     type Queue = FlushQueue<CachedDomain, Flushes>;
@@ -278,7 +279,7 @@ mod tests {
     struct Flushes {
         started: Atomic<u64>,
         finished: Atomic<u64>,
-        /// To be dropped in the next flush.
+        /// Dropped by the next flush.
         #[pin]
         queue: SpinLockIrq<Option<Queue>>,
     }
@@ -307,7 +308,7 @@ mod tests {
         Ok((queue, flushes))
     }
 
-    /// Waits for what the timer brings about, and tells whether it has.
+    /// Waits for an effect of the timer, and returns whether it occurred.
     fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
         (0..10_000).any(|_| {
             let is_so = is_so();
@@ -318,12 +319,12 @@ mod tests {
         })
     }
 
-    /// Takes the only eight page frames from 8 to 15.
+    /// Allocates page frames 8 to 15, the only eight below the limit that are aligned.
     fn take(domain: &CachedDomain) -> Result<Range<&CachedDomain>> {
         domain.alloc_fast(8, 15, WhenFull::FlushRcaches)
     }
 
-    /// Queues some of what there is up to page frame 1023, and tells how often that failed.
+    /// Queues `count` page frames below 1024, and returns how many of them could not be queued.
     fn queue_some(queue: &Queue, count: usize) -> usize {
         let queued = (0..count).filter(|_| {
             let range = queue.space().alloc_fast(1, 1023, WhenFull::Fail);
@@ -336,7 +337,7 @@ mod tests {
     fn a_full_ring_flushes() -> Result {
         let (queue, flushes) = queue(NEVER_MS)?;
 
-        // On one CPU, for one ring.
+        // On one CPU, to fill one ring.
         let here = migrate_disable();
         let mut failed = queue_some(&queue, 255);
         let full = (queue.queued(), flushes.finished.load(Relaxed));
@@ -380,7 +381,7 @@ mod tests {
         drop(foreign);
         drop(take(other.space())?);
 
-        // In whatever way they refer to it.
+        // The same for a range with an `Arc`.
         let counting = other
             .space()
             .alloc_fast_arc(8, 15, WhenFull::FlushRcaches)?;
@@ -412,7 +413,7 @@ mod tests {
         drop(queue);
         assert_eq!(flushes.finished.load(Relaxed), 1);
         drop(take(&domain)?);
-        // Nobody else has them any more.
+        // No other references are left.
         assert!(Arc::into_unique_or_drop(domain).is_some());
         assert!(Arc::into_unique_or_drop(flushes).is_some());
         Ok(())
@@ -422,7 +423,7 @@ mod tests {
     fn a_queue_dropped_by_its_timer_stays() -> Result {
         let (mut queue, flushes) = queue(1)?;
 
-        // Again, if the timer was the first to get there.
+        // Repeat if the timer ran first.
         for _ in 0..100 {
             let before = flushes.finished.load(Relaxed);
             let range = queue.space().alloc_fast(1, 1023, WhenFull::Fail)?;
@@ -439,8 +440,7 @@ mod tests {
         Err(ETIMEDOUT)
     }
 
-    /// The flush of the timer does not count for a range that was queued in a flush that still
-    /// runs.
+    /// The timer's flush does not count for a range that was queued during a flush that still runs.
     #[test]
     fn the_timer_comes_again_for_what_it_has_left() -> Result {
         let (queue, flushes) = queue(1)?;
@@ -466,7 +466,7 @@ mod tests {
         forget(queue)
     }
 
-    /// What a destructor may be, of something else that its module has left.
+    /// As in a leaked destructor that runs after its module has gone.
     #[test]
     fn a_queue_is_there_when_its_module_has_gone() -> Result {
         let (queue, flushes) = queue(1)?;
@@ -480,7 +480,7 @@ mod tests {
         // SAFETY: It was noted, and was taken back; the timer was just shut down.
         unsafe { Queue::free(data) };
 
-        // Somebody else still has the domain.
+        // The queue still holds a reference to the domain.
         let before = flushes.finished.load(Relaxed);
         let space = ptr::from_ref(&*domain);
         assert!(Arc::into_unique_or_drop(domain).is_none());
@@ -494,7 +494,7 @@ mod tests {
         Ok(())
     }
 
-    /// Page frames, and how many flushes had begun when they were queued, plus 1, or 0.
+    /// For each queued page frame, 1 plus the number of flushes that had begun; 0 for the others.
     struct Books {
         queue: Queue,
         flushes: Arc<Flushes>,
@@ -526,7 +526,7 @@ mod tests {
                 let is_fine = range.is_ok_and(|range| {
                     let flushes = &books.flushes;
                     let queued = &books.queued[range.pfn()];
-                    // Flushes that must have ended by now.
+                    // The flushes that must have ended by now.
                     let is_flushed = flushes.finished.load(Acquire) >= queued.xchg(0, Full);
                     queued.store(flushes.started.load(Relaxed) + 1, Relaxed);
                     books.queue.queue(range).is_ok() && is_flushed
@@ -542,7 +542,7 @@ mod tests {
         Ok(())
     }
 
-    /// Has its code in another module than it says.
+    /// An IOTLB whose `OwnerModule` is not the module of its code.
     struct Foreign;
 
     #[vtable]

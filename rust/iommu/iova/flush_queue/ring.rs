@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for a flush on one CPU.
+//! The queue of one CPU.
 
 use kernel::prelude::*;
 
 use super::counters::Counters;
 
-/// How many entries C's rings have, one of which stays free.
+/// The number of slots in C's rings. One slot stays free.
 pub const RING_SIZE: usize = 256;
 
-/// An entry that waits for a flush.
+/// A value in the ring.
 struct Entry<T> {
     value: T,
-    /// How many flushes had begun when it was queued.
+    /// The number of flushes that had begun when the value was queued.
     counter: u64,
 }
 
-/// What waits for a flush, in the order in which it was queued: at most `SIZE` - 1 values.
+/// A FIFO of at most `SIZE` - 1 values that wait for a flush.
 ///
-/// It has no lock, and calls no allocator. [`FlushQueue`](super::FlushQueue) has one for each CPU.
-/// `SIZE` is a power of two; anything else does not compile.
+/// It has no lock, and does not allocate. [`FlushQueue`](super::FlushQueue) has one for each CPU.
+/// `SIZE` must be a power of two, checked at compile time.
 ///
 /// # Invariants
 ///
-/// `head` and `tail` are less than `SIZE`. There are entries from `head` on up to `tail`, wrapping
-/// around, and nowhere else.
+/// `head` and `tail` are less than `SIZE`. The slots from `head` up to `tail`, with wrap-around,
+/// have entries. All other slots are empty.
 pub struct Ring<T, const SIZE: usize = RING_SIZE> {
     head: usize,
     tail: usize,
@@ -32,7 +32,7 @@ pub struct Ring<T, const SIZE: usize = RING_SIZE> {
 }
 
 impl<T, const SIZE: usize> Ring<T, SIZE> {
-    /// What wraps an index around.
+    /// The mask for indices.
     const MASK: usize = {
         assert!(
             SIZE.is_power_of_two() && SIZE > 1,
@@ -43,7 +43,7 @@ impl<T, const SIZE: usize> Ring<T, SIZE> {
 
     /// Creates an empty ring.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn new() -> impl Init<Self> {
         const { assert!(Self::MASK > 0) };
         // INVARIANT: It is empty.
@@ -54,37 +54,37 @@ impl<T, const SIZE: usize> Ring<T, SIZE> {
         })
     }
 
-    /// Tells whether there is no room for another value.
+    /// Returns whether there is no room for another value.
     ///
-    /// Context: any. C: `fq_full()` in `drivers/iommu/dma-iommu.c`.
+    /// Context: Any context. Never sleeps. C: `fq_full()` in `drivers/iommu/dma-iommu.c`.
     #[inline]
     pub fn is_full(&self) -> bool {
         Self::after(self.tail) == self.head
     }
 
-    /// Returns how many values there are.
+    /// Returns the number of values.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn len(&self) -> usize {
         self.tail.wrapping_sub(self.head) & Self::MASK
     }
 
-    /// Tells whether there are no values.
+    /// Returns whether there are no values.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 
-    /// Adds `value`, and gives `free` those that a flush has ended for.
+    /// Adds `value`, and passes the values whose flush has ended to `free`.
     ///
-    /// If there is no room then calls `flush` until there is. Once does, unless flushes that began
-    /// earlier are under way and end later.
+    /// If the ring is full, calls `flush` until there is room. One call is enough, unless earlier
+    /// flushes still run and end later.
     ///
-    /// Context: that of `flush` and `free`. C: `queue_iova()` in `drivers/iommu/dma-iommu.c`, what it
-    /// does under the ring's lock.
+    /// Context: The context of `flush` and `free`. C: `queue_iova()` in
+    /// `drivers/iommu/dma-iommu.c`, the part under the lock of the ring.
     #[inline]
     pub fn queue(
         &mut self,
@@ -101,15 +101,15 @@ impl<T, const SIZE: usize> Ring<T, SIZE> {
 
         let counter = counters.started();
         if let Some(slot) = self.entries.get_mut(self.tail) {
-            // INVARIANT: There is an entry more, in a slot that was empty as the ring is not full.
+            // INVARIANT: Adds one entry. The slot was empty, as the ring is not full.
             *slot = Some(Entry { value, counter });
             self.tail = Self::after(self.tail);
         }
     }
 
-    /// Gives `free` those values that a flush has ended for, the one queued first before others.
+    /// Passes the values whose flush has ended to `free`, in FIFO order.
     ///
-    /// Context: that of `free`. C: `fq_ring_free_locked()` in `drivers/iommu/dma-iommu.c`.
+    /// Context: The context of `free`. C: `fq_ring_free_locked()` in `drivers/iommu/dma-iommu.c`.
     #[inline]
     pub fn free_flushed(&mut self, counters: &Counters, mut free: impl FnMut(T)) {
         let finished = counters.finished();
@@ -119,21 +119,21 @@ impl<T, const SIZE: usize> Ring<T, SIZE> {
         }
     }
 
-    /// Takes the first value, if it was queued before as many flushes had begun.
+    /// Removes the first value if fewer than `finished` flushes had begun when it was queued.
     #[inline]
     fn pop(&mut self, finished: u64) -> Option<T> {
         let slot = self.entries.get_mut(self.head)?;
         let entry = slot.take_if(|entry| entry.counter < finished)?;
 
-        // INVARIANT: One less, as the slot is empty.
+        // INVARIANT: Removes one entry: the slot is empty now.
         self.head = Self::after(self.head);
         Some(entry.value)
     }
 
-    /// Returns the index after another one.
+    /// Returns the index after `index`.
     #[inline]
     fn after(index: usize) -> usize {
-        // OVERFLOW: Less than `SIZE`.
+        // OVERFLOW: `index` is less than `SIZE`.
         (index + 1) & Self::MASK
     }
 }
@@ -149,7 +149,7 @@ mod tests {
         KBox::init(Ring::new(), GFP_KERNEL)
     }
 
-    /// Queues a value, and returns how many were freed.
+    /// Queues a value, and returns the number of freed values.
     fn queue<const SIZE: usize>(
         ring: &mut Ring<u64, SIZE>,
         value: u64,
@@ -158,7 +158,7 @@ mod tests {
         let before = ring.len();
         let mut freed = 0;
         ring.queue(value, counters, || {}, |_| freed += 1);
-        // What left the ring was freed.
+        // Every value that left the ring was freed.
         if ring.len() + freed == before + 1 {
             freed
         } else {
@@ -188,7 +188,7 @@ mod tests {
         let counters = Counters::new();
         let mut ring = ring::<u64, 8>()?;
 
-        // Round and round.
+        // Wrap around several times.
         for round in 0..20_u64 {
             for value in 0..6 {
                 assert_eq!(queue(&mut ring, value, &counters), 0);
@@ -230,7 +230,7 @@ mod tests {
         Ok(())
     }
 
-    /// What was queued while a flush was under way may have been missed by it.
+    /// A flush may miss a value that was queued while it was running.
     #[test]
     fn a_flush_frees_what_was_queued_before_it_began() -> Result {
         let counters = Counters::new();
@@ -241,10 +241,10 @@ mod tests {
             queue(&mut ring, 3, &counters);
         });
         queue(&mut ring, 4, &counters);
-        // The first went when the last was queued.
+        // The first value was freed when the last one was queued.
         assert_eq!(ring.len(), 3);
 
-        // One more flush is after all of them.
+        // One more flush begins after all of them were queued.
         counters.flush(|| {});
         let mut freed = 0;
         ring.free_flushed(&counters, |_| freed += 1);
@@ -253,14 +253,14 @@ mod tests {
         Ok(())
     }
 
-    /// C's ring would look empty then, and lose seven values.
+    /// C's ring would look empty here, and lose seven values.
     #[test]
     fn a_flush_that_overtakes_others_is_not_enough() -> Result {
         let counters = Counters::new();
         let mut ring = ring::<u64, 8>()?;
         let (flushes, freed) = (Cell::new(0), Cell::new(0));
 
-        // On two other CPUs flushes begin, and take long.
+        // Two flushes of other CPUs begin, and take long.
         counters.flush(|| {
             counters.flush(|| {
                 for value in 0..8 {
@@ -274,7 +274,7 @@ mod tests {
             });
         });
 
-        // The third was the first to end after all of those that had begun.
+        // Only the third flush has made more flushes end than had begun.
         assert_eq!((flushes.get(), freed.get(), ring.len()), (3, 7, 1));
         Ok(())
     }

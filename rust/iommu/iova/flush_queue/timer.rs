@@ -9,7 +9,7 @@ use kernel::{
 
 use crate::bindings;
 
-/// A timer of C's, which calls a function in a softirq.
+/// A kernel timer, whose function runs in a softirq.
 ///
 /// # Invariants
 ///
@@ -20,7 +20,7 @@ pub(super) struct Timer(Opaque<bindings::timer_list>);
 // SAFETY: A timer belongs to no task.
 unsafe impl Send for Timer {}
 
-// SAFETY: C takes the locks that it needs.
+// SAFETY: The timer functions of C take the locks that they need.
 unsafe impl Sync for Timer {}
 
 impl Timer {
@@ -28,24 +28,24 @@ impl Timer {
     ///
     /// # Safety
     ///
-    /// - `func` must be fit to be called with the timer once it is armed.
+    /// - Once the timer is armed, it must be sound to call `func` with it.
     /// - An armed timer must be [shut down](Self::shutdown_sync) before it is freed.
     pub(super) unsafe fn new(
         func: unsafe extern "C" fn(*mut bindings::timer_list),
     ) -> impl PinInit<Self> {
         let init = move |slot: *mut Self| {
             // SAFETY: `slot` is valid for writes, by the contract of `pin_init_from_closure()`, and
-            // stays where it is until it is dropped.
+            // does not move until it is dropped.
             unsafe { bindings::timer_setup(slot.cast(), Some(func)) };
             Ok(())
         };
         // INVARIANT: Initialised by the closure.
         //
-        // SAFETY: It initialises what it is given, and never fails.
+        // SAFETY: The closure initialises `slot`, and never fails.
         unsafe { pin_init::pin_init_from_closure(init) }
     }
 
-    /// Has the function called in `delay_ms` milliseconds, rounded up to jiffies, and only then.
+    /// (Re)arms the timer to expire in `delay_ms` milliseconds, rounded up to jiffies.
     ///
     /// Does nothing after [`shutdown_sync()`](Self::shutdown_sync).
     pub(super) fn arm(&self, delay_ms: u32) {
@@ -53,15 +53,15 @@ impl Timer {
         unsafe { bindings::mod_timer_msecs(self.0.get(), delay_ms) };
     }
 
-    /// Waits until the function has returned, and keeps it from being called again.
+    /// Waits for the function to return, and disables the timer.
     ///
-    /// Not for the function itself to call, which would wait for ever.
+    /// The function itself must not call this (deadlock).
     pub(super) fn shutdown_sync(&self) {
         // SAFETY: It is initialised by the type invariants.
         unsafe { bindings::timer_shutdown_sync(self.0.get()) };
     }
 
-    /// Returns the timer that C calls back with.
+    /// Returns the `Timer` of a callback's argument.
     pub(super) fn from_raw(timer: *mut bindings::timer_list) -> *const Self {
         timer.cast_const().cast()
     }

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Magazines: a number of ranges that move together.
+//! Magazines: arrays of ranges that move together.
 
 use core::num::NonZeroUsize;
 
 use super::MagazineBox;
 
-/// Ranges of one magazine.
+/// The number of ranges in a magazine.
 ///
-/// With its link and its length that makes a magazine 1 KiB. C has 127, as only its full magazines
-/// are linked (`IOVA_MAG_SIZE` in `drivers/iommu/iova.c`).
+/// With the link and the length, a magazine takes 1 KiB. C's have 127 ranges, as only full
+/// magazines are linked there (`IOVA_MAG_SIZE` in `drivers/iommu/iova.c`).
 pub(super) const MAGAZINE_SIZE: usize = 126;
 
-/// The first page frame of a range of some size, and the right to hand it out or to free it.
+/// The first page frame of a range, and the ownership of the range.
 ///
 /// # Invariants
 ///
-/// The range is allocated from a domain, and nobody else hands it out or frees it.
+/// The range is allocated from a domain, and nothing else allocates or frees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pfn(NonZeroUsize);
 
 impl Pfn {
-    /// Wraps the number of a page frame.
+    /// Wraps a page frame number.
     ///
     /// # Safety
     ///
-    /// A range that starts there must be allocated, and the caller give it away.
+    /// An allocated range must start there, and the caller must give up its ownership.
     #[inline]
     pub(super) unsafe fn new(pfn: NonZeroUsize) -> Self {
         // INVARIANT: By the safety requirements.
         Self(pfn)
     }
 
-    /// Returns the number, for the caller to see to the range.
+    /// Returns the number, and passes the ownership of the range to the caller.
     #[inline]
     pub(super) fn into_inner(self) -> NonZeroUsize {
         self.0
@@ -51,7 +51,7 @@ pub(super) struct Magazine {
 }
 
 impl Magazine {
-    /// An empty one.
+    /// An empty magazine.
     pub(super) const EMPTY: Self = Self {
         next: None,
         len: 0,
@@ -73,13 +73,13 @@ impl Magazine {
         self.len == MAGAZINE_SIZE
     }
 
-    /// Adds a range. Gives it back if the magazine is full.
+    /// Adds a range. Returns it if the magazine is full.
     #[inline]
     pub(super) fn push(&mut self, pfn: Pfn) -> Result<(), Pfn> {
         match self.pfns.get_mut(self.len) {
             Some(place) => {
                 *place = Some(pfn);
-                // INVARIANT: So it is `Some`.
+                // INVARIANT: This entry is `Some`.
                 self.len += 1;
                 Ok(())
             }
@@ -87,35 +87,35 @@ impl Magazine {
         }
     }
 
-    /// Takes the last range there is that starts at `limit_pfn` at most.
+    /// Removes the last range that starts at `limit_pfn` or below.
     #[inline]
     pub(super) fn pop(&mut self, limit_pfn: usize) -> Option<Pfn> {
         let fits = |pfn: &Option<Pfn>| pfn.as_ref().is_some_and(|pfn| pfn.0.get() <= limit_pfn);
         let index = self.pfns.get(..self.len)?.iter().rposition(fits)?;
 
-        // INVARIANT: The last one takes its place.
+        // INVARIANT: The last entry replaces the removed one.
         self.len -= 1;
         self.pfns.swap(index, self.len);
         self.pfns.get_mut(self.len)?.take()
     }
 
-    /// Moves the last `count` ranges to another magazine, or as many as there is room for.
+    /// Moves the last `count` ranges to another magazine, or fewer if that is full before.
     pub(super) fn give(&mut self, to: &mut Self, count: usize) {
         for _ in 0..count.min(MAGAZINE_SIZE - to.len) {
             match self.pop(usize::MAX).map(|pfn| to.push(pfn)) {
                 Some(Ok(())) => (),
-                // There is room, see above.
+                // Not reached: there is room, see above.
                 Some(Err(_)) | None => break,
             }
         }
     }
 }
 
-/// Magazines, the one that came last in front.
+/// A LIFO of magazines.
 ///
 /// # Invariants
 ///
-/// There are `len` of them.
+/// The list has `len` magazines.
 pub(super) struct List {
     first: Option<MagazineBox>,
     len: usize,
@@ -136,14 +136,14 @@ impl List {
 
     pub(super) fn push(&mut self, mut magazine: MagazineBox) {
         magazine.next = self.first.take();
-        // INVARIANT: One more.
+        // INVARIANT: Adds one magazine.
         self.first = Some(magazine);
         self.len += 1;
     }
 
     pub(super) fn pop(&mut self) -> Option<MagazineBox> {
         let mut magazine = self.first.take()?;
-        // INVARIANT: One less.
+        // INVARIANT: Removes one magazine.
         self.first = magazine.next.take();
         self.len -= 1;
         Some(magazine)
@@ -162,7 +162,7 @@ impl List {
 }
 
 impl Drop for List {
-    /// One by one, as a list that drops itself is as deep as it is long.
+    /// Drops one magazine at a time: a recursive drop would use stack for each magazine.
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

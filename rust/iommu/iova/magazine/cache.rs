@@ -49,26 +49,25 @@ use super::{
     policy::Policy, //
 };
 
-/// How long magazines may be in a depot before the policy is asked. C: `IOVA_DEPOT_DELAY`.
+/// The interval in which the policy is asked for surplus magazines. C: `IOVA_DEPOT_DELAY`.
 const TRIM_DELAY_MS: u32 = 100;
 
-/// A [`Domain`] whose ranges go to magazines of the CPU when they are freed, and come from there.
+/// A [`Domain`] with per-CPU magazines of freed ranges.
 ///
-/// It may be dropped as long as there are no ranges, which see to that by borrowing it or by counting
-/// on it.
+/// It cannot be dropped while there are ranges: they borrow it, or hold a reference to it.
 ///
 /// # Invariants
 ///
-/// `noted` is what was noted with `Shared::stop()`, `Shared::free()` and what
+/// `noted` is the cleanup record of `Shared::stop()`, `Shared::free()`, and what
 /// `Shared::into_data()` returned for a reference to `shared`.
 pub struct Cache {
     shared: Arc<Shared>,
-    /// Goes when the cache does, in `Drop`.
+    /// Dropped first, in `Drop`.
     hotplug: Option<hotplug::Registration<Shared>>,
     noted: Noted,
 }
 
-/// What work items and hotplug callbacks have, too.
+/// The part of a cache that the work item and the hotplug callbacks use, too.
 #[pin_data]
 struct Shared {
     caches: Caches<PossibleCpus>,
@@ -92,20 +91,20 @@ impl WorkItem for Shared {
 }
 
 impl Shared {
-    /// Has the policy be asked for what it does not need, unless it will be already.
+    /// Queues the work item that trims the depots, unless it is queued already.
     fn trim_later(this: &Arc<Self>) {
         let delay = msecs_to_jiffies(TRIM_DELAY_MS);
-        // If it is queued already, or not to be any more, then it stays as it is.
+        // It is not queued if it is queued already, or is disabled.
         let _ = workqueue::system().enqueue_delayed(this.clone(), delay);
     }
 
-    /// Returns what [`stop()`](Self::stop) takes.
+    /// Returns the argument of [`stop()`](Self::stop).
     fn data(this: &Arc<Self>) -> NonNull<c_void> {
-        // SAFETY: It is the address of a value.
+        // SAFETY: The address of a value is not NULL.
         unsafe { NonNull::new_unchecked(Arc::as_ptr(this).cast_mut()) }.cast()
     }
 
-    /// Leaves a reference for [`free()`](Self::free) to drop.
+    /// Leaks a reference, which [`free()`](Self::free) drops.
     fn into_data(this: Arc<Self>) -> NonNull<c_void> {
         let data = Self::data(&this);
         mem::forget(this);
@@ -116,27 +115,28 @@ impl Shared {
     ///
     /// # Safety
     ///
-    /// `data` must be from [`data()`](Self::data), and somebody have a reference.
+    /// `data` must be from [`data()`](Self::data), and a reference must exist.
     unsafe fn work(data: NonNull<c_void>) -> *mut bindings::delayed_work {
-        // SAFETY: The reference has it be there.
+        // SAFETY: A reference keeps the value alive.
         let work = unsafe { <Self as HasWork<Self>>::raw_get_work(data.cast().as_ptr()) };
-        // CAST: It is the first field of a `delayed_work`, as this has one.
+        // CAST: The `work_struct` is the first field of a `delayed_work`, and `Self` has a
+        // `DelayedWork`.
         work.cast()
     }
 
-    /// Waits for the work item, which is not queued any more from now on.
+    /// Waits for the work item, and disables it.
     ///
     /// # Safety
     ///
-    /// `data` must be from [`data()`](Self::data), and somebody have a reference. The caller may
-    /// sleep.
+    /// `data` must be from [`data()`](Self::data), and a reference must exist. The caller must be
+    /// able to sleep.
     unsafe fn stop(data: NonNull<c_void>) {
         // SAFETY: By the safety requirements.
         let work = unsafe { Self::work(data) };
-        // SAFETY: It was initialised with the value. C locks what it changes.
+        // SAFETY: The work item was initialised with the value. C takes the locks that it needs.
         if unsafe { bindings::disable_delayed_work_sync(work) } {
-            // SAFETY: It was queued and never will be again, so the reference that it was queued
-            // with, from `Arc::into_raw()`, is nobody's.
+            // SAFETY: The item was queued and is disabled, so nothing else drops the reference that
+            // it was queued with, from `Arc::into_raw()`.
             drop(unsafe { Arc::from_raw(data.cast::<Self>().as_ptr()) });
         }
     }
@@ -145,7 +145,7 @@ impl Shared {
     ///
     /// # Safety
     ///
-    /// `data` must be from [`into_data()`](Self::into_data), and this be called once for that.
+    /// `data` must be from [`into_data()`](Self::into_data), and this must be called once for it.
     unsafe fn free(data: NonNull<c_void>) {
         // SAFETY: By the safety requirements.
         drop(unsafe { Arc::from_raw(data.cast::<Self>().as_ptr()) });
@@ -160,7 +160,7 @@ impl hotplug::Callbacks for Shared {
         Ok(())
     }
 
-    /// The CPU still runs for a while, but keeps nothing more.
+    /// The CPU still runs for a while, but caches nothing any more.
     fn offline(&self, cpu: CpuId) {
         // CAST: To 64 bits.
         self.caches.close(cpu.as_u32() as usize);
@@ -168,13 +168,13 @@ impl hotplug::Callbacks for Shared {
 }
 
 impl Cache {
-    /// Makes a cache of ranges of `domain` for all CPUs, with empty depots that `policy` is for.
+    /// Creates a cache of ranges of `domain` for all CPUs, with empty depots that follow `policy`.
     ///
     /// Fails with [`ENOMEM`], and with [`EDEADLK`] in a callback of CPU hotplug.
     ///
-    /// Context: process. Sleeps, until no CPU is coming or going. Takes a lock for each possible CPU
-    /// and size, and a kibibyte for each magazine of 126 ranges once there are any.
-    // Not to be part of other crates: what C calls back must be in this one, which goes last.
+    /// Context: Process context. May sleep. Takes the CPU hotplug lock. Allocates a lock for each
+    /// possible CPU and size, and 1 KiB for each magazine of 126 ranges in use.
+    // Not instantiated in other crates: C must call back into this one, which is unloaded last.
     #[inline(never)]
     pub fn new(domain: Arc<Domain>, policy: Policy) -> Result<Self> {
         let caches = Caches::new(domain, policy, PossibleCpus::new)?;
@@ -190,8 +190,8 @@ impl Cache {
 
         let data = Shared::into_data(shared.clone());
         // SAFETY:
-        // - This is the library, which is loaded.
-        // - Both are fit for what `into_data()` returns.
+        // - The code is in the library, which is loaded.
+        // - Both functions take what `into_data()` returns.
         let noted = unsafe {
             cleanup::on_going(
                 this_module::<crate::LocalModule>().as_ptr(),
@@ -201,14 +201,14 @@ impl Cache {
             )
         };
         match noted {
-            // INVARIANT: That was noted.
+            // INVARIANT: It is the record that was added.
             Ok(noted) => Ok(Self {
                 shared,
                 hotplug: Some(hotplug),
                 noted,
             }),
             Err(error) => {
-                // SAFETY: It is from `into_data()`. Nobody else frees it, as it was not noted.
+                // SAFETY: It is from `into_data()`, and no cleanup record frees it.
                 unsafe { Shared::free(data) };
                 Err(error)
             }
@@ -217,16 +217,16 @@ impl Cache {
 
     /// Allocates a range of `size_pfns` page frames, none of them above `limit_pfn`.
     ///
-    /// It starts at a multiple of its size rounded up to a power of two. If that is at most 32 then
-    /// it takes up as many page frames, too, and comes from the magazines of this CPU if they have
-    /// one.
+    /// The range starts at a multiple of its size, rounded up to a power of two. If the rounded
+    /// size is at most 32, the range takes up the rounded size, and comes from the magazines of
+    /// this CPU if they have one.
     ///
-    /// Fails with [`EINVAL`] if `size_pfns` is 0, or there are not as many as it takes up from the
-    /// domain's first page frame to `limit_pfn`, or if that is above
-    /// [`Domain::last_pfn()`]; with [`ENOMEM`] if not enough are free in one piece, or memory is
-    /// short. With [`WhenFull::FlushRcaches`] all that is cached is freed before.
+    /// Fails with [`EINVAL`] if `size_pfns` is 0, if fewer page frames than the range takes up are
+    /// between the domain's first one and `limit_pfn`, or if the limit is above
+    /// [`Domain::last_pfn()`]. Fails with [`ENOMEM`] if no gap is large enough, or memory is short.
+    /// With [`WhenFull::FlushRcaches`], all cached ranges are freed before that.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     #[inline]
     pub fn alloc(
         &self,
@@ -235,13 +235,16 @@ impl Cache {
         when_full: WhenFull,
     ) -> Result<Range<&Self>> {
         let pfn = self.shared.caches.alloc(size_pfns, limit_pfn, when_full)?;
-        // SAFETY: It was allocated just now, and `free()` frees what `Caches::alloc()` returns.
+        // SAFETY: `Caches::alloc()` has just allocated it, and `free()` frees such ranges.
         Ok(unsafe { Range::new(self, pfn, size_pfns) })
     }
 
-    /// Allocates a range that keeps the cache alive.
+    /// Allocates a range that holds a reference to the cache.
     ///
-    /// As [`alloc`](Self::alloc) otherwise. Costs a reference to the cache, which all CPUs share.
+    /// As [`alloc`](Self::alloc) otherwise. Takes a reference to the cache, in a cache line that
+    /// all CPUs share.
+    ///
+    /// Context: As [`alloc`](Self::alloc).
     #[inline]
     pub fn alloc_arc(
         self: &Arc<Self>,
@@ -254,16 +257,16 @@ impl Cache {
         Ok(unsafe { Range::new(self.clone(), pfn, size_pfns) })
     }
 
-    /// Returns what happened so far.
+    /// Returns the event counts.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn counts(&self) -> Counts {
         self.shared.caches.counts()
     }
 
-    /// Returns what there is now, exactly if nobody uses the cache.
+    /// Returns the current contents, which are exact if no other task uses the cache.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the lock of every possible CPU.
+    /// Context: Any context except NMI. Never sleeps. Takes the lock of every possible CPU.
     pub fn usage(&self) -> Usage {
         self.shared.caches.usage()
     }
@@ -272,7 +275,7 @@ impl Cache {
 impl Free for Cache {
     #[inline]
     unsafe fn free(&self, pfn: usize, size_pfns: usize) {
-        // SAFETY: Ranges of a cache are from `Caches::alloc()`; by the safety requirements.
+        // SAFETY: Ranges of a cache are from `Caches::alloc()`, by the safety requirements.
         let is_kept = unsafe { self.shared.caches.free(pfn, size_pfns) };
         if is_kept && self.shared.trims {
             Shared::trim_later(&self.shared);
@@ -285,17 +288,18 @@ impl Free for Cache {
     }
 }
 
-/// Sleeps. All that is cached goes to the domain.
+/// Sleeps. All cached ranges are freed into the domain.
 impl Drop for Cache {
     fn drop(&mut self) {
-        // In a callback of hotplug it stays, and what it needs with it.
+        // In a hotplug callback the registration stays, with its reference to the value.
         drop(self.hotplug.take());
         if !cleanup::take_back(self.noted) {
-            // The library is going, which sees to it.
+            // The library is going: its cleanup stops and frees the cache.
             return;
         }
         let data = Shared::data(&self.shared);
-        // SAFETY: It was noted by the type invariants, and was taken back: this is called once.
+        // SAFETY: The record was added by the type invariants, and was removed: this is called
+        // once.
         unsafe { Shared::stop(data) };
         // SAFETY: As above.
         unsafe { Shared::free(data) };
@@ -337,7 +341,7 @@ mod tests {
         Ok(Arc::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?)
     }
 
-    /// Allocates and frees as many ranges as magazines and depots pass on.
+    /// Allocates and frees enough ranges to fill magazines and move some to the depot.
     fn use_it(cache: &Cache) -> Result {
         for (size_pfns, count) in [(1, 2 * MAGAZINE_SIZE + 1), (3, 10), (40, 10)] {
             let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
@@ -347,7 +351,7 @@ mod tests {
                     GFP_KERNEL,
                 )?;
             }
-            // All of them are more than one CPU has room for.
+            // On one CPU, which has no room for all of them.
             let here = migrate_disable();
             ranges.clear();
             drop(here);
@@ -377,7 +381,7 @@ mod tests {
         Ok(())
     }
 
-    /// The depot has magazines, so a work item is queued that trims it.
+    /// The depot has magazines, so the work item that trims it is queued.
     #[test]
     fn a_cache_may_be_dropped_before_it_is_trimmed() -> Result {
         for policy in [Policy::Trimmed, Policy::Adaptive] {
@@ -397,14 +401,14 @@ mod tests {
             let depot = cache.usage().depot;
             assert!((1..=4).contains(&depot));
 
-            // As the work item, which queues itself again if this says so.
+            // As in the work item, which queues itself again if this returns true.
             assert_eq!(cache.shared.caches.trim(), is_looked_at);
             assert_eq!(cache.usage().depot, depot);
         }
         Ok(())
     }
 
-    /// The end of the callbacks is to them as if all CPUs went.
+    /// The end of the hotplug callbacks calls `offline()` for all CPUs.
     #[test]
     fn what_a_cpu_has_goes_when_it_does() -> Result {
         let mut cache = Cache::new(domain()?, Policy::Adaptive)?;
@@ -417,7 +421,7 @@ mod tests {
         assert_eq!(after.magazines, after.depot);
         assert_eq!(after.cached, after.ranges);
 
-        // They keep nothing.
+        // The CPUs cache nothing.
         drop(cache.alloc(32, LIMIT_PFN, WhenFull::FlushRcaches)?);
         assert_eq!(cache.usage(), after);
         Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A domain with a cache for each size, whatever its CPUs are.
+//! A domain with a cache for each size, generic over the CPUs.
 
 use kernel::{
     alloc::flags::__GFP_NOWARN,
@@ -48,46 +48,48 @@ use super::{
     MagazineBox, //
 };
 
-/// Sizes that are cached: 1, 2, 4, 8, 16 and 32 page frames. C: `IOVA_RANGE_CACHE_MAX_SIZE`.
+/// The number of cached sizes: 1, 2, 4, 8, 16, 32 page frames. C: `IOVA_RANGE_CACHE_MAX_SIZE`.
 pub(super) const ORDERS: usize = 6;
 
-/// What happened since a cache was made.
+/// Event counts since a cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Ranges that were allocated from the tree, which are what no cache had.
+    /// Ranges allocated from the tree, as no cache had one.
     pub tree_allocs: usize,
-    /// Ranges that were freed into the tree.
+    /// Ranges freed into the tree.
     pub tree_frees: usize,
-    /// How often a CPU got ranges from another one.
+    /// How often a CPU took ranges from another CPU.
     pub steals: usize,
-    /// How many CPUs were looked at for that.
+    /// The number of CPUs that were searched for ranges to take.
     pub visits: usize,
 }
 
-/// What there is now.
+/// The current contents of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Ranges in the tree that came through the cache, in use and cached.
+    /// Ranges in the tree that were allocated through the cache, both in use and cached.
     pub ranges: usize,
-    /// Ranges that are cached.
+    /// Cached ranges.
     pub cached: usize,
-    /// Magazines, also those that are empty.
+    /// Magazines, including empty ones.
     pub magazines: usize,
     /// Magazines in the depots of all sizes.
     pub depot: usize,
 }
 
 impl Usage {
-    /// What C's node of a range takes up, in a slab cache of objects that are aligned to cache lines.
+    /// The size of C's node of a range, in a slab cache with cache-line alignment.
     const NODE_BYTES: usize = 64;
 
-    /// Returns the memory that magazines and nodes of the tree take up, in bytes.
+    /// Returns the memory of the magazines and of the nodes of the tree, in bytes.
+    ///
+    /// Context: Any context. Never sleeps.
     pub fn bytes(&self) -> usize {
         self.ranges * Self::NODE_BYTES + self.magazines * mem::size_of::<Magazine>()
     }
 }
 
-/// The tree, and what went there.
+/// The tree, and counts of its allocations and frees.
 struct Tree {
     domain: Arc<Domain>,
     allocs: Atomic<usize>,
@@ -95,7 +97,7 @@ struct Tree {
 }
 
 impl Backing for Tree {
-    // What is on the stack for a moment need not be there for as long as the caller is.
+    // Not inlined: the temporary magazine must not stay in the caller's stack frame.
     #[inline(never)]
     fn magazine(&self) -> Option<MagazineBox> {
         let memory = KBox::<Magazine>::new_uninit(GFP_ATOMIC | __GFP_NOWARN).ok()?;
@@ -104,13 +106,13 @@ impl Backing for Tree {
 
     fn free(&self, pfn: Pfn) {
         self.frees.add(1, Relaxed);
-        // SAFETY: By the invariants of `Pfn` it is that of an allocated range, which nobody else
-        // frees; by those of `Caches` it is from this domain.
+        // SAFETY: By the invariants of `Pfn` it is the start of an allocated range, which nothing
+        // else frees. By those of `Caches` it is from this domain.
         unsafe { self.domain.free_pfn(pfn.into_inner().get()) };
     }
 }
 
-/// Makes an empty depot. Not in what is generic, where its lock would be of several classes.
+/// Creates an empty depot. Not generic, as each instance would have its own lock class.
 fn depot(policy: Policy, cpus: usize) -> Result<BoxedLock<Depot<State>>> {
     let depot = Depot::new(policy.state(cpus));
     KBox::pin_init(
@@ -130,7 +132,7 @@ pub(super) struct Caches<S: Slots> {
 }
 
 impl<S: Slots> Caches<S> {
-    /// Makes empty caches, with what `slots` returns.
+    /// Creates empty caches, with the CPUs that `slots` returns.
     pub(super) fn new(
         domain: Arc<Domain>,
         policy: Policy,
@@ -158,18 +160,18 @@ impl<S: Slots> Caches<S> {
         &self.tree.domain
     }
 
-    /// Returns what `size_pfns` takes up, and the number of its cache; C: `alloc_iova_fast()`.
+    /// Returns the rounded size and the index of its cache. C: `alloc_iova_fast()`.
     #[inline]
     fn rounded(size_pfns: usize) -> (usize, usize) {
         if size_pfns > 1 << (ORDERS - 1) {
             return (size_pfns, ORDERS);
         }
         let taken_pfns = size_pfns.next_power_of_two();
-        // CAST: 6 at most.
+        // CAST: At most 6.
         (taken_pfns, taken_pfns.trailing_zeros() as usize)
     }
 
-    /// Allocates as many page frames as `size_pfns` takes up, to be freed by [`free()`](Self::free).
+    /// Allocates `size_pfns` page frames, rounded up. [`free()`](Self::free) frees them.
     #[inline]
     pub(super) fn alloc(
         &self,
@@ -184,7 +186,7 @@ impl<S: Slots> Caches<S> {
         self.domain().check(taken_pfns, limit_pfn)?;
 
         if let Some(rcache) = self.rcaches.get(order) {
-            // OVERFLOW: The range fits below the limit, see `check()`.
+            // OVERFLOW: `check()` ensures that the range fits below the limit.
             if let Some(pfn) = rcache.get(limit_pfn - (taken_pfns - 1), &self.tree) {
                 return Ok(pfn.into_inner());
             }
@@ -192,7 +194,7 @@ impl<S: Slots> Caches<S> {
         self.alloc_from_tree(taken_pfns, limit_pfn, when_full)
     }
 
-    /// Allocates from the tree, which all that is cached goes to if it is full and the caller says so.
+    /// Allocates from the tree. If that fails, frees all cached ranges and retries if told to.
     fn alloc_from_tree(
         &self,
         taken_pfns: usize,
@@ -215,22 +217,22 @@ impl<S: Slots> Caches<S> {
         Ok(pfn)
     }
 
-    /// Frees a range, and returns whether a depot has got one more magazine.
+    /// Frees a range, and returns whether the depot received a magazine.
     ///
     /// # Safety
     ///
-    /// It must be from [`alloc()`](Self::alloc) for that size, and nobody else free it.
+    /// The range must be from [`alloc()`](Self::alloc) with that size, and the caller must own it.
     #[inline]
     pub(super) unsafe fn free(&self, pfn: usize, size_pfns: usize) -> bool {
         let (_, order) = Self::rounded(size_pfns);
         let Some(pfn) = NonZeroUsize::new(pfn) else {
-            // That is no range of `alloc()`.
+            // `alloc()` never returns 0.
             return false;
         };
         // SAFETY: By the safety requirements.
         let pfn = unsafe { Pfn::new(pfn) };
         match self.rcaches.get(order) {
-            // INVARIANT: It is from this domain, and of that size.
+            // INVARIANT: It is from this domain, and of the size of this cache.
             Some(rcache) => rcache.put(pfn, &self.tree),
             None => {
                 self.tree.free(pfn);
@@ -239,7 +241,7 @@ impl<S: Slots> Caches<S> {
         }
     }
 
-    /// Frees what the policy says nobody needs, and returns whether it is to be asked again.
+    /// Frees the surplus of the policy, and returns whether to call this again.
     pub(super) fn trim(&self) -> bool {
         let mut is_due = false;
         for rcache in &self.rcaches {
@@ -248,7 +250,7 @@ impl<S: Slots> Caches<S> {
         is_due
     }
 
-    /// Frees all that is cached.
+    /// Frees all cached ranges.
     pub(super) fn flush(&self) {
         for rcache in &self.rcaches {
             rcache.flush_cpus(&self.tree);
@@ -256,14 +258,14 @@ impl<S: Slots> Caches<S> {
         }
     }
 
-    /// Frees what a CPU has, which keeps nothing until [`open()`](Self::open).
+    /// Frees the ranges of a CPU, which caches nothing until [`open()`](Self::open).
     pub(super) fn close(&self, cpu: usize) {
         for rcache in &self.rcaches {
             rcache.close(cpu, &self.tree);
         }
     }
 
-    /// Has a CPU keep ranges.
+    /// Enables caching on a CPU.
     pub(super) fn open(&self, cpu: usize) {
         for rcache in &self.rcaches {
             rcache.open(cpu);
@@ -298,7 +300,7 @@ impl<S: Slots> Caches<S> {
         usage
     }
 
-    /// Returns the most magazines that there were in the depot of each size since the last call.
+    /// Returns the maximum number of magazines in the depot of each size since the last call.
     pub(super) fn take_longest(&self) -> [usize; ORDERS] {
         array::from_fn(|order| {
             self.rcaches.get(order).map_or(0, |rcache| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The CPUs that have magazines, real ones and virtual ones, and the locks of both.
+//! The CPUs that have magazines, real and virtual, and their locks.
 
 use kernel::{
     cpu::{
@@ -32,7 +32,7 @@ use super::{
     slot::Slot, //
 };
 
-/// A lock that can be moved, as what it guards is elsewhere.
+/// A lock that can be moved, as it is in memory of its own.
 pub(super) type BoxedLock<T> = Pin<KBox<SpinLockIrq<T>>>;
 
 impl<T: Unpin> Guarded for SpinLockIrq<T> {
@@ -82,13 +82,13 @@ impl Slots for PossibleCpus {
     }
 
     fn online(&self) -> usize {
-        // SAFETY: It reads a number.
+        // SAFETY: It only reads a number.
         // CAST: To 64 bits.
         unsafe { bindings::num_online_cpus() as usize }
     }
 }
 
-/// As many CPUs as one likes, on which code runs as it says itself.
+/// Virtual CPUs. The caller chooses the current one.
 pub(super) struct VirtualCpus {
     first: BoxedLock<Slot>,
     others: KVec<BoxedLock<Slot>>,
@@ -96,7 +96,7 @@ pub(super) struct VirtualCpus {
 }
 
 impl VirtualCpus {
-    /// Makes `cpus` of them, or one. Code runs on that with the number in `current`.
+    /// Creates `cpus` CPUs, at least one. `current` holds the number of the current CPU.
     pub(super) fn new(cpus: usize, current: Arc<Atomic<usize>>) -> Result<Self> {
         let slot = || -> Result<BoxedLock<Slot>> {
             let slot = new_spinlock_irq!(Slot::new(), "iova::magazine::Slot (virtual)");

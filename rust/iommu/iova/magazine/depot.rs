@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The magazines of one size that no CPU has.
+//! The depot: the magazines of one size that belong to no CPU.
 
 use core::mem;
 
@@ -13,7 +13,7 @@ use super::{
     MagazineBox, //
 };
 
-/// Magazines with ranges, and what decides how many there may be.
+/// Magazines with ranges, and the policy for them.
 pub(super) struct Depot<P> {
     magazines: List,
     policy: P,
@@ -39,18 +39,18 @@ impl<P: DepotPolicy> Depot<P> {
         self.magazines.ranges()
     }
 
-    /// Returns the most magazines that there were since this was called.
+    /// Returns the maximum number of magazines since the last call.
     pub(super) fn take_longest(&mut self) -> usize {
         let len = self.len();
         mem::replace(&mut self.longest, len)
     }
 
-    /// Returns what decides.
+    /// Returns the policy.
     pub(super) fn policy(&self) -> &P {
         &self.policy
     }
 
-    /// Decides what becomes of a full magazine.
+    /// Returns the policy's action for a full magazine.
     pub(super) fn when_full(&self) -> WhenFull {
         self.policy.on_full(self.len())
     }
@@ -61,18 +61,18 @@ impl<P: DepotPolicy> Depot<P> {
         self.longest = self.longest.max(self.len());
     }
 
-    /// Takes a magazine for a CPU that needs one.
+    /// Removes a magazine for a CPU without ranges.
     pub(super) fn pop(&mut self) -> Option<MagazineBox> {
         self.policy.on_taken(self.len());
         self.magazines.pop()
     }
 
-    /// Takes one of the magazines that nobody needs.
+    /// Removes a surplus magazine.
     pub(super) fn pop_surplus(&mut self) -> Option<MagazineBox> {
         self.magazines.pop()
     }
 
-    /// Returns how many magazines nobody needs, and whether to ask again when they have gone.
+    /// Returns the number of surplus magazines, and whether to ask again after they are freed.
     pub(super) fn trim(&mut self, online: usize) -> (usize, bool) {
         let len = self.len();
         let count = self.policy.trim(len, online);

@@ -1,92 +1,91 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a depot does with magazines that CPUs have no room for, and without any.
+//! Policies of the depot: how many magazines it keeps, and what CPUs do when it is empty.
 
-/// What becomes of a full magazine.
+/// The action for a full magazine for which its CPU has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhenFull {
-    /// It goes to the depot.
+    /// Move the magazine to the depot.
     Keep,
-    /// Its ranges go to the tree.
+    /// Free the ranges of the magazine into the tree.
     Free,
-    /// It stays, and what all CPUs have goes to the tree.
+    /// Keep the magazine, and free the ranges of all CPUs into the tree.
     FlushCpus,
 }
 
-/// What a CPU does that has no ranges, when the depot has no magazines either.
+/// The action of a CPU that has no ranges while the depot is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhenEmpty {
-    /// It allocates from the tree.
+    /// Allocate from the tree.
     Allocate,
-    /// It looks for a CPU with ranges to spare first.
+    /// Search other CPUs for ranges before the tree.
     Steal,
 }
 
-/// What decides about the depot of one size. It is asked with the depot locked.
+/// The policy of the depot of one size. It is called with the lock of the depot held.
 pub(super) trait DepotPolicy {
-    /// Decides what becomes of a full magazine, when there are `depot` magazines.
+    /// Returns the action for a full magazine, if the depot has `depot` magazines.
     fn on_full(&self, depot: usize) -> WhenFull;
 
-    /// Decides what happens when there are none.
+    /// Returns the action for an empty depot.
     fn on_empty(&self) -> WhenEmpty {
         WhenEmpty::Allocate
     }
 
-    /// Tells whether a CPU that runs out of ranges gives back both of its empty magazines, not one.
+    /// Returns whether a CPU that runs out of ranges frees both empty magazines, not one.
     fn takes_all_empty(&self) -> bool {
         false
     }
 
-    /// Hears that one of `depot` magazines is taken away.
+    /// Called before one of `depot` magazines is removed.
     fn on_taken(&mut self, depot: usize) {
         let _ = depot;
     }
 
-    /// Returns how many of `depot` magazines go to the tree now, if `online` CPUs are online.
+    /// Returns how many of `depot` magazines are surplus, if `online` CPUs are online.
     ///
-    /// Is called 100 ms after a magazine came, and every 100 ms from then on as long as
-    /// [`is_due()`](Self::is_due) says so.
+    /// Called 100 ms after a magazine was added, and then every 100 ms while
+    /// [`is_due()`](Self::is_due) returns true.
     fn trim(&mut self, depot: usize, online: usize) -> usize {
         let _ = (depot, online);
         0
     }
 
-    /// Tells whether it is to be asked again, `count` of `depot` magazines having gone.
+    /// Returns whether to call `trim()` again, after it returned `count` for `depot` magazines.
     fn is_due(&self, depot: usize, count: usize) -> bool {
         let _ = (depot, count);
         false
     }
 }
 
-/// What a depot does with magazines that no CPU has room for, and when it has none.
+/// The policy of a depot: how many magazines it keeps, and what CPUs do when it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Keeps 32 magazines. The ranges of any more go to the tree.
+    /// Keeps 32 magazines, and frees the ranges of further ones into the tree.
     ///
-    /// As in the kernel of 2016, when the caches were added.
+    /// As the kernel of 2016, when the caches were added.
     FixedDrop,
-    /// Keeps 32 magazines. With any more, what all CPUs have goes to the tree.
+    /// Keeps 32 magazines. A further one makes all CPUs free their ranges into the tree.
     ///
-    /// The patch "iommu/iova: Flush CPU rcache for when a depot fills", which was not taken.
+    /// As the patch "iommu/iova: Flush CPU rcache for when a depot fills", which was not merged.
     FixedFlush,
-    /// Keeps two magazines for each CPU, and 32 at least.
+    /// Keeps two magazines for each CPU, at least 32.
     ///
-    /// As the patch's reviewer asked for: a bound that scales as what it bounds does.
+    /// As a reviewer of that patch asked for: a bound that scales with the number of CPUs.
     Scaled,
-    /// Keeps all magazines. As long as there are more than online CPUs, one goes to the tree every
-    /// 100 ms.
+    /// Keeps all magazines. Frees one every 100 ms while there are more of them than online CPUs.
     ///
-    /// As in Linux 7.3, which has a work item for each size, where a [`Cache`](super::Cache) has one.
+    /// As Linux 7.3, which has a work item for each size. A [`Cache`](super::Cache) has one.
     Trimmed,
-    /// Keeps all magazines, and lets CPUs take ranges from each other before the tree.
+    /// Keeps all magazines, and makes CPUs take ranges from each other before the tree.
     ///
-    /// What stayed in the depot for 32 s goes to the tree within the next 32 s. So there are as many
-    /// ranges as were in use at once, and few more, however many CPUs and sizes there are.
+    /// Magazines that stayed in the depot for 32 s are freed within the next 32 s. So the number of
+    /// ranges is close to the maximum that was in use at once, for any number of CPUs and sizes.
     Adaptive,
 }
 
 impl Policy {
-    /// All of them, in the order of their age.
+    /// All policies, in the order of their age.
     pub const ALL: [Self; 5] = [
         Self::FixedDrop,
         Self::FixedFlush,
@@ -95,12 +94,12 @@ impl Policy {
         Self::Adaptive,
     ];
 
-    /// Tells whether it ever has magazines go that are in the depot.
+    /// Returns whether the policy ever frees magazines of the depot.
     pub(super) fn trims(self) -> bool {
         matches!(self, Self::Trimmed | Self::Adaptive)
     }
 
-    /// Returns what decides in its way, for `cpus` CPUs.
+    /// Returns the initial state of the policy for `cpus` CPUs.
     pub(super) fn state(self, cpus: usize) -> State {
         State {
             policy: self,
@@ -110,10 +109,10 @@ impl Policy {
     }
 }
 
-/// Magazines that a depot of fixed size keeps. C: `MAX_GLOBAL_MAGS`, until Linux 6.6.
+/// The maximum number of magazines of a depot of fixed size. C: `MAX_GLOBAL_MAGS`, until Linux 6.6.
 const FIXED: usize = 32;
 
-/// A policy, and what it remembers.
+/// A policy, and its state.
 pub(super) struct State {
     policy: Policy,
     cpus: usize,
@@ -156,25 +155,25 @@ impl DepotPolicy for State {
 
     fn is_due(&self, depot: usize, count: usize) -> bool {
         match self.policy {
-            // What stays came at another time, after which it was asked.
+            // Each remaining magazine had its own call after it was added.
             Policy::Trimmed => count > 0,
-            // Time goes on until there is nothing that may settle.
+            // The window continues until no magazine can become surplus.
             Policy::Adaptive => depot > count,
             _ => false,
         }
     }
 }
 
-/// Finds out what a depot has that nobody needs: what has settled at its bottom.
+/// Finds the surplus magazines of a depot: those that no CPU took during a window.
 ///
 /// After the working sets of "Magazines and Vmem" (Bonwick and Adams, USENIX 2001).
 #[derive(Default)]
 struct Settling {
-    /// The fewest magazines that were left since the window began.
+    /// The minimum number of magazines since the window began.
     low: usize,
     /// Calls of [`trim()`](Self::trim) since then.
     ticks: usize,
-    /// What the last window found that nobody needed, and that is still there.
+    /// The surplus of the last window that is not freed yet.
     surplus: usize,
 }
 
@@ -194,7 +193,7 @@ impl Settling {
             self.low = depot;
             self.ticks = 0;
         }
-        // All of it goes in the time of a window.
+        // Free the whole surplus within one window.
         let count = self.surplus.div_ceil(Self::WINDOW - self.ticks).min(depot);
         self.surplus -= count;
         self.low = self.low.saturating_sub(count);
@@ -215,7 +214,7 @@ mod tests {
             Keep, //
         };
 
-        // Policy, CPUs, magazines in the depot, what becomes of one more.
+        // Policy, CPUs, magazines in the depot, action for a further one.
         const ROWS: [(Policy, usize, usize, WhenFull); 13] = [
             (Policy::FixedDrop, 1, 31, Keep),
             (Policy::FixedDrop, 1, 32, Free),
@@ -256,7 +255,7 @@ mod tests {
 
     #[test]
     fn one_goes_as_long_as_there_are_more_than_cpus() {
-        // Magazines, CPUs that are online, how many go.
+        // Magazines, online CPUs, surplus.
         const ROWS: [(usize, usize, usize); 6] = [
             (3, 4, 0),
             (4, 4, 0),
@@ -274,8 +273,8 @@ mod tests {
         }
     }
 
-    /// Returns what goes of a depot in one window, of which `taken` are taken and come back in each
-    /// tick.
+    /// Returns how many magazines a depot loses in a window, if `taken` are removed and added again
+    /// in each tick.
     fn trim_a_window(state: &mut State, depot: &mut usize, taken: usize) -> usize {
         let before = *depot;
         for _ in 0..Settling::WINDOW {
@@ -289,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_has_settled_goes_within_two_windows() {
-        // Magazines, those in use, what is left in the end.
+        // Magazines, magazines in use, magazines left in the end.
         const ROWS: [(usize, usize, usize); 6] = [
             (0, 0, 0),
             (1, 0, 0),
@@ -303,7 +302,7 @@ mod tests {
             let mut state = Policy::Adaptive.state(4);
             let mut depot = magazines;
 
-            // The first is not a whole one.
+            // The first window is not complete.
             trim_a_window(&mut state, &mut depot, taken);
             assert!(depot + magazines.div_ceil(Settling::WINDOW) >= magazines);
             for _ in 0..2 {
@@ -325,7 +324,7 @@ mod tests {
         }
         depot -= state.trim(depot, 4);
         let begun = depot < MAGAZINES;
-        // All of them are taken and come back.
+        // All of them are removed and added again.
         for left in (0..depot).rev() {
             state.on_taken(left + 1);
         }

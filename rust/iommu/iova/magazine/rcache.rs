@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache of one size: what CPUs and the depot do with each other.
+//! The cache of one size: the exchange of magazines between CPUs and the depot.
 //!
-//! Nothing here knows what a CPU is, a lock or a domain: real CPUs have the locks of the kernel,
-//! virtual ones, too, and tests on the build machine those of the standard library. All run this.
+//! This file is generic over CPUs, locks and the domain. Real and virtual CPUs use the locks of the
+//! kernel. Tests on the build machine use those of the standard library.
 //!
-//! The lock of a CPU comes before that of the depot, and none is held while memory is allocated or
-//! freed, ranges go to the tree, or another CPU is looked at.
+//! Lock order: the lock of a CPU, then the lock of the depot. No lock is held while memory is
+//! allocated or freed, while ranges are freed into the tree, or while another CPU is searched.
 
 use super::{
     array::{
@@ -35,7 +35,7 @@ use super::{
 pub(super) trait Guarded {
     type Value;
 
-    /// Calls `f` with the value, and the lock held.
+    /// Calls `f` with the value while the lock is held.
     fn with<R>(&self, f: impl FnOnce(&mut Self::Value) -> R) -> R;
 }
 
@@ -43,16 +43,16 @@ pub(super) trait Guarded {
 pub(super) trait Slots {
     type Lock: Guarded<Value = Slot>;
 
-    /// Returns the slot of the CPU that this runs on.
+    /// Returns the slot of the current CPU.
     fn current(&self) -> &Self::Lock;
 
-    /// Returns the slot of a CPU, if there is such a CPU.
+    /// Returns the slot of a CPU, or `None` if there is no such CPU.
     fn slot(&self, cpu: usize) -> Option<&Self::Lock>;
 
-    /// Returns the number of the last CPU, plus one.
+    /// Returns the highest CPU number, plus one.
     fn cpus(&self) -> usize;
 
-    /// Returns how many CPUs are online: those whose slots are open.
+    /// Returns the number of online CPUs. Their slots are open.
     fn online(&self) -> usize {
         (0..self.cpus())
             .filter_map(|cpu| self.slot(cpu))
@@ -61,21 +61,21 @@ pub(super) trait Slots {
     }
 }
 
-/// What a cache is over.
+/// The allocator behind a cache.
 pub(super) trait Backing {
     /// Allocates an empty magazine.
     fn magazine(&self) -> Option<MagazineBox>;
 
-    /// Frees a range of the size of this cache into the tree.
+    /// Frees a range of this cache's size into the tree.
     fn free(&self, pfn: Pfn);
 }
 
-/// What happened to CPUs that had no ranges.
+/// Counts of transfers between CPUs.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Steals {
-    /// How often they got some from another CPU.
+    /// How often a CPU took ranges from another CPU.
     pub(super) done: usize,
-    /// How many CPUs they looked at for that.
+    /// The number of CPUs that were searched.
     pub(super) visited: usize,
 }
 
@@ -83,18 +83,18 @@ pub(super) struct Steals {
 pub(super) struct Rcache<S, D> {
     slots: S,
     depot: D,
-    /// The CPU to look at first for ranges to spare.
+    /// The CPU from which the next search for ranges starts.
     victim: Atomic<usize>,
-    /// How many CPUs are worth a look.
+    /// The number of CPUs that the next search visits.
     patience: Atomic<usize>,
     steals: Atomic<usize>,
     visited: Atomic<usize>,
 }
 
-/// A CPU keeps what it has if that is less. Half of it is what an interrupt or two are worth.
+/// A CPU with fewer ranges keeps them. Half of this serves an interrupt or two.
 const MIN_STEAL: usize = 8;
 
-/// The most CPUs that one looks at.
+/// The maximum number of CPUs that one search visits.
 const MAX_VISITS: usize = 32;
 
 impl<S, D> Rcache<S, D> {
@@ -120,7 +120,7 @@ where
     D: Guarded<Value = Depot<P>>,
     P: DepotPolicy,
 {
-    /// Takes a range that starts at `limit_pfn` at most, if there is one where it looks.
+    /// Takes a range that starts at `limit_pfn` or below from the cache, if it finds one.
     #[inline]
     pub(super) fn get(&self, limit_pfn: usize, backing: &impl Backing) -> Option<Pfn> {
         let popped = self.slots.current().with(|slot| slot.pop(limit_pfn));
@@ -130,14 +130,14 @@ where
         }
     }
 
-    /// As [`get()`](Self::get), if the CPU has no ranges.
+    /// As [`get()`](Self::get), for a CPU without ranges.
     fn get_from_depot(&self, limit_pfn: usize, backing: &impl Backing) -> Option<Pfn> {
         let mut when_empty = WhenEmpty::Allocate;
-        // Freed when the locks are not held any more.
+        // Freed after the locks are released.
         let mut emptied = [None, None];
         let pfn = self.slots.current().with(|slot| {
             if !slot.wants_refill() {
-                // Of an offline CPU, or an interrupt was faster.
+                // The CPU is offline, or an interrupt has refilled the slot.
                 return slot.pop(limit_pfn).ok().flatten();
             }
             let (magazine, both) = self.depot.with(|depot| {
@@ -158,10 +158,10 @@ where
         }
     }
 
-    /// Takes ranges from a CPU that has some to spare.
+    /// Takes ranges from a CPU that has enough of them.
     ///
-    /// Looks at fewer CPUs the more often there was none, at one in the end; and at more again if
-    /// there was one.
+    /// Each search without success halves the number of CPUs that the next one visits, to at least
+    /// one. Success doubles it.
     fn steal(&self, limit_pfn: usize, backing: &impl Backing) -> Option<Pfn> {
         let this = self.slots.current();
         let mut hand = Hand {
@@ -176,7 +176,7 @@ where
         let patience = self.patience.load(Relaxed);
         let first = self.victim.load(Relaxed);
         let mut visited = 0;
-        // OVERFLOW: Both are less than the number of CPUs.
+        // OVERFLOW: The CPU number is less than `cpus`.
         let next = |cpu: usize| if cpu + 1 < cpus { cpu + 1 } else { 0 };
         let mut cpu = first;
         while visited < patience.min(cpus) && hand.loaded.is_none() {
@@ -201,14 +201,14 @@ where
         self.use_stolen(this, loaded, limit_pfn)
     }
 
-    /// Loads a magazine that came from another CPU, and takes a range out of it.
+    /// Loads a magazine of another CPU, and takes a range out of it.
     fn use_stolen(&self, this: &S::Lock, mut loaded: MagazineBox, limit_pfn: usize) -> Option<Pfn> {
         let pfn = loaded.pop(limit_pfn);
         let emptied = this.with(|slot| {
             if slot.wants_refill() {
                 return slot.refill(loaded, true);
             }
-            // Ranges were freed here meanwhile, or the CPU went offline.
+            // Meanwhile ranges were freed on this CPU, or it went offline.
             self.depot.with(|depot| depot.push(loaded));
             [None, None]
         });
@@ -216,7 +216,7 @@ where
         pfn
     }
 
-    /// Adds a range, or frees it. Returns whether the depot has got one more magazine.
+    /// Caches or frees a range. Returns whether the depot received a magazine.
     #[inline]
     pub(super) fn put(&self, pfn: Pfn, backing: &impl Backing) -> bool {
         let pushed = self.slots.current().with(|slot| slot.push(pfn));
@@ -228,7 +228,7 @@ where
         false
     }
 
-    /// As [`put()`](Self::put), if the CPU has no room.
+    /// As [`put()`](Self::put), for a CPU without room.
     fn put_with_room(&self, pfn: Pfn, backing: &impl Backing) -> bool {
         let mut room = backing.magazine();
         if room.is_none() {
@@ -240,7 +240,7 @@ where
         let mut kept = false;
 
         let pushed = self.slots.current().with(|slot| {
-            // The task may be on another CPU by now.
+            // The task may have moved to another CPU.
             let pfn = match slot.push(pfn) {
                 Push::NoRoom(pfn) => pfn,
                 pushed => return pushed,
@@ -277,7 +277,7 @@ where
         kept
     }
 
-    /// Has the depot take a full magazine, if it does, for an empty one.
+    /// Moves a full magazine to the depot, if the policy keeps it, and loads an empty one.
     fn make_room(
         &self,
         slot: &mut Slot,
@@ -293,9 +293,9 @@ where
         when_full
     }
 
-    /// Frees what is in the magazines of all CPUs.
+    /// Frees the ranges in the magazines of all CPUs.
     ///
-    /// C: `free_cpu_cached_iovas()`, which leaves the empty magazines there, too.
+    /// C: `free_cpu_cached_iovas()`, which keeps the empty magazines, too.
     pub(super) fn flush_cpus(&self, backing: &impl Backing) {
         for slot in (0..self.slots.cpus()).filter_map(|cpu| self.slots.slot(cpu)) {
             let mut taken = slot.with(|slot| slot.take());
@@ -307,14 +307,14 @@ where
         }
     }
 
-    /// Frees what is in the depot. C: `free_global_cached_iovas()`.
+    /// Frees the ranges in the depot. C: `free_global_cached_iovas()`.
     pub(super) fn flush_depot(&self, backing: &impl Backing) {
         while let Some(magazine) = self.depot.with(|depot| depot.pop_surplus()) {
             free_all(magazine, backing);
         }
     }
 
-    /// Frees what the policy says nobody needs, and returns whether it is to be asked again.
+    /// Frees the surplus of the policy, and returns whether to call this again.
     ///
     /// C: `iova_depot_work_func()`.
     pub(super) fn trim(&self, backing: &impl Backing) -> bool {
@@ -329,7 +329,7 @@ where
         is_due
     }
 
-    /// Frees what a CPU has that goes offline, and has it keep nothing until [`open()`](Self::open).
+    /// Frees the ranges of a CPU that goes offline. It caches nothing until [`open()`](Self::open).
     pub(super) fn close(&self, cpu: usize, backing: &impl Backing) {
         let taken = self
             .slots
@@ -340,14 +340,14 @@ where
         }
     }
 
-    /// Has a CPU that came online keep ranges.
+    /// Enables caching on a CPU that comes online.
     pub(super) fn open(&self, cpu: usize) {
         if let Some(slot) = self.slots.slot(cpu) {
             slot.with(|slot| slot.open());
         }
     }
 
-    /// Returns the number of magazines and of ranges in them.
+    /// Returns the number of magazines, and of ranges in them.
     pub(super) fn count(&self) -> (usize, usize) {
         let of_depot = self.depot.with(|depot| (depot.len(), depot.ranges()));
         (0..self.slots.cpus())

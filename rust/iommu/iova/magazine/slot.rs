@@ -9,28 +9,28 @@ use super::{
     MagazineBox, //
 };
 
-/// Up to two magazines, of one size. It has both names from C's `struct iova_cpu_rcache`.
+/// Up to two magazines of one size. The field names are those of C's `struct iova_cpu_rcache`.
 pub(super) struct Slot {
     loaded: Option<MagazineBox>,
     prev: Option<MagazineBox>,
-    /// Whether the CPU may put something here: not if it is offline.
+    /// Whether the CPU may cache ranges: false while it is offline.
     is_open: bool,
 }
 
-/// Magazines to be freed, or emptied and freed, when no lock is held.
+/// Magazines that are freed, or emptied and freed, after the lock is released.
 pub(super) type Pair = [Option<MagazineBox>; 2];
 
-/// What a CPU without ranges goes to others with.
+/// The magazines of a CPU that takes ranges from another CPU.
 #[derive(Default)]
 pub(super) struct Hand {
     pub(super) empty: Option<MagazineBox>,
     pub(super) loaded: Option<MagazineBox>,
 }
 
-/// Where a range got to that is put into a slot.
+/// The result of adding a range to a slot.
 pub(super) enum Push {
     Done,
-    /// There is no room. There is if a magazine comes along.
+    /// The slot has no room. An empty magazine provides room.
     NoRoom(Pfn),
     /// The CPU is offline.
     Closed(Pfn),
@@ -45,9 +45,9 @@ impl Slot {
         }
     }
 
-    /// Takes a range that starts at `limit_pfn` at most.
+    /// Removes a range that starts at `limit_pfn` or below.
     ///
-    /// Returns `Ok(None)` if there are ranges, but none of them does, and fails if there are none.
+    /// Returns `Ok(None)` if all ranges are above the limit, and fails if there are no ranges.
     #[inline]
     pub(super) fn pop(&mut self, limit_pfn: usize) -> Result<Option<Pfn>, ()> {
         let has_some =
@@ -83,14 +83,14 @@ impl Slot {
         }
     }
 
-    /// Tells whether the next magazine that comes takes the place of a full one.
+    /// Returns whether both magazines are full, so that a new one replaces one of them.
     pub(super) fn is_full(&self) -> bool {
         let is_full =
             |magazine: &Option<MagazineBox>| magazine.as_ref().is_some_and(|it| it.is_full());
         is_full(&self.loaded) && is_full(&self.prev)
     }
 
-    /// Loads an empty magazine, and returns what there is no place for.
+    /// Loads an empty magazine, and returns the magazine that it replaces.
     pub(super) fn load_empty(&mut self, magazine: Option<MagazineBox>) -> Option<MagazineBox> {
         let loaded = mem::replace(&mut self.loaded, magazine);
         if self.prev.is_none() {
@@ -100,20 +100,20 @@ impl Slot {
         loaded
     }
 
-    /// Tells whether it has no ranges, and may.
+    /// Returns whether the slot is open and has no ranges.
     pub(super) fn wants_refill(&self) -> bool {
         self.is_open && self.is_empty()
     }
 
-    /// Loads a magazine with ranges in place of an empty one, which is returned.
+    /// Loads a magazine with ranges, and returns the empty magazine that it replaces.
     ///
-    /// Both of them are if `both`, and otherwise one, as in C.
+    /// Returns both empty magazines if `both` is set. C returns one.
     pub(super) fn refill(&mut self, magazine: MagazineBox, both: bool) -> Pair {
         let prev = if both { self.prev.take() } else { None };
         [self.loaded.replace(magazine), prev]
     }
 
-    /// Takes an empty magazine away, for ranges of another CPU.
+    /// Removes an empty magazine, to be filled with ranges of another CPU.
     pub(super) fn take_empty(&mut self) -> Option<MagazineBox> {
         if self.is_empty() {
             self.prev.take().or_else(|| self.loaded.take())
@@ -124,8 +124,8 @@ impl Slot {
 
     /// Gives ranges to a CPU that has none, and returns whether there were at least `min`.
     ///
-    /// That is all of `prev`, which this CPU does not use at the moment, or else half of what is
-    /// loaded, for which there has to be an empty magazine.
+    /// Gives `prev`, which this CPU does not use at the moment. If that has fewer than `min`, moves
+    /// half of `loaded` to the empty magazine of the other CPU, if there is one.
     pub(super) fn give(&mut self, hand: &mut Hand, min: usize) -> bool {
         let has_min = |it: &MagazineBox| it.len() >= min;
 
@@ -145,12 +145,12 @@ impl Slot {
         true
     }
 
-    /// Takes all magazines away.
+    /// Removes all magazines.
     pub(super) fn take(&mut self) -> Pair {
         [self.loaded.take(), self.prev.take()]
     }
 
-    /// Puts empty magazines back where there is room. Returns the others.
+    /// Puts empty magazines back into free places, and returns the others.
     pub(super) fn put_back(&mut self, magazines: Pair) -> Pair {
         if !self.is_open {
             return magazines;
@@ -166,7 +166,7 @@ impl Slot {
         })
     }
 
-    /// Takes all magazines away, and lets nothing come before [`open()`](Self::open).
+    /// Removes all magazines, and adds none before [`open()`](Self::open).
     pub(super) fn close(&mut self) -> Pair {
         self.is_open = false;
         self.take()
@@ -176,7 +176,7 @@ impl Slot {
         self.is_open = true;
     }
 
-    /// Tells whether it keeps what comes.
+    /// Returns whether the slot may cache ranges.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }

@@ -30,11 +30,11 @@ use super::{
     policy::Policy, //
 };
 
-/// A [`Cache`](super::Cache) with as many CPUs as one likes, to see what a policy does with them.
+/// A [`Cache`](super::Cache) with any number of virtual CPUs, to examine a policy.
 ///
-/// Whatever machine it is on: code runs on the CPU that [`run_on()`](Self::run_on) says. What takes
-/// time of its own on real CPUs, such as [`trim()`](Self::trim), is for the caller to do, so it
-/// does the same every time. Otherwise both are the same code.
+/// Its behaviour does not depend on the machine. Code runs on the virtual CPU that
+/// [`run_on()`](Self::run_on) sets. The caller triggers the periodic work ([`trim()`](Self::trim)),
+/// so every run does the same. Otherwise both types run the same code.
 pub struct VirtualCache {
     caches: Caches<VirtualCpus>,
     current: Arc<Atomic<usize>>,
@@ -42,15 +42,15 @@ pub struct VirtualCache {
 }
 
 impl VirtualCache {
-    /// The most virtual CPUs: 4096.
+    /// The maximum number of virtual CPUs: 4096.
     pub const MAX_CPUS: usize = 4096;
 
-    /// Makes a cache of ranges of `domain` for CPUs 0 to `cpus` - 1, of which code runs on CPU 0.
+    /// Creates a cache of ranges of `domain` for CPUs 0 to `cpus` - 1. The current CPU is 0.
     ///
     /// Fails with [`EINVAL`] unless `cpus` is from 1 to [`MAX_CPUS`](Self::MAX_CPUS), and with
     /// [`ENOMEM`].
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new(domain: Arc<Domain>, policy: Policy, cpus: usize) -> Result<Self> {
         if !(1..=Self::MAX_CPUS).contains(&cpus) {
             return Err(EINVAL);
@@ -63,11 +63,11 @@ impl VirtualCache {
         })
     }
 
-    /// Has code run on CPU `cpu` from now on: all of it, whatever task it is of.
+    /// Sets the current virtual CPU, for all tasks.
     ///
     /// Fails with [`EINVAL`] if there is no such CPU.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn run_on(&self, cpu: usize) -> Result {
         if cpu >= self.cpus {
@@ -80,6 +80,8 @@ impl VirtualCache {
     /// Allocates a range of `size_pfns` page frames, none of them above `limit_pfn`.
     ///
     /// As [`Cache::alloc()`](super::Cache::alloc).
+    ///
+    /// Context: As [`Cache::alloc()`](super::Cache::alloc).
     #[inline]
     pub fn alloc(
         &self,
@@ -88,22 +90,22 @@ impl VirtualCache {
         when_full: WhenFull,
     ) -> Result<Range<&Self>> {
         let pfn = self.caches.alloc(size_pfns, limit_pfn, when_full)?;
-        // SAFETY: It was allocated just now, and `free()` frees what `Caches::alloc()` returns.
+        // SAFETY: `Caches::alloc()` has just allocated it, and `free()` frees such ranges.
         Ok(unsafe { Range::new(self, pfn, size_pfns) })
     }
 
-    /// Does what is due every 100 ms: frees what the policy says nobody needs.
+    /// Does the work that is due every 100 ms: frees the surplus of the policy.
     ///
-    /// Context: any but NMI. Never sleeps. May take long.
+    /// Context: Any context except NMI. Never sleeps. May take long.
     pub fn trim(&self) {
         self.caches.trim();
     }
 
-    /// Has a CPU go offline: what it has is freed, and it keeps nothing more.
+    /// Takes a CPU offline: frees its ranges. It caches nothing any more.
     ///
     /// Fails with [`EINVAL`] if there is no such CPU.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     pub fn offline(&self, cpu: usize) -> Result {
         if cpu >= self.cpus {
             return Err(EINVAL);
@@ -112,11 +114,11 @@ impl VirtualCache {
         Ok(())
     }
 
-    /// Has a CPU come online.
+    /// Brings a CPU online.
     ///
     /// Fails with [`EINVAL`] if there is no such CPU.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     pub fn online(&self, cpu: usize) -> Result {
         if cpu >= self.cpus {
             return Err(EINVAL);
@@ -125,25 +127,25 @@ impl VirtualCache {
         Ok(())
     }
 
-    /// Returns what happened so far.
+    /// Returns the event counts.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn counts(&self) -> Counts {
         self.caches.counts()
     }
 
-    /// Returns what there is now.
+    /// Returns the current contents.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the lock of every CPU.
+    /// Context: Any context except NMI. Never sleeps. Takes the lock of every CPU.
     pub fn usage(&self) -> Usage {
         self.caches.usage()
     }
 
-    /// Returns the most magazines that the depot of each size had since the last call.
+    /// Returns the maximum number of magazines in the depot of each size since the last call.
     ///
     /// The sizes are 1, 2, 4, 8, 16 and 32 page frames.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps.
     pub fn take_longest(&self) -> [usize; ORDERS] {
         self.caches.take_longest()
     }
@@ -152,7 +154,7 @@ impl VirtualCache {
 impl Free for VirtualCache {
     #[inline]
     unsafe fn free(&self, pfn: usize, size_pfns: usize) {
-        // SAFETY: Ranges of a cache are from `Caches::alloc()`; by the safety requirements.
+        // SAFETY: Ranges of a cache are from `Caches::alloc()`, by the safety requirements.
         unsafe { self.caches.free(pfn, size_pfns) };
     }
 
@@ -188,7 +190,7 @@ mod tests {
         VirtualCache::new(domain()?, policy, cpus)
     }
 
-    /// Allocates ranges of one page frame on one CPU, and frees them on another.
+    /// Allocates ranges of one page frame on CPU `from`, and frees them on CPU `to`.
     fn pass(cache: &VirtualCache, count: usize, from: usize, to: usize) -> Result {
         let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
         cache.run_on(from)?;
@@ -206,14 +208,14 @@ mod tests {
         let domain = Arc::new(Builder::new(PAGE_SIZE, 4)?.build(), GFP_KERNEL)?;
         let last_pfn = domain.last_pfn();
         let cache = VirtualCache::new(domain, Policy::Adaptive, 1)?;
-        // Size, limit, what comes of it.
+        // Size, limit, first page frame or error.
         let rows = [
             (0, 100, Err(EINVAL)),
             (1, 3, Err(EINVAL)),
             (1, 4, Ok(4)),
             (2, 4, Err(EINVAL)),
             (2, 5, Ok(4)),
-            // Takes up four.
+            // Takes up four page frames.
             (3, 6, Err(EINVAL)),
             (3, 7, Ok(4)),
             (32, 34, Err(EINVAL)),
@@ -228,7 +230,7 @@ mod tests {
         for (size_pfns, limit_pfn, expected) in rows {
             let result = cache.alloc(size_pfns, limit_pfn, WhenFull::FlushRcaches);
             assert_eq!(result.map(|range| range.pfn()), expected);
-            // Does not come from a magazine the next time.
+            // The next one must not come from a magazine.
             cache.caches.flush();
         }
         Ok(())
@@ -262,11 +264,11 @@ mod tests {
             assert_eq!(first, second);
             assert_eq!(first % size_pfns.next_power_of_two(), 0);
         }
-        // 3 is as 4, 5 as 8, and 31 as 32.
+        // 3 is rounded to 4, 5 to 8, and 31 to 32.
         assert_eq!(cache.counts().tree_allocs, ORDERS);
         assert_eq!(cache.usage().cached, ORDERS);
 
-        // Larger ones are not kept.
+        // Larger ranges are not cached.
         drop(cache.alloc(33, LIMIT_PFN, WhenFull::FlushRcaches)?);
         assert_eq!(cache.usage().ranges, ORDERS);
         Ok(())
@@ -282,10 +284,10 @@ mod tests {
         drop(low);
         drop(high);
 
-        // The one that was freed last does not fit.
+        // The range that was freed last is above the limit.
         assert_eq!(cache.alloc(1, 99, WhenFull::FlushRcaches)?.pfn(), 99);
         assert_eq!(cache.counts().tree_allocs, 2);
-        // None does.
+        // Both are.
         assert_eq!(cache.alloc(1, 98, WhenFull::FlushRcaches)?.pfn(), 98);
         assert_eq!(cache.counts().tree_allocs, 3);
         Ok(())
@@ -300,7 +302,7 @@ mod tests {
                 .alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?
                 .pfn();
 
-            // What is kept fits if its last page frame may be had.
+            // A cached range fits if its last page frame is at most the limit.
             let last = first + taken_pfns - 1;
             let kept = cache.alloc(size_pfns, last, WhenFull::FlushRcaches)?.pfn();
             assert_eq!(kept, first);
@@ -332,12 +334,12 @@ mod tests {
         for policy in Policy::ALL {
             let cache = cache(policy, 3)?;
             pass(&cache, MAGAZINE_SIZE, 0, 2)?;
-            // CPU 2 has them, in its only magazine; the depot has none.
+            // CPU 2 has them in its only magazine. The depot is empty.
             pass(&cache, MAGAZINE_SIZE / 2, 1, 1)?;
 
             let counts = cache.counts();
             if policy == Policy::Adaptive {
-                // It looks at one CPU at a time by now, as there was nothing to be had before.
+                // It searches one CPU at a time here, as earlier searches found nothing.
                 assert!(counts.tree_allocs < MAGAZINE_SIZE + 3);
                 assert_eq!(counts.steals, 1);
             } else {
@@ -356,7 +358,7 @@ mod tests {
 
             cache.offline(1)?;
             assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
-            // Something still runs there.
+            // Code still runs on the offline CPU.
             pass(&cache, 100, 1, 1)?;
             assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
 
@@ -369,7 +371,7 @@ mod tests {
 
     #[test]
     fn trimming_ends_where_the_policy_says() -> Result {
-        // Policy, magazines that are left of 3 when nobody needs any, for 2 CPUs.
+        // Policy, unused magazines of 3 that are kept, with 2 CPUs.
         const ROWS: [(Policy, usize); 3] = [
             (Policy::Scaled, 3),
             (Policy::Trimmed, 2),
@@ -406,7 +408,7 @@ mod tests {
             drop(ranges);
             assert_eq!(cache.usage().cached, 32);
 
-            // Of another size, on another CPU.
+            // A range of another size, on another CPU.
             cache.run_on(1)?;
             assert_eq!(cache.alloc(32, 63, WhenFull::FlushRcaches)?.pfn(), 32);
         }
@@ -415,7 +417,7 @@ mod tests {
 
     #[test]
     fn what_is_cached_stays_if_the_caller_tries_elsewhere() -> Result {
-        // What is to happen, what is cached when an allocation below a limit has failed.
+        // Action, cached ranges after an allocation below a limit has failed.
         const ROWS: [(WhenFull, usize); 2] = [(WhenFull::Fail, 400), (WhenFull::FlushRcaches, 0)];
 
         for policy in Policy::ALL {
@@ -432,7 +434,7 @@ mod tests {
         Ok(())
     }
 
-    /// A generator of numbers (Marsaglia's xorshift).
+    /// A pseudo-random number generator (Marsaglia's xorshift).
     struct Random(u64);
 
     impl Random {
@@ -440,7 +442,7 @@ mod tests {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
             self.0 ^= self.0 << 17;
-            // CAST: To 64 bits, and back what is less than `bound`.
+            // CAST: To 64 bits. The result is less than `bound`.
             (self.0 % bound as u64) as usize
         }
     }
@@ -460,7 +462,7 @@ mod tests {
                     cache.offline(random.below(CPUS))?;
                     cache.online(random.below(CPUS))?;
                 }
-                // More come than go for a while, then more go.
+                // In turn, mostly allocations and mostly frees.
                 if random.below(10) < if step % 1000 < 500 { 7 } else { 2 } {
                     let size_pfns = 1 + random.below(40);
                     ranges.push(
@@ -485,7 +487,7 @@ mod tests {
 
             drop(ranges);
             drop(cache);
-            // All of the domain is free again.
+            // All page frames of the domain are free again.
             assert_eq!(all_of(&domain, 400)?.len(), 400);
         }
         Ok(())
