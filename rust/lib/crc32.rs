@@ -2,7 +2,7 @@
 
 //! The checksum CRC-32 of IEEE 802.3.
 //!
-//! For formats that have it. It finds damage, not changes that are made on purpose.
+//! For formats that use it. It detects corruption, but not deliberate changes.
 //!
 //! C header: [`include/linux/crc32.h`](srctree/include/linux/crc32.h)
 
@@ -11,11 +11,11 @@ use kernel::prelude::*;
 
 use crate::bindings;
 
-/// Returns `crc`, continued by `bytes`, least significant bit first.
+/// Continues the checksum `crc` with `bytes`, least significant bit first, and returns the result.
 ///
-/// Nothing is inverted: who wants the common checksum starts with `!0` and inverts the result.
+/// Does not invert anything: for the common checksum, start with `!0` and invert the result.
 ///
-/// Context: any.
+/// Context: Any context. Never sleeps.
 #[inline]
 pub fn crc32(crc: u32, bytes: &[u8]) -> u32 {
     // SAFETY: `bytes` is valid for reads of its length.
@@ -29,8 +29,8 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        // The check value of the usual catalogues; the others are `zlib.crc32()` of Python, whose
-        // inversions at the start and the end were undone.
+        // The first is the check value of CRC catalogues. The others are results of Python's
+        // `zlib.crc32()` without its inversions at start and end.
         assert_eq!(!crc32(!0, b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(0, b"123456789"), 0x2dfd_2d88);
         assert_eq!(crc32(0, &[0; 4]), 0);

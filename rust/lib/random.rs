@@ -4,12 +4,11 @@
 
 use crate::bindings;
 
-/// Fills `bytes` with random numbers that cannot be predicted.
+/// Fills `bytes` with cryptographically secure random numbers.
 ///
-/// Waits for nothing: before there is enough entropy, early at boot, they are not good enough for
-/// keys.
+/// Does not wait for entropy: early at boot the numbers are not good enough for keys.
 ///
-/// Context: Any. C: `get_random_bytes()` in `drivers/char/random.c`.
+/// Context: Any context. Never sleeps. C: `get_random_bytes()` in `drivers/char/random.c`.
 #[inline]
 pub fn fill(bytes: &mut [u8]) {
     // SAFETY: `bytes` is valid for writes of its length.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages that must not flood the log.
+//! The rate limit of log messages.
 
 use kernel::prelude::*;
 
 use crate::bindings;
 
-/// Tells whether a message may be printed now: a few in a row, and then some seconds later again.
+/// Returns whether a message may be printed now, by the kernel's `printk` rate limit.
 ///
-/// All who ask share the same few, and how many were suppressed is printed with the next.
+/// All callers share the limit. The number of suppressed messages is printed before the next one.
 ///
-/// Context: Any. C: `printk_ratelimit()`.
+/// Context: Any context. Never sleeps. C: `printk_ratelimit()`.
 #[cold]
 pub fn may_print() -> bool {
-    // SAFETY: The name is a C string, which is only printed.
+    // SAFETY: The name is a C string, and is only printed.
     unsafe { bindings::__printk_ratelimit(c"kscale".as_char_ptr()) != 0 }
 }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values that are noted under a lock, in memory that was allocated before it was taken.
+//! A LIFO of values. Nodes are allocated before the lock of the stack is taken.
 //!
-//! So reclaim may take the lock, too.
+//! So reclaim may take the lock.
 
 use kernel::prelude::*;
 
-/// A value, and what is below it.
+/// A value, and the link to the next older one.
 pub(crate) struct Node<T> {
     pub(crate) value: T,
     next: Option<KBox<Node<T>>>,
 }
 
 impl<T> Node<T> {
-    /// Allocates memory for a value.
+    /// Allocates a node for a value.
     ///
-    /// Context: process. May sleep, and free memory.
+    /// Context: Process context. May sleep.
     pub(crate) fn new(value: T) -> Result<KBox<Self>> {
         Ok(KBox::new(Self { value, next: None }, GFP_KERNEL)?)
     }
 }
 
-/// Values, of which the last that was pushed is found first.
+/// A LIFO of values.
 pub(crate) struct Stack<T> {
     first: Option<KBox<Node<T>>>,
 }
@@ -37,7 +37,7 @@ impl<T> Stack<T> {
         self.first = Some(node);
     }
 
-    /// Returns the first value that is fit.
+    /// Returns the newest value that `is_fit`.
     pub(crate) fn find_mut(&mut self, is_fit: impl Fn(&T) -> bool) -> Option<&mut T> {
         let mut link = &mut self.first;
 
@@ -50,7 +50,7 @@ impl<T> Stack<T> {
         None
     }
 
-    /// Removes the first value that is fit.
+    /// Removes the newest value that `is_fit`.
     pub(crate) fn take(&mut self, is_fit: impl Fn(&T) -> bool) -> Option<KBox<Node<T>>> {
         let mut link = &mut self.first;
 
@@ -62,7 +62,7 @@ impl<T> Stack<T> {
         Some(node)
     }
 
-    /// Returns all values.
+    /// Returns all values, the newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         let mut link = &self.first;
 
@@ -79,7 +79,7 @@ impl<T> Stack<T> {
 mod tests {
     use super::*;
 
-    /// The numbers in a stack, as digits.
+    /// The values in a stack as decimal digits.
     fn digits(stack: &Stack<u32>) -> u32 {
         stack.iter().fold(0, |sum, digit| 10 * sum + digit)
     }
@@ -92,7 +92,7 @@ mod tests {
         }
         assert_eq!(digits(&stack), 54_321);
 
-        // What is taken, what is left.
+        // Bound, value that is removed, values that are left.
         for (below, taken, left) in [(9, 5, 4321), (3, 2, 431), (2, 1, 43), (9, 4, 3)] {
             let node = stack.take(|digit| *digit < below);
             assert_eq!(node.map(|node| node.value), Some(taken));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers that are used once.
+//! Numbers that are unique since boot.
 
 use kernel::sync::atomic::{
     Atomic,
@@ -9,11 +9,11 @@ use kernel::sync::atomic::{
 
 static NEXT: Atomic<u64> = Atomic::new(0);
 
-/// Returns a number that it has not returned before.
+/// Returns a new number at each call.
 ///
-/// Lists have one each, which tells their entries from those of a list that was at the same address
-/// before.
+/// Each list has one. It distinguishes its entries from those of an earlier list at the same
+/// address.
 pub(crate) fn unique_id() -> u64 {
-    // OVERFLOW: Not in centuries.
+    // OVERFLOW: A `u64` takes centuries.
     NEXT.fetch_add(1, Relaxed)
 }

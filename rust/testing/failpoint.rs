@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls that fail on purpose, for tests of what follows.
+//! Calls that fail on purpose, to test the error handling.
 //!
-//! Only in test builds. `fault` lets allocations fail, too, which takes a kernel that can do that.
+//! Only in test builds. `fault` makes allocations fail, which requires a kernel with fault
+//! injection.
 
 use kernel::{
     prelude::*,
@@ -14,23 +15,23 @@ use kernel::{
 
 use crate::bindings;
 
-/// A call that fails when a test says so.
+/// A call that fails while a test requests it.
 pub struct Failpoint {
-    /// The task for which it fails, 0 if there is none.
+    /// The task for which the call fails, 0 for none.
     task: Atomic<usize>,
 }
 
 impl Failpoint {
-    /// Makes one that does not fail.
+    /// Creates a failpoint that does not fail.
     pub(crate) const fn new() -> Self {
         Self {
             task: Atomic::new(0),
         }
     }
 
-    /// Fails with [`ENOMEM`] if this is called within [`fail()`](Self::fail).
+    /// Fails with [`ENOMEM`] if [`fail()`](Self::fail) of this task is running.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub(crate) fn check(&self) -> Result {
         if self.task.load(Relaxed) == current_task() {
             Err(ENOMEM)
@@ -39,9 +40,9 @@ impl Failpoint {
         }
     }
 
-    /// Has the call fail while `f` runs, for this task. One test at a time may use it.
+    /// Makes the call fail for this task while `f` runs. Only one test at a time may use it.
     ///
-    /// Context: process. Sleeps if `f` does.
+    /// Context: Process context. May sleep if `f` sleeps.
     pub fn fail<R>(&self, f: impl FnOnce() -> R) -> R {
         self.task.store(current_task(), Relaxed);
         let result = f();
@@ -50,7 +51,7 @@ impl Failpoint {
     }
 }
 
-/// Returns a number that only the current task has.
+/// Returns a number that identifies the current task.
 fn current_task() -> usize {
     // SAFETY: `get_current()` has no preconditions.
     // CAST: To an address.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Allocations that fail on purpose, for tests of constructors.
+//! Allocations that fail on purpose, to test constructors.
 //!
-//! Only in test builds, for kernels that can inject faults. The C part, which the kernel must have
-//! loaded, is `tests/modules/fail_nth.c`. The guest's init switches off what `failslab` and
-//! `fail_page_alloc` leave out by default.
+//! Only in test builds, for kernels with fault injection. The C part is `tests/modules/fail_nth.c`,
+//! which must be loaded. The init of the guest clears the filters that `failslab` and
+//! `fail_page_alloc` set by default.
 //!
 //! Documentation: [`Documentation/fault-injection`](srctree/Documentation/fault-injection/)
 
@@ -22,29 +22,30 @@ use crate::{
 };
 
 extern "C" {
-    /// Lets allocation `nth` of the current task from now on fail; none if it is 0.
+    /// Makes the `nth` next allocation of the current task fail, or none if `nth` is 0.
     fn kscale_set_fail_nth(nth: c_uint);
 
-    /// Returns how many allocations of the current task there are to come until one fails.
+    /// Returns the number of allocations of the current task until one fails.
     fn kscale_fail_nth() -> c_uint;
 }
 
 /// More allocations than any constructor makes.
 const MAX_ALLOCATIONS: u32 = 10_000;
 
-/// What came of the failures of [`each_failure()`].
+/// The results of the failures that [`each_failure()`] injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// How many failures made a call fail with [`ENOMEM`].
+    /// The number of failures that made the call fail with [`ENOMEM`].
     pub refused: u32,
-    /// How many no call minded: of what the kernel allocates for its own checks, say, or of large
-    /// blocks where small ones do.
+    /// The number of failures that no call returned. For example, the kernel's own debug code
+    /// allocated, or small blocks replaced a large one.
     pub tolerated: u32,
 }
 
 impl Failures {
-    /// Returns whether `least` failures or more made a call fail, of which one may have been taken
-    /// for an allocator's own.
+    /// Returns whether at least `least` failures made a call fail.
+    ///
+    /// Allows for one that was counted as tolerated instead, as an internal one of an allocator.
     pub fn refused_at_least(&self, least: u32) -> bool {
         let all = self.refused.saturating_add(self.tolerated);
 
@@ -52,29 +53,31 @@ impl Failures {
     }
 }
 
-/// What came of one call.
+/// The result of one call.
 #[derive(PartialEq)]
 enum Outcome {
     Refused,
     Tolerated,
-    /// There were not as many allocations.
+    /// The call made fewer allocations.
     NoneFailed,
 }
 
 /// Calls `f` with its first allocation failing, then with its second, and so on.
 ///
-/// Ends with a call that all allocations of went well, and writes to the log how many failed. Counts
-/// what allocates from slab caches, the page allocator or per-CPU memory, in the task itself; values
-/// that `f` returns are dropped without failures.
+/// Ends with a call in which all allocations succeed, and prints the counts. Allocations from slab
+/// caches, the page allocator and the per-CPU allocator count, if the task itself makes them.
+/// Values that `f` returns are dropped without failures.
 ///
-/// Does each twice, and once more if the two came out differently: now and then an allocator fetches
-/// memory for many allocations to come, which counts as one more, and another one would be left out.
-/// A call before each, of which nothing fails, lets it have that memory.
+/// Runs each step twice, and once more if the two results differ. Now and then an allocator fetches
+/// memory for many later allocations, which counts as one more allocation and would hide another
+/// one. Before each call with a failure there is one without, so that the allocator has that
+/// memory.
 ///
-/// Fails with [`EOPNOTSUPP`] if the kernel does not let all of these fail, with the error of `f` if
-/// that is another than [`ENOMEM`] or no allocation failed, and with [`ELOOP`] if there is no end.
+/// Fails with [`EOPNOTSUPP`] if the kernel does not inject failures of all these kinds. Fails with
+/// the error of `f` if it is not [`ENOMEM`], or no allocation failed. Fails with [`ELOOP`] if there
+/// is no end.
 ///
-/// Context: process. Sleeps if `f` does.
+/// Context: Process context. May sleep if `f` sleeps.
 pub fn each_failure<T>(mut f: impl FnMut() -> Result<T>) -> Result<Failures> {
     count_failures(|nth| {
         let mut outcome = || {
@@ -90,14 +93,14 @@ pub fn each_failure<T>(mut f: impl FnMut() -> Result<T>) -> Result<Failures> {
     })
 }
 
-/// As [`each_failure()`], but does each once: for what takes long.
+/// As [`each_failure()`], but runs each step once. For slow calls.
 ///
 /// Context: As [`each_failure()`].
 pub fn each_failure_once<T>(mut f: impl FnMut() -> Result<T>) -> Result<Failures> {
     count_failures(|nth| call(&mut f, nth))
 }
 
-/// Counts what comes of `f` with one allocation failing after the other.
+/// Counts the results of `f` with each allocation failing in turn.
 fn count_failures(mut f: impl FnMut(u32) -> Result<Outcome>) -> Result<Failures> {
     let mut failures = Failures {
         refused: 0,
@@ -135,14 +138,14 @@ fn call<T>(f: &mut impl FnMut() -> Result<T>, nth: u32) -> Result<Outcome> {
     }
 }
 
-/// Checks that each kind of allocation fails when it is told to.
+/// Checks that injected failures work for each kind of allocation.
 fn check() -> Result {
     let slab = fails(|| KBox::new(0_u64, GFP_KERNEL).is_err());
     let page = fails(|| Page::<0>::alloc(Gfp::KERNEL).is_err());
     let percpu = fails(|| {
         // SAFETY: Size and alignment are small powers of two.
         let pointer = unsafe { bindings::pcpu_alloc_noprof(8, 8, false, bindings::GFP_KERNEL) };
-        // SAFETY: It was allocated just now, or is NULL.
+        // SAFETY: It was allocated above, or is NULL.
         unsafe { bindings::free_percpu(pointer) };
         pointer.is_null()
     });
@@ -163,13 +166,13 @@ fn fails(f: impl FnOnce() -> bool) -> bool {
     result
 }
 
-/// Lets allocation `nth` of this task from now on fail.
+/// Makes the `nth` next allocation of this task fail.
 fn set_fail_nth(nth: u32) {
-    // SAFETY: It writes to a field of the current task that is for this.
+    // SAFETY: It writes a field of the current task that only fault injection uses.
     unsafe { kscale_set_fail_nth(nth) };
 }
 
-/// Lets no allocation of this task fail any more. Returns 0 if one has.
+/// Ends fault injection for this task. Returns 0 if an allocation has failed.
 fn take_fail_nth() -> u32 {
     // SAFETY: It reads a field of the current task that only this task writes.
     let left = unsafe { kscale_fail_nth() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hands values from one module to another, as a registry does that both of them use.
+//! Transfers values from one module to another, as a registry that both modules use does.
 //!
 //! Only in test builds.
 
@@ -14,32 +14,32 @@ use core::{
     ptr::NonNull, //
 };
 
-/// A value that was given, which is in a `KBox`.
+/// A value in a `KBox`, with its type.
 struct Given {
     value: NonNull<()>,
     of: TypeId,
 }
 
-// SAFETY: `give()` asks for values that are `Send`.
+// SAFETY: `give()` requires values that are `Send`.
 unsafe impl Send for Given {}
 
 global_lock! {
-    // SAFETY: Initialised by `init()`, which all other modules' loading comes after.
+    // SAFETY: Initialised by `init()`, before any other module can be loaded.
     unsafe(uninit) static GIVEN: Mutex<KVec<Given>> = KVec::new();
 }
 
-/// Makes it possible. To be called once.
+/// Initialises the list of values. Must be called once.
 pub(crate) fn init() {
-    // SAFETY: The library's own module init calls this, once, and no other module can use the
-    // library before it returned.
+    // SAFETY: The library's module init calls this, once, and no other module can use the library
+    // before that returns.
     unsafe { GIVEN.init() };
 }
 
-/// Keeps a value for another module, or for the next load of this one.
+/// Stores a value for another module, or for the next load of this one.
 ///
-/// Fails with [`ENOMEM`], and drops the value then.
+/// Fails with [`ENOMEM`], and drops the value.
 ///
-/// Context: process. May sleep.
+/// Context: Process context. May sleep.
 pub fn give<T: Send + 'static>(value: T) -> Result {
     let value = KBox::new(value, GFP_KERNEL)?;
     let mut given = GIVEN.lock();
@@ -50,20 +50,20 @@ pub fn give<T: Send + 'static>(value: T) -> Result {
     Ok(given.push(Given { value, of }, GFP_KERNEL)?)
 }
 
-/// Returns a value of this type that was given, if there is one.
+/// Removes and returns a stored value of type `T`, if there is one.
 ///
-/// Context: process. May sleep.
+/// Context: Process context. May sleep.
 pub fn take<T: Send + 'static>() -> Option<T> {
     let mut given = GIVEN.lock();
     let index = given.iter().position(|it| it.of == TypeId::of::<T>())?;
     let value = given.remove(index).ok()?.value;
     if given.is_empty() {
-        // Nobody drops a static when the library goes.
+        // Frees the memory: a static is not dropped when the library is unloaded.
         *given = KVec::new();
     }
     drop(given);
 
-    // SAFETY: `give()` leaked it, a `T`, and this has removed it, so nobody else has it.
+    // SAFETY: `give()` leaked it as a `T`. It was removed above, so there is no other owner.
     let value = unsafe { KBox::from_raw(value.cast::<T>().as_ptr()) };
     Some(KBox::into_inner(value))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What tests of values that are leaked, or dropped in any order, need.
+//! Tools for tests that leak values, or drop them in any order.
 //!
 //! Only in test builds.
 
@@ -19,13 +19,13 @@ use kernel::{
 
 use crate::bindings;
 
-/// Leaks a value, as [`core::mem::forget()`] does, and lets kmemleak know.
+/// Leaks a value, as [`core::mem::forget()`] does, and marks it as no leak for kmemleak.
 ///
-/// Nothing that the value refers to is reported as a leak.
+/// kmemleak reports nothing that the value refers to.
 ///
-/// Fails with [`ENOMEM`], and drops the value then.
+/// Fails with [`ENOMEM`], and drops the value.
 ///
-/// Context: process. May sleep.
+/// Context: Process context. May sleep.
 pub fn forget<T>(value: T) -> Result {
     let value: *mut T = KBox::leak(KBox::new(value, GFP_KERNEL)?);
 
@@ -36,14 +36,15 @@ pub fn forget<T>(value: T) -> Result {
     Ok(())
 }
 
-/// Calls `work` with each number below `count`, in tasks of their own.
+/// Calls `work` with each number below `count`, each in a task of its own.
 ///
-/// Fails with [`EINVAL`] if it does for any number, and says in the log for which, or with
-/// [`ENOMEM`].
+/// Fails with [`EINVAL`] if a call fails, and prints its number and error. Fails with [`ENOMEM`] if
+/// memory is short.
 ///
-/// Not generic, as lockdep takes the lock class of a work item that two modules have code for as two.
+/// Not generic: if two modules had copies of the code, lockdep would see two lock classes for the
+/// work items.
 ///
-/// Context: process. Sleeps until all have returned.
+/// Context: Process context. May sleep. Waits for all calls.
 pub fn at_once(count: usize, work: fn(usize) -> Result) -> Result {
     let failures = Arc::new(Atomic::new(0_usize), GFP_KERNEL)?;
     let mut started = KVec::new();
