@@ -1,37 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shrinkers, which have caches give memory back when it is short.
+//! Shrinkers, which free the objects of caches under memory pressure.
 //!
-//! A [`Shrinker`] is allocated, set up, and then registered with [`Callbacks`] that tell how many
-//! objects there are to free, and free some. They are called until the [`Registration`] is dropped.
-//! Use one for what can be made again, at a cost that is worth remembering it. For objects that are
-//! freed in the order of their last use, of each memory cgroup and NUMA node apart, put them on a
-//! [`ListLru`](crate::mm::list_lru::ListLru).
+//! A [`Shrinker`] is allocated, configured, and then registered with [`Callbacks`] that count the
+//! freeable objects and free some of them. The kernel calls them until the [`Registration`] is
+//! dropped. Use a shrinker for objects that can be created again, and are worth caching. Use a
+//! [`ListLru`](crate::mm::list_lru::ListLru) for objects that are freed in LRU order, separately
+//! for each memory cgroup and NUMA node.
 //!
-//! # How much is asked for
+//! # Number of objects
 //!
-//! When memory is short, the kernel counts, takes a part of the sum that grows with its need, and has
-//! that many objects scanned, a [batch](Shrinker::set_batch) at a time: `do_shrink_slab()` in
-//! `mm/shrinker.c`. What it could not have scanned is deferred, and asked for later. With
-//! `CONFIG_SHRINKER_DEBUG`, `/sys/kernel/debug/shrinker/<name>-<number>` has two files that call the
-//! callbacks once: `count`, and `scan`.
+//! Under memory pressure, the kernel counts the objects. It computes a share of them that grows
+//! with the pressure, and scans that many objects in [batches](Shrinker::set_batch): see
+//! `do_shrink_slab()` in `mm/shrinker.c`. Objects that it could not scan are deferred to a later
+//! call. With `CONFIG_SHRINKER_DEBUG`, `/sys/kernel/debug/shrinker/<name>-<number>` contains the
+//! files `count` and `scan`, which call the callbacks once.
 //!
 //! # Context
 //!
-//! Callbacks run in process context, in whatever task needs memory: on many CPUs at once, also for
-//! the same node and cgroup. They may sleep, but what they wait for must not need memory:
+//! Callbacks run in process context in the task that needs memory. They run on many CPUs at once,
+//! also for the same node and cgroup. They may sleep, but must not wait for a task that needs
+//! memory:
 //!
-//! - They should not allocate. If they do, it is from the last reserves, as `PF_MEMALLOC` is set for
-//!   the task, and is here also where C does not, in `drop_caches` and debugfs.
-//! - They must not wait for a lock that anybody holds while he allocates memory with flags that let
-//!   him reclaim some. Try to take it and [stop](Scan::STOP) if that fails, or allocate before.
+//! - Callbacks should not allocate. An allocation uses the emergency reserves, because
+//!   `PF_MEMALLOC` is set for the task. The library also sets it for `drop_caches` and debugfs,
+//!   where C does not.
+//! - Callbacks must not wait for a lock that another task may hold while it allocates memory with
+//!   direct reclaim. Try to take the lock and return [`Scan::STOP`] if that fails, or allocate
+//!   before taking the lock.
 //! - When [`may_fs()`](ScanControl::may_fs) or [`may_io()`](ScanControl::may_io) is false, the task
-//!   may hold locks of a file system or a block device, and they must not wait for those.
-//! - They must not make or drop registrations, caches or lists of any kind. A shrinker, or its
-//!   registration, that is dropped there, even by way of other values,
-//!   [stays](Registration#dropped-in-a-callback).
+//!   may hold locks of a file system or a block device. Callbacks must not wait for these locks.
+//! - Callbacks must not create or drop registrations, caches or lists of any kind. A shrinker or a
+//!   registration that is dropped in a callback, also as part of another value,
+//!   [leaks](Registration#dropped-in-a-callback).
 //!
-//! Types do not prevent any of this. lockdep sees most of it.
+//! The types do not enforce these rules. lockdep detects most violations.
 //!
 //! # Examples
 //!

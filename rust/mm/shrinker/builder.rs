@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A shrinker that nobody calls yet.
+//! A shrinker that is not registered.
 
 use kernel::{
     ffi::c_uint,
@@ -25,26 +25,27 @@ use super::{
 
 use crate::bindings;
 
-/// What a [`Shrinker`] can tell apart.
+/// The flags of a [`Shrinker`].
 ///
-/// Combine them with `|`.
+/// Flags are combined with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(c_uint);
 
 impl Flags {
-    /// Nothing: all its objects are alike.
+    /// No flags: the callbacks apply to all objects.
     pub const NONE: Self = Self(0);
 
-    /// NUMA nodes: it is called for each (`SHRINKER_NUMA_AWARE`).
+    /// Calls the callbacks for each NUMA node (`SHRINKER_NUMA_AWARE`).
     pub const NUMA_AWARE: Self = Self(bindings::SHRINKER_NUMA_AWARE);
 
-    /// Memory cgroups: it is called for each that may have objects (`SHRINKER_MEMCG_AWARE`).
+    /// Calls the callbacks for each memory cgroup that may have objects (`SHRINKER_MEMCG_AWARE`).
     ///
-    /// The kernel knows which those are from a [list](crate::mm::list_lru) of the shrinker only.
+    /// The kernel knows the cgroups with objects only from a [list](crate::mm::list_lru) of the
+    /// shrinker.
     pub const MEMCG_AWARE: Self = Self(bindings::SHRINKER_MEMCG_AWARE);
 
-    /// As [`Self::MEMCG_AWARE`], of objects that are not in slab memory, and so are called for
-    /// also where the kernel was told not to charge that (`SHRINKER_NONSLAB`).
+    /// As [`Self::MEMCG_AWARE`], for objects that are not in slab memory. The callbacks are called
+    /// even if the kernel does not charge slab memory (`SHRINKER_NONSLAB`).
     pub const MEMCG_AWARE_NONSLAB: Self =
         Self(bindings::SHRINKER_MEMCG_AWARE | bindings::SHRINKER_NONSLAB);
 }
@@ -57,11 +58,11 @@ impl BitOr for Flags {
     }
 }
 
-/// A shrinker that nobody calls yet.
+/// A shrinker that is not registered.
 ///
-/// One that is dropped in a callback of any shrinker stays, as a
-/// [registration](Registration#dropped-in-a-callback) does: others may hold the lock that this takes
-/// while they wait for the callback to free memory.
+/// A shrinker that is dropped in a callback of any shrinker leaks, as a
+/// [registration](Registration#dropped-in-a-callback) does: the drop takes a lock that another task
+/// may hold while it waits for the callback to free memory.
 ///
 /// # Invariants
 ///
@@ -73,51 +74,51 @@ pub struct Shrinker {
 // SAFETY: `shrinker_register()` and `shrinker_free()` may be called by any task.
 unsafe impl Send for Shrinker {}
 
-// SAFETY: `&self` methods only read what C does not write before it is registered.
+// SAFETY: `&self` methods only read fields that C does not write before the registration.
 unsafe impl Sync for Shrinker {}
 
 impl Shrinker {
-    /// Allocates a shrinker. Its name is for debugfs, where a number makes it unique.
+    /// Allocates a shrinker. debugfs shows its name followed by a unique number.
     ///
-    /// One with a `/` in its name does not appear there.
+    /// A shrinker with a `/` in its name does not appear in debugfs.
     ///
-    /// Fails with [`ENOMEM`], and with [`EDEADLK`] in a callback of any shrinker.
+    /// Returns [`ENOMEM`], and [`EDEADLK`] in a callback of any shrinker.
     ///
-    /// Context: process. Sleeps. C: `shrinker_alloc()` in `mm/shrinker.c`.
+    /// Context: Process context. May sleep. C: `shrinker_alloc()` in `mm/shrinker.c`.
     pub fn new(name: &CStr, flags: Flags) -> Result<Self> {
         if is_in_callback() {
             return Err(EDEADLK);
         }
         // SAFETY:
-        // - The format is a string that takes one other, as follows.
-        // - The flags are of those for users.
-        // - `name` is copied, as it is not the kernel's own.
+        // - The format takes one string, the next argument.
+        // - `Flags` contains only flags for users.
+        // - C copies `name`, because it is not in the kernel's rodata.
         let raw =
             unsafe { bindings::shrinker_alloc(flags.0, c"%s".as_char_ptr(), name.as_char_ptr()) };
-        // INVARIANT: Just allocated.
+        // INVARIANT: The shrinker was just allocated.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
         })
     }
 
-    /// Sets how many objects it takes to make one of them again, in disk seeks.
+    /// Sets the cost of creating an object again, in disk seeks.
     ///
-    /// The more there are, the fewer objects are asked for. The default is 2. With 0, half of all
-    /// are, however little memory is needed: for those that are easily made again.
+    /// The higher the cost, the fewer objects are scanned. The default is 2. With 0, half of all
+    /// objects are scanned at any memory pressure: use it for objects that are cheap to create.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn set_seeks(self, seeks: u16) -> Self {
-        // SAFETY: C does not look at it before it is registered, which it is not by the type
-        // invariants.
+        // SAFETY: C does not read the field before the registration, and `self` is not registered
+        // by the type invariants.
         unsafe { (*self.as_raw()).seeks = seeks.into() };
         self
     }
 
-    /// Sets how many objects are asked for at a time. The default is 128.
+    /// Sets the number of objects per scan. The default is 128.
     ///
-    /// Fewer are asked for only if there are no more.
+    /// A scan is for fewer objects only if there are no more.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn set_batch(self, objects: NonZeroU32) -> Self {
         // CAST: From 32 to 64 bits.
         let batch = objects.get() as isize;
@@ -126,47 +127,47 @@ impl Shrinker {
         self
     }
 
-    /// Tells whether it is called for each NUMA node.
+    /// Returns whether the callbacks are called for each NUMA node.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn is_numa_aware(&self) -> bool {
         self.flags() & bindings::SHRINKER_NUMA_AWARE != 0
     }
 
-    /// Tells whether it is called for memory cgroups.
+    /// Returns whether the callbacks are called for each memory cgroup.
     ///
-    /// It is not without their support in the kernel, or if that is switched off, even with
-    /// [`Flags::MEMCG_AWARE`].
+    /// False even with [`Flags::MEMCG_AWARE`] if the kernel has no support for memory cgroups, or
+    /// if they are disabled.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn is_memcg_aware(&self) -> bool {
         self.flags() & bindings::SHRINKER_MEMCG_AWARE != 0
     }
 
     fn flags(&self) -> c_uint {
-        // SAFETY: C does not write to it before it is registered, which it is not by the type
-        // invariants.
+        // SAFETY: C does not write the field before the registration, and `self` is not registered
+        // by the type invariants.
         unsafe { (*self.as_raw()).flags }
     }
 
-    /// Registers it: the callbacks may be called from now on, by any task.
+    /// Registers the shrinker: any task may call the callbacks from now on.
     ///
-    /// Fails with [`ENOMEM`]; with [`EDEADLK`] in a callback of any shrinker; and with [`EINVAL`] if
-    /// the code of the callbacks is not in the module that implements [`Callbacks`]. It is dropped
-    /// then.
+    /// Returns [`ENOMEM`], [`EDEADLK`] in a callback of any shrinker, and [`EINVAL`] if the code of
+    /// the callbacks is not in the module that implements [`Callbacks`]. An error drops the
+    /// shrinker.
     ///
-    /// Context: process. Sleeps. C: `shrinker_register()` in `mm/shrinker.c`.
+    /// Context: Process context. May sleep. C: `shrinker_register()` in `mm/shrinker.c`.
     pub fn register<T: Callbacks>(self, callbacks: Arc<T>) -> Result<Registration<T>> {
         Registration::new(self, callbacks)
     }
 
-    /// Returns the shrinker as C takes it.
+    /// Returns the C shrinker.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut bindings::shrinker {
         self.raw.as_ptr()
     }
 
-    /// Gives the shrinker away, to be freed by the caller.
+    /// Transfers ownership of the C shrinker to the caller.
     pub(super) fn into_raw(self) -> NonNull<bindings::shrinker> {
         ManuallyDrop::new(self).raw
     }
@@ -179,8 +180,8 @@ impl Drop for Shrinker {
             pr_err!("a shrinker was dropped in a callback, and stays\n");
             return;
         }
-        // SAFETY: It is not registered by the type invariants, so nobody uses it, and it is not
-        // used again.
+        // SAFETY: The shrinker is not registered by the type invariants, so it has no other users,
+        // and is not used again.
         unsafe { bindings::shrinker_free(self.as_raw()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks, and how C calls them.
+//! The callbacks of a shrinker, and their C entry points.
 
 use kernel::{
     ffi::c_ulong,
@@ -20,58 +20,62 @@ use super::{
 
 use crate::bindings;
 
-/// What tells how many objects there are to free, and frees some.
+/// The callbacks of a shrinker, which count freeable objects and free some of them.
 ///
-/// See the [module documentation](super) for the context that the callbacks run in.
+/// The [module documentation](super) describes the context of the callbacks.
 #[vtable]
 pub trait Callbacks: Send + Sync + 'static {
-    /// Returns how many objects there are to free, of the node and the memory cgroup in question.
+    /// Returns the number of freeable objects of the node and the memory cgroup in `control`.
     ///
-    /// What keeps a [scan](Self::scan_objects) from freeing them now does not matter.
+    /// The count includes objects that a [scan](Self::scan_objects) cannot free at the moment.
+    ///
+    /// Context: The caller's context. May sleep.
     fn count_objects(&self, control: &ShrinkControl) -> Count;
 
-    /// Scans as many objects as [it should](ScanControl::nr_to_scan), frees those it can, and tells
-    /// how many.
+    /// Scans [`nr_to_scan()`](ScanControl::nr_to_scan) objects, frees the objects that it can, and
+    /// returns their number.
     ///
-    /// It is called if there were any, again and again until enough were scanned or it says
-    /// [`Scan::STOP`]. There may be none left by then.
+    /// Called if [`count_objects()`](Self::count_objects) returned objects, until enough objects
+    /// were scanned or the callback returns [`Scan::STOP`]. No objects may be left by then.
+    ///
+    /// Context: The caller's context. May sleep.
     fn scan_objects(&self, control: &ScanControl) -> Scan;
 }
 
-/// Tells whether the current task is in a callback of a shrinker, or in reclaim otherwise.
+/// Returns whether the current task is in a callback of a shrinker, or otherwise in reclaim.
 ///
-/// C has `PF_MEMALLOC` set for a task that reclaims memory. It does not if callbacks are called for
-/// `drop_caches` and debugfs, but ours do themselves.
+/// C sets `PF_MEMALLOC` for a task that reclaims memory. C does not set the flag for `drop_caches`
+/// and debugfs, but the callbacks of this library do.
 #[inline]
 pub(super) fn is_in_callback() -> bool {
-    // SAFETY: It reads a field of the current task, that only this task writes.
+    // SAFETY: The function reads a field of the current task that only this task writes.
     unsafe { bindings::current_is_memalloc() }
 }
 
 /// Calls `func` with `PF_MEMALLOC` set.
 #[inline]
 pub(crate) fn as_in_reclaim<R>(func: impl FnOnce() -> R) -> R {
-    // SAFETY: It sets a flag of the current task, that only this task writes.
+    // SAFETY: The function sets a flag of the current task, which only this task writes.
     let saved = unsafe { bindings::memalloc_noreclaim_save() };
     let ret = func();
-    // SAFETY: `saved` is from the call above, in the same task; other scopes have ended.
+    // SAFETY: The call above returned `saved` in the same task, and the scopes within have ended.
     unsafe { bindings::memalloc_noreclaim_restore(saved) };
     ret
 }
 
-/// What C calls.
+/// The type of the C callbacks.
 type CallbackFn = unsafe extern "C" fn(
     shrinker: *mut bindings::shrinker,
     control: *mut bindings::shrink_control,
 ) -> c_ulong;
 
-/// Calls a callback for `drop_caches` or debugfs, which takes nodes that cannot be from its writer.
+/// Calls a callback for `drop_caches` or debugfs. A write to debugfs may name an impossible node.
 ///
-/// Not in line, so that the only copy of the callback is for when memory is short.
+/// Not inlined, so that the only inlined copy of the callback is the one for reclaim.
 ///
 /// # Safety
 ///
-/// C must have called back with these, of this shrinker.
+/// C must have called back with these arguments for this shrinker.
 #[cold]
 #[inline(never)]
 unsafe fn call_as_in_reclaim(
@@ -79,9 +83,9 @@ unsafe fn call_as_in_reclaim(
     shrinker: *mut bindings::shrinker,
     control: *mut bindings::shrink_control,
 ) -> c_ulong {
-    // SAFETY: C passed it.
+    // SAFETY: C passed `control`.
     let nid = unsafe { (*control).nid };
-    // SAFETY: C checked that it is less than `nr_node_ids`.
+    // SAFETY: C checked that `nid` is less than `nr_node_ids`.
     if !unsafe { bindings::node_possible(nid) } {
         return 0;
     }
@@ -93,7 +97,7 @@ unsafe fn call_as_in_reclaim(
 ///
 /// # Safety
 ///
-/// C must call back with these, of a registered shrinker for `T`.
+/// C must call this with the arguments of a registered shrinker for `T`.
 pub(super) unsafe extern "C" fn count_objects<T: Callbacks>(
     shrinker: *mut bindings::shrinker,
     control: *mut bindings::shrink_control,
@@ -102,11 +106,12 @@ pub(super) unsafe extern "C" fn count_objects<T: Callbacks>(
         // SAFETY: By the safety requirements.
         return unsafe { call_as_in_reclaim(count_objects::<T>, shrinker, control) };
     }
-    // SAFETY: C does not write to it while it is registered.
+    // SAFETY: C does not write the field while the shrinker is registered.
     let data = unsafe { (*shrinker).private_data };
-    // SAFETY: It is a `T` that is kept until the shrinker is unregistered, which waits for this.
+    // SAFETY: `data` points to a `T` that lives until the shrinker is unregistered, which waits for
+    // this callback.
     let callbacks = unsafe { &*data.cast::<T>() };
-    // SAFETY: C passed it, and this does not return before `'a` ends.
+    // SAFETY: C passed `control`, and this function does not return before `'a` ends.
     let control = unsafe { ShrinkControl::from_raw(control) };
 
     callbacks.count_objects(control).into_raw()
@@ -129,12 +134,12 @@ pub(super) unsafe extern "C" fn scan_objects<T: Callbacks>(
     let data = unsafe { (*shrinker).private_data };
     // SAFETY: As in `count_objects()`.
     let callbacks = unsafe { &*data.cast::<T>() };
-    // SAFETY: As in `count_objects()`, and this is `scan_objects`.
+    // SAFETY: As in `count_objects()`, and this is the `scan_objects` callback.
     let scan_control = unsafe { ScanControl::from_raw(control) };
 
     let (freed, scanned) = callbacks.scan_objects(scan_control).into_raw();
     if let Some(scanned) = scanned {
-        // SAFETY: C passed it, and nobody else uses it: `scan_control` is not used any more.
+        // SAFETY: C passed `control`, and `scan_control` is not used any more.
         unsafe { (*control).nr_scanned = scanned };
     }
     freed

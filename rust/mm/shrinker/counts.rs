@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What callbacks answer.
+//! The return values of the callbacks.
 
 use kernel::{
     bindings,
     ffi::c_ulong, //
 };
 
-/// How many objects there are to free.
+/// The number of freeable objects.
 ///
 /// # Invariants
 ///
-/// It is [`Self::EMPTY`], or at most [`Self::MAX`].
+/// The value is [`Self::EMPTY`], or at most [`Self::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Count(c_ulong);
 
 impl Count {
-    /// There are none (`SHRINK_EMPTY`).
+    /// There are no objects (`SHRINK_EMPTY`).
     ///
-    /// Of a shrinker that knows memory cgroups, the kernel does not ask for this cgroup and node
-    /// again, until a [list](crate::mm::list_lru) of the shrinker gets an object of theirs.
-    // CAST: It is -2, as in C.
-    // INVARIANT: As it says.
+    /// For a cgroup-aware shrinker, the kernel does not call it for this cgroup and node again
+    /// until an object is added to a [list](crate::mm::list_lru) of the shrinker for them.
+    // CAST: The value is -2, as in C.
+    // INVARIANT: The value is `EMPTY`.
     pub const EMPTY: Self = Self(bindings::SHRINK_EMPTY as c_ulong);
 
-    /// Cannot tell, or there are too few to bother (0). The kernel will ask again.
-    // INVARIANT: It is less.
+    /// The number is unknown, or too small for a scan (0). The kernel calls the shrinker again.
+    // INVARIANT: 0 is less than `MAX`.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The most that the kernel, which doubles it, can count.
+    /// The maximum count. The kernel doubles the count.
     pub const MAX: usize = isize::MAX as usize / 2;
 
-    /// Tells that there are `objects`, at most [`Self::MAX`]: [`Self::EMPTY`] if there are none.
+    /// Creates a count of `objects`, limited to [`Self::MAX`]. 0 is [`Self::EMPTY`].
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn new(objects: usize) -> Self {
         if objects == 0 {
@@ -48,19 +48,19 @@ impl Count {
         })
     }
 
-    /// Returns the answer as C takes it.
+    /// Returns the value for C.
     #[inline]
     pub(crate) const fn into_raw(self) -> c_ulong {
         self.0
     }
 }
 
-/// What came of a scan.
+/// The result of a scan.
 ///
 /// # Invariants
 ///
 /// - `freed` is `SHRINK_STOP`, or at most `isize::MAX`.
-/// - `scanned` is not 0, and at most `isize::MAX`, if there is any.
+/// - `scanned` is [`None`], or in `1..=isize::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
     freed: c_ulong,
@@ -68,19 +68,19 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// No progress can be made now (`SHRINK_STOP`): what is left is deferred.
+    /// No progress is possible now (`SHRINK_STOP`). The remaining objects are deferred.
     ///
-    /// For a lock that is taken, or that may not be taken. What was freed before is not reported.
+    /// Use it if a lock is contended or must not be taken. Objects freed before are not reported.
     pub const STOP: Self = Self {
-        // CAST: It is -1, as in C.
-        // INVARIANT: As it says.
+        // CAST: The value is -1, as in C.
+        // INVARIANT: The value is `SHRINK_STOP`.
         freed: bindings::SHRINK_STOP as c_ulong,
         scanned: None,
     };
 
-    /// `objects` were freed, of as many as [should be scanned](super::ScanControl::nr_to_scan).
+    /// `objects` of the [`nr_to_scan()`](super::ScanControl::nr_to_scan) objects were freed.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn freed(objects: usize) -> Self {
         // INVARIANT: At most `isize::MAX`.
@@ -90,11 +90,11 @@ impl Scan {
         }
     }
 
-    /// `objects` were freed of `scanned`, which may be less or more than was asked for.
+    /// `objects` of `scanned` objects were freed. `scanned` may differ from the requested number.
     ///
-    /// It is [`Self::STOP`] if none were scanned: the kernel would never end to ask.
+    /// Returns [`Self::STOP`] if `scanned` is 0: the kernel would call the shrinker forever.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub const fn freed_of(objects: usize, scanned: usize) -> Self {
         if scanned == 0 {
@@ -107,16 +107,16 @@ impl Scan {
         }
     }
 
-    /// Returns what C takes: what the function returns, and `nr_scanned` if it is to be changed.
+    /// Returns the return value for C, and the new value of `nr_scanned` if it changes.
     #[inline]
     pub(super) const fn into_raw(self) -> (c_ulong, Option<c_ulong>) {
         (self.freed, self.scanned)
     }
 }
 
-/// Returns what is less: `objects`, or what the kernel can subtract.
+/// Limits `objects` to the maximum that the kernel can subtract.
 const fn clamp(objects: usize) -> c_ulong {
-    // CAST: It is not negative.
+    // CAST: The value is not negative.
     const MAX: usize = isize::MAX as usize;
 
     if objects > MAX {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_c() {
-        // Objects, what C gets.
+        // Objects, value for C.
         const ROWS: [(usize, c_ulong); 6] = [
             (0, c_ulong::MAX - 1),
             (1, 1),
@@ -153,11 +153,11 @@ mod tests {
     #[test]
     fn scans_are_those_of_c() {
         const MOST: c_ulong = c_ulong::MAX / 2;
-        // Freed, scanned, what C gets.
+        // Freed, scanned, return value for C, `nr_scanned` for C.
         const ROWS: [(usize, usize, c_ulong, Option<c_ulong>); 8] = [
             (0, 1, 0, Some(1)),
             (3, 5, 3, Some(5)),
-            // More than were asked for, or than were scanned, is for the caller to know.
+            // The caller may report more objects than were requested or scanned.
             (5, 3, 5, Some(3)),
             (0, 0, c_ulong::MAX, None),
             (1, 0, c_ulong::MAX, None),

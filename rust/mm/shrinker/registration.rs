@@ -32,21 +32,23 @@ use crate::{
     }, //
 };
 
-/// Has [`Callbacks`] called, for as long as it lives.
+/// The registration of [`Callbacks`]. The kernel calls them until it is dropped.
 ///
-/// Dropped, it waits until none of them runs. So that must not be done while holding a lock that
-/// they wait for. One that is leaked calls them until the module that implements them goes.
+/// The drop waits for running callbacks, so it must not hold a lock that a callback waits for. The
+/// callbacks of a leaked registration are called until their module is unloaded.
 ///
 /// # Dropped in a callback
 ///
-/// A registration that is dropped in a callback, of its own or of another shrinker, would wait for
-/// itself, or for others that wait for this task to free memory. The log says so, and it stays, as
-/// if it was leaked. So does one that is dropped by any task with `PF_MEMALLOC` set, which is how
-/// it tells. No type can prevent that: callbacks can get at what is in a lock.
+/// A registration that is dropped in a callback, of its own or of another shrinker, would deadlock:
+/// it would wait for itself, or for another callback that waits for this task to free memory. The
+/// drop prints an error to the log and leaks the registration instead. The drop detects a callback
+/// by `PF_MEMALLOC`, so a drop by any other task with this flag leaks the registration, too. Types
+/// cannot prevent this: a callback can take a registration out of a lock.
 ///
 /// # Invariants
 ///
-/// `instance` came from `KBox` and is registered, unless what was `noted` is being undone.
+/// `instance` came from `KBox` and is registered, unless the module notifier is running the cleanup
+/// of `noted`.
 #[must_use = "the callbacks are called no more once it is dropped"]
 pub struct Registration<T: Callbacks> {
     instance: NonNull<Instance<T>>,
@@ -54,14 +56,14 @@ pub struct Registration<T: Callbacks> {
     _callbacks: PhantomData<Arc<T>>,
 }
 
-// SAFETY: A registration may be dropped by another task than the one that made it, with the `Arc`.
+// SAFETY: Any task may drop a registration, and the `Arc` in it.
 unsafe impl<T: Callbacks> Send for Registration<T> {}
 
-// SAFETY: There is nothing to do with a `&Registration`.
+// SAFETY: A `&Registration` gives access to no data.
 unsafe impl<T: Callbacks> Sync for Registration<T> {}
 
 impl<T: Callbacks> Registration<T> {
-    /// As [`Shrinker::register()`].
+    /// Registers a shrinker, see [`Shrinker::register()`].
     pub(super) fn new(shrinker: Shrinker, callbacks: Arc<T>) -> Result<Self> {
         if is_in_callback() {
             return Err(EDEADLK);
@@ -75,7 +77,7 @@ impl<T: Callbacks> Registration<T> {
         let instance = KBox::new_uninit(GFP_KERNEL)?;
         let data: *const T = &*callbacks;
         let raw = shrinker.into_raw();
-        // SAFETY: C does not look at it before it is registered, see below.
+        // SAFETY: C does not read the field before the registration below.
         unsafe { (*raw.as_ptr()).private_data = data.cast_mut().cast() };
         // SAFETY: As above.
         unsafe { (*raw.as_ptr()).count_objects = Some(count_objects::<T>) };
@@ -88,37 +90,39 @@ impl<T: Callbacks> Registration<T> {
                 callbacks,
             },
         )));
-        // SAFETY: It is from `shrinker_alloc()` and not registered yet, by the type invariants of
-        // `Shrinker`. Its functions are for a `T`, as `data` is, which the instance keeps until it
-        // is unregistered.
+        // SAFETY: The shrinker is from `shrinker_alloc()` and not registered yet, by the type
+        // invariants of `Shrinker`. Its functions are for a `T`, and so is `data`. The instance
+        // keeps the `T` until the shrinker is unregistered.
         unsafe { bindings::shrinker_register(raw.as_ptr()) };
 
         // SAFETY:
-        // - The code of `T` is in `module`, see above, so that is loaded, and it is used here.
+        // - The code of `T` is in `module`, as checked above. It runs here, so the module is
+        //   loaded.
         // - `stop()` and `free()` may be called with `instance`, as it is registered.
         let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, instance.cast()) };
         match noted {
-            // INVARIANT: It is registered, and was leaked from a `KBox`.
+            // INVARIANT: The instance is registered, and was leaked from a `KBox`.
             Ok(noted) => Ok(Self {
                 instance,
                 noted,
                 _callbacks: PhantomData,
             }),
             Err(error) => {
-                // SAFETY: It is registered, and nobody else knows of it.
+                // SAFETY: The instance is registered, and has no other users.
                 unsafe { Self::stop(instance.cast()) };
-                // SAFETY: As above, and it is not registered any more.
+                // SAFETY: As above, and the instance is not registered any more.
                 unsafe { Self::free(instance.cast()) };
                 Err(error)
             }
         }
     }
 
-    /// Calls both callbacks once, as memory reclaim does, with so many objects to scan.
+    /// Calls both callbacks once with `nr_to_scan` objects to scan, as memory reclaim does.
     ///
-    /// Returns what the last one called returned to C. Only in test builds and for benchmarks.
+    /// Returns the C return value of the last callback that was called. Only in test builds and for
+    /// benchmarks.
     ///
-    /// Context: process. Sleeps if the callbacks do.
+    /// Context: Process context. May sleep if the callbacks do.
     #[cfg(any(kscale_kunit, kscale_bench))]
     #[inline]
     pub fn call_back(&self, nr_to_scan: usize) -> usize {
@@ -127,44 +131,44 @@ impl<T: Callbacks> Registration<T> {
             Count, //
         };
 
-        // SAFETY: It is there by the type invariants, and nobody writes to it.
+        // SAFETY: The instance exists by the type invariants, and is not written.
         let shrinker = unsafe { self.instance.as_ref() }.shrinker.as_ptr();
         let mut control = bindings::shrink_control {
             gfp_mask: bindings::GFP_KERNEL,
-            // SAFETY: It has no preconditions.
+            // SAFETY: `numa_node()` has no preconditions.
             nid: unsafe { bindings::numa_node() },
             ..Default::default()
         };
 
         as_in_reclaim(|| {
-            // SAFETY: It is there by the type invariants.
+            // SAFETY: The shrinker exists by the type invariants.
             let count = unsafe { (*shrinker).count_objects };
-            // SAFETY: `register()` has set it.
+            // SAFETY: `register()` has set the callback.
             let count = unsafe { count.unwrap_unchecked() };
-            // SAFETY: It is registered, and this is how C calls back.
+            // SAFETY: The shrinker is registered, and C calls back in the same way.
             let count = unsafe { count(shrinker, &raw mut control) };
             if count == 0 || count == Count::EMPTY.into_raw() {
                 return count;
             }
             control.nr_to_scan = nr_to_scan;
             control.nr_scanned = nr_to_scan;
-            // SAFETY: It is there by the type invariants.
+            // SAFETY: The shrinker exists by the type invariants.
             let scan = unsafe { (*shrinker).scan_objects };
-            // SAFETY: `register()` has set it.
+            // SAFETY: `register()` has set the callback.
             let scan = unsafe { scan.unwrap_unchecked() };
             // SAFETY: As above.
             unsafe { scan(shrinker, &raw mut control) }
         })
     }
 
-    /// Returns what C has.
+    /// Returns the C shrinker.
     #[cfg(kscale_kunit)]
     pub(crate) fn raw(&self) -> *mut bindings::shrinker {
-        // SAFETY: It is there by the type invariants.
+        // SAFETY: The instance exists by the type invariants.
         unsafe { self.instance.as_ref() }.shrinker.as_ptr()
     }
 
-    /// Tells whether all code that depends on `T` is code of `module`.
+    /// Returns whether all code that depends on `T` is code of `module`.
     fn is_in(module: *mut bindings::module) -> bool {
         let own = [
             count_objects::<T> as *const () as usize,
@@ -172,19 +176,20 @@ impl<T: Callbacks> Registration<T> {
             Self::stop as *const () as usize,
             Self::free as *const () as usize,
         ];
-        // SAFETY: It is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        // SAFETY: `module` is the `THIS_MODULE` of the module of `T`, which is in use, so it is
+        // loaded.
         unsafe { cleanup::has_code(module, &own) }
     }
 
-    /// Has C call the callbacks no more, and waits for those that run.
+    /// Unregisters the shrinker, and waits for running callbacks.
     ///
     /// # Safety
     ///
     /// `instance` must be an [`Instance<T>`] that is registered.
     unsafe fn stop(instance: NonNull<c_void>) {
-        // SAFETY: By the safety requirements; nobody else writes to it.
+        // SAFETY: By the safety requirements. The instance is not written.
         let shrinker = unsafe { instance.cast::<Instance<T>>().as_ref() }.shrinker;
-        // SAFETY: It is registered, and not used again.
+        // SAFETY: The shrinker is registered, and not used again.
         unsafe { bindings::shrinker_free(shrinker.as_ptr()) };
     }
 
@@ -192,8 +197,7 @@ impl<T: Callbacks> Registration<T> {
     ///
     /// # Safety
     ///
-    /// `instance` must be an [`Instance<T>`] from `KBox` that is not registered and that nobody
-    /// uses.
+    /// `instance` must be an [`Instance<T>`] from `KBox` that is not registered and has no users.
     unsafe fn free(instance: NonNull<c_void>) {
         // SAFETY: By the safety requirements.
         drop(unsafe { KBox::from_raw(instance.cast::<Instance<T>>().as_ptr()) });
@@ -207,20 +211,21 @@ impl<T: Callbacks> Drop for Registration<T> {
             return;
         }
         if !cleanup::take_back(self.noted) {
-            // The module is going, which sees to it.
+            // The module is being unloaded: the module notifier runs the cleanup.
             return;
         }
-        // SAFETY: It is registered by the type invariants, and nobody else will do this.
+        // SAFETY: The instance is registered by the type invariants, and `take_back()` made this
+        // the only cleanup.
         unsafe { Self::stop(self.instance.cast()) };
-        // SAFETY: It came from `KBox` by the type invariants, and was just unregistered.
+        // SAFETY: The instance came from `KBox` by the type invariants, and was just unregistered.
         unsafe { Self::free(self.instance.cast()) };
     }
 }
 
-/// A registration, as long as C may call back.
+/// The state of a registration, which lives while C may call back.
 struct Instance<T: Callbacks> {
     shrinker: NonNull<bindings::shrinker>,
-    /// What C's `private_data` points to. Never read: it is only kept.
+    /// The target of `private_data` in C. Keeps the callbacks alive, and is never read.
     #[expect(dead_code, reason = "keeps what C has a pointer to")]
     callbacks: Arc<T>,
 }
@@ -259,16 +264,16 @@ mod tests {
         module::cleanup::testing::EmptyModule, //
     };
 
-    /// A cache of nothing but a number.
+    /// A cache that consists of an object count.
     #[pin_data]
     struct Cache {
         objects: Atomic<usize>,
         calls: Atomic<usize>,
-        /// What the last scan saw: node, cgroup, may start I/O, may call into file systems.
+        /// The arguments of the last scan: node, cgroup, may start I/O, may call into file systems.
         asked: Atomic<u32>,
-        /// Whether all calls were as in reclaim.
+        /// The number of calls without `PF_MEMALLOC`.
         outside: Atomic<usize>,
-        /// To be dropped in the next callback.
+        /// A registration to drop in the next callback.
         #[pin]
         registration: Mutex<Option<Registration<Cache>>>,
     }
@@ -317,9 +322,9 @@ mod tests {
             self.asked
                 .store(asked.iter().fold(0, |all, one| all << 4 | one), Relaxed);
             match control.nr_to_scan() {
-                // Frees twice as many as it is asked for, from 100 on.
+                // Reports twice the requested number, from 100 on.
                 100.. => Scan::freed_of(2 * control.nr_to_scan(), 2 * control.nr_to_scan()),
-                // Has but 10.
+                // Reports 10 scanned objects.
                 10.. => Scan::freed_of(7, 10),
                 1.. => Scan::freed(1),
                 0 => Scan::STOP,
@@ -331,29 +336,29 @@ mod tests {
         Shrinker::new(c"kunit", Flags::NONE)
     }
 
-    /// Has C's `count_objects` called.
+    /// Calls the C callback `count_objects`.
     fn count<T: Callbacks>(
         registration: &Registration<T>,
         control: &mut bindings::shrink_control,
     ) -> c_ulong {
-        // SAFETY: It is registered.
+        // SAFETY: The shrinker is registered.
         let Some(count_objects) = (unsafe { (*registration.raw()).count_objects }) else {
             return 0xbad;
         };
-        // SAFETY: This is how C calls it.
+        // SAFETY: The call is the same as in C.
         unsafe { count_objects(registration.raw(), control) }
     }
 
-    /// Has C's `scan_objects` called.
+    /// Calls the C callback `scan_objects`.
     fn scan<T: Callbacks>(
         registration: &Registration<T>,
         control: &mut bindings::shrink_control,
     ) -> c_ulong {
-        // SAFETY: It is registered.
+        // SAFETY: The shrinker is registered.
         let Some(scan_objects) = (unsafe { (*registration.raw()).scan_objects }) else {
             return 0xbad;
         };
-        // SAFETY: This is how C calls it.
+        // SAFETY: The call is the same as in C.
         unsafe { scan_objects(registration.raw(), control) }
     }
 
@@ -379,7 +384,7 @@ mod tests {
         const ROWS: [(c_ulong, c_ulong, c_ulong); 6] = [
             (0, STOP, 0),
             (1, 1, 1),
-            // C's default: as many as was asked for.
+            // The default of C: the requested number.
             (9, 1, 9),
             (10, 7, 10),
             (99, 7, 10),
@@ -402,7 +407,7 @@ mod tests {
 
     #[test]
     fn callbacks_know_what_is_asked_for() -> Result {
-        // Node, flags, what the callback saw.
+        // Node, flags, arguments that the callback got.
         const ROWS: [(i32, Gfp, u32); 4] = [
             (0, Gfp::KERNEL, 0x0011),
             (1, Gfp::NOFS, 0x1010),
@@ -428,7 +433,7 @@ mod tests {
     fn nodes_that_cannot_be_have_nothing() -> Result {
         let cache = Cache::new(5)?;
         let registration = shrinker()?.register(cache.clone())?;
-        // On no machine of these tests.
+        // This node is impossible on all test machines.
         let mut control = bindings::shrink_control {
             nid: 15,
             nr_to_scan: 5,
@@ -465,7 +470,7 @@ mod tests {
 
         drop(shrinker()?.register(cache.clone())?);
 
-        // Nobody else has it any more.
+        // The registration dropped its reference.
         assert!(Arc::into_unique_or_drop(cache).is_some());
         Ok(())
     }
@@ -476,7 +481,7 @@ mod tests {
         let mut control = bindings::shrink_control::default();
         let registration = shrinker()?.register(own.clone())?;
         let of_other = shrinker()?.register(other.clone())?;
-        // One that can still be called, for the test.
+        // A copy that the test can still call after the drop of the original.
         let same = core::mem::ManuallyDrop::new(Registration::<Cache> {
             instance: registration.instance,
             noted: registration.noted,
@@ -488,7 +493,7 @@ mod tests {
         assert!(own.registration.lock().is_none());
         assert_eq!(count(&same, &mut control), 3);
 
-        // As good as leaked, so `same` may take its place.
+        // The registration leaked, so dropping `same` in its place is fine.
         *other.registration.lock() = Some(core::mem::ManuallyDrop::into_inner(same));
         scan(&of_other, &mut control);
         assert!(other.registration.lock().is_none());
@@ -510,7 +515,7 @@ mod tests {
 
         assert!(Arc::into_unique_or_drop(cache).is_some());
         for raw in stay {
-            // SAFETY: It is not registered, and nobody else has it any more.
+            // SAFETY: The shrinker is not registered, and has no other owner.
             unsafe { bindings::shrinker_free(raw) };
         }
         Ok(())
@@ -519,7 +524,7 @@ mod tests {
     #[test]
     fn a_shrinker_is_set_up_before_it_is_registered() -> Result {
         let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
-        // SAFETY: It is there by the type invariants.
+        // SAFETY: The shrinker exists by the type invariants.
         let (seeks, batch) = unsafe { ((*shrinker.as_raw()).seeks, (*shrinker.as_raw()).batch) };
         assert_eq!(seeks, 2);
         assert_eq!(batch, 0);
@@ -527,7 +532,7 @@ mod tests {
 
         let shrinker = shrinker.set_seeks(u16::MAX).set_batch(NonZeroU32::MAX);
         let registration = shrinker.register(Cache::new(1)?)?;
-        // SAFETY: It is registered.
+        // SAFETY: The shrinker is registered.
         let raw = unsafe { &*registration.raw() };
         assert_eq!(raw.seeks, 65535);
         assert_eq!(raw.batch, i64::from(u32::MAX) as isize);
@@ -547,7 +552,7 @@ mod tests {
         Ok(())
     }
 
-    /// Has its code in another module than it says.
+    /// Callbacks with an `OwnerModule` that does not contain their code.
     struct Foreign;
 
     #[vtable]
@@ -583,14 +588,14 @@ mod tests {
             .err();
 
         assert_eq!(error, Some(ENOMEM));
-        // What was made of it is gone.
+        // The failed registration dropped its reference.
         assert!(Arc::into_unique_or_drop(cache).is_some());
         Ok(())
     }
 
-    /// Returns the flags, the seeks and the batch that C has.
+    /// Returns the flags, the seeks and the batch of the C shrinker.
     fn setup(shrinker: &Shrinker) -> (u32, i32, isize) {
-        // SAFETY: It is there by the type invariants.
+        // SAFETY: The shrinker exists by the type invariants.
         let raw = unsafe { &*shrinker.as_raw() };
         (raw.flags, raw.seeks, raw.batch)
     }
@@ -600,7 +605,7 @@ mod tests {
         const FLAGS: u32 = bindings::SHRINKER_NUMA_AWARE
             | bindings::SHRINKER_MEMCG_AWARE
             | bindings::SHRINKER_NONSLAB;
-        // Without memory cgroups, C takes their flags away.
+        // Without memory cgroups, C clears their flags.
         let memcg = Shrinker::new(c"kunit", Flags::MEMCG_AWARE)?;
         let memcg_flags = if memcg.is_memcg_aware() {
             FLAGS

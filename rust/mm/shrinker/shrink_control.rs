@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What callbacks are asked.
+//! The arguments of the callbacks.
 
 use kernel::{
     bindings,
@@ -15,123 +15,123 @@ use crate::mm::{
     memcg::MemCgroup, //
 };
 
-/// Where memory is to be freed (`struct shrink_control`).
+/// The node and the memory cgroup of a shrinker call (`struct shrink_control`).
 ///
 /// # Invariants
 ///
-/// It is one that C passed to a callback, which is running.
+/// C passed it to a callback that is running.
 #[repr(transparent)]
 pub struct ShrinkControl(Opaque<bindings::shrink_control>);
 
 impl ShrinkControl {
-    /// Borrows what C passed to a callback.
+    /// Borrows the argument of a callback.
     ///
     /// # Safety
     ///
-    /// `control` must be what C passed to a callback that does not return in `'a`.
+    /// C must have passed `control` to a callback that does not return during `'a`.
     #[inline]
     pub(crate) unsafe fn from_raw<'a>(control: *mut bindings::shrink_control) -> &'a Self {
-        // SAFETY: By the safety requirements; the type is transparent.
+        // SAFETY: By the safety requirements. The type is transparent.
         // INVARIANT: By the safety requirements.
         unsafe { &*control.cast::<Self>() }
     }
 
     /// Returns the NUMA node.
     ///
-    /// It has a meaning if the shrinker is [`NUMA_AWARE`](super::Flags::NUMA_AWARE): otherwise what
-    /// is asked for is to be freed on any node.
+    /// Only meaningful if the shrinker is [`NUMA_AWARE`](super::Flags::NUMA_AWARE). Otherwise the
+    /// call is for the objects of all nodes.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn nid(&self) -> u32 {
-        // CAST: It is the number of a node, which is not negative.
+        // CAST: A node number is not negative.
         self.target().0 as u32
     }
 
-    /// Returns the memory cgroup, if there are any.
+    /// Returns the memory cgroup, if there is one.
     ///
-    /// It has a meaning if the shrinker is [`MEMCG_AWARE`](super::Flags::MEMCG_AWARE): otherwise
-    /// what is asked for is to be freed in any.
+    /// Only meaningful if the shrinker is [`MEMCG_AWARE`](super::Flags::MEMCG_AWARE). Otherwise the
+    /// call is for the objects of all cgroups.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn memcg(&self) -> Option<&MemCgroup> {
         let (_, memcg) = self.target();
-        // SAFETY: The caller of the callback has a reference until it returns, which is not before
-        // the borrow of `self` ends.
+        // SAFETY: The caller of the callback has a reference until the callback returns, which is
+        // not before the borrow of `self` ends.
         unsafe { MemCgroup::from_raw(memcg) }
     }
 
-    /// Returns the node and the cgroup as C takes them.
+    /// Returns the node and the cgroup as C types.
     #[inline]
     pub(crate) fn target(&self) -> (c_int, *mut bindings::mem_cgroup) {
-        // SAFETY: C does not write to it while the callback runs.
+        // SAFETY: C does not write the field while the callback runs.
         let nid = unsafe { (*self.as_raw()).nid };
         // SAFETY: As above.
         let memcg = unsafe { (*self.as_raw()).memcg };
         (nid, memcg)
     }
 
-    /// Returns what C passed.
+    /// Returns the C argument of the callback.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut bindings::shrink_control {
         self.0.get()
     }
 }
 
-/// Where, how much, and how memory is to be freed.
+/// The argument of a scan: node, cgroup, number of objects and allocation context.
 ///
-/// What a scan may do is not for a count to ask: a count is of all there is, and what a scan could
-/// not do is deferred, for one that can.
+/// Only a scan has the allocation context. A count is of all objects: objects that a scan could not
+/// free in its context are deferred to a scan that can.
 ///
 /// # Invariants
 ///
-/// It is one that C passed to `scan_objects`, which is running.
+/// C passed it to `scan_objects`, which is running.
 #[repr(transparent)]
 pub struct ScanControl(ShrinkControl);
 
 impl ScanControl {
-    /// Borrows what C passed to `scan_objects`.
+    /// Borrows the argument of `scan_objects`.
     ///
     /// # Safety
     ///
-    /// As for [`ShrinkControl::from_raw()`], for that callback.
+    /// As for [`ShrinkControl::from_raw()`], for the callback `scan_objects`.
     #[inline]
     pub(crate) unsafe fn from_raw<'a>(control: *mut bindings::shrink_control) -> &'a Self {
-        // SAFETY: By the safety requirements; the types are transparent.
+        // SAFETY: By the safety requirements. The types are transparent.
         // INVARIANT: By the safety requirements.
         unsafe { &*control.cast::<Self>() }
     }
 
-    /// Returns how many objects should be scanned, and freed if they may be.
+    /// Returns the number of objects to scan, and to free if possible.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn nr_to_scan(&self) -> usize {
-        // SAFETY: C does not write to it while the callback runs.
+        // SAFETY: C does not write the field while the callback runs.
         unsafe { (*self.as_raw()).nr_to_scan }
     }
 
-    /// Tells whether the scan may start I/O, and wait for it (`__GFP_IO`).
+    /// Returns whether the scan may start I/O and wait for its completion (`__GFP_IO`).
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn may_io(&self) -> bool {
         self.gfp().may_start_io()
     }
 
-    /// Tells whether the scan may call into file systems (`__GFP_FS`).
+    /// Returns whether the scan may call into file systems (`__GFP_FS`).
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn may_fs(&self) -> bool {
         self.gfp().may_enter_fs()
     }
 
-    /// Returns the flags of the allocation that needs memory.
+    /// Returns the flags of the allocation that triggered reclaim.
     #[inline]
     fn gfp(&self) -> Gfp {
-        // SAFETY: C does not write to it while the callback runs.
+        // SAFETY: C does not write the field while the callback runs.
         Gfp::from_raw(unsafe { (*self.as_raw()).gfp_mask })
     }
 }
