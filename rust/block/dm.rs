@@ -2,40 +2,40 @@
 
 //! Device mapper targets.
 //!
-//! A target turns the bios of a mapped device into bios of the devices below. Use this module for
-//! bio-based targets; a disk driver wants [`kernel::block::mq`] instead.
+//! A target remaps the bios of a mapped device to the devices below. This module is for bio-based
+//! targets. A disk driver uses [`kernel::block::mq`] instead.
 //!
-//! To write one:
+//! To write a target:
 //!
 //! 1. Implement [`Target`] for the state of one table line. [`Target::ctr()`] parses the line and
-//!    opens the devices; [`Target::map()`] says what becomes of a bio.
-//! 2. Put a [`Registration`] of it into the module's state.
+//!    opens the devices; [`Target::map()`] maps a bio.
+//! 2. Put a [`Registration`] of the target into the state of the module.
 //!
-//! `samples/dm_offset.rs` is a whole target in a hundred lines.
+//! `samples/dm_offset.rs` is a whole target of about a hundred lines.
 //!
 //! # The life of a bio
 //!
-//! [`Target::map()`] gets a [`MapBio`] and returns a [`Map`], and only a bio makes a `Map`, so none
-//! can be lost:
+//! [`Target::map()`] takes a [`MapBio`] and returns a [`Map`]. A `Map` can only be made from a bio,
+//! so no bio is lost:
 //!
-//! - [`MapBio::remap()`] sends it on to a device. When it comes back, [`Target::end_io()`] sees it
-//!   as an [`EndBio`].
-//! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] are done with it.
-//! - [`MapBio::defer()`] makes an owned [`Bio`] of it, which may move to other tasks, wait on a
-//!   workqueue ([`Bio::queue()`]), go out as a clone ([`Bio::bounce()`]), and at last is ended.
-//!   One that is dropped ends with [`BlkError::IOERR`]. In
-//!   functions that may run in an interrupt it is an [`IrqBio`].
+//! - [`MapBio::remap()`] sends the bio to a device. On completion, [`Target::end_io()`] gets it as
+//!   an [`EndBio`].
+//! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] complete the bio.
+//! - [`MapBio::defer()`] turns it into an owned [`Bio`]. An owned bio may move to other tasks, wait
+//!   on a workqueue ([`Bio::queue()`]), and be sent as a clone ([`Bio::bounce()`]) before it is
+//!   ended. A `Bio` that is dropped ends with [`BlkError::IOERR`]. Functions that may run in an
+//!   interrupt get an [`IrqBio`] instead.
 //!
-//! On devices that keep something beside their sectors, a bio may have [`Tags`]. They are its own while
-//! a device may use them: set with [`MapBio::set_tags()`] or [`CloneBio::set_tags()`], and lent again by
-//! [`Bio::segments_and_tags()`] when it is back.
+//! On devices with integrity metadata, a bio may have [`Tags`]. The bio owns the tags while a
+//! device may use them: [`MapBio::set_tags()`] or [`CloneBio::set_tags()`] attaches them, and
+//! [`Bio::segments_and_tags()`] lends them again after completion.
 //!
-//! The audit log hears of targets with [`Target::AUDITED`], and of sectors that [`ReadClone::audit()`] is
-//! called for.
+//! Targets with [`Target::AUDITED`] are recorded in the audit log. [`ReadClone::audit()`] records
+//! an event of a sector.
 //!
-//! As long as there is a bio, there is its target: [`Bio::target()`] borrows it from the bio. After
-//! the last bio ended the target may be freed at any time, which is why no method that ends a bio
-//! takes a reference to the target.
+//! A bio keeps its target alive: [`Bio::target()`] borrows the target from the bio. After the last
+//! bio ended, the target may be freed at any time. So no method that ends a bio takes a reference
+//! to the target.
 //!
 //! # Context of the callbacks
 //!
@@ -53,15 +53,15 @@
 //! | `io_hints` | table load | yes | `message`, `status` |
 //! | `zones` | table load, ioctl | yes | everything |
 //!
-//! A function that may run in a hard interrupt gets an [`IrqBio`], which cannot be sent: [`IrqBio::queue()`]
-//! leaves it to a worker.
+//! A function that may run in a hard interrupt gets an [`IrqBio`]. An `IrqBio` cannot be sent:
+//! [`IrqBio::queue()`] queues it to a worker.
 //!
-//! A function that has ended the last bio of a target may go on when the target, its table, and all
-//! references to its module are gone. The code stays until it has returned: to unload the module waits
-//! for that.
+//! A function that has ended the last bio of a target may still run after the target, its table,
+//! and all references to its module are gone. Its code stays loaded: module unload waits until the
+//! function has returned.
 //!
-//! Not covered: request-based targets, zones other than those of one device, DAX, more than one duplicate of a bio
-//! (`num_flush_bios > 1`), kernels with `CONFIG_CFI`.
+//! Not covered: request-based targets, zones other than those of a single device, DAX, more than
+//! one duplicate of a bio (`num_flush_bios > 1`), kernels with `CONFIG_CFI`.
 //!
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 //!

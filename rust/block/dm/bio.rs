@@ -2,8 +2,8 @@
 
 //! The bios of a target, from `map` to completion.
 //!
-//! [`per_bio`] has what device mapper allocates with each bio. The other modules have the types by which
-//! a target holds a bio, one for each stage of its life.
+//! [`per_bio`] has the data that device mapper allocates with each bio. Each of the other modules
+//! has the type of a bio in one stage of its life.
 
 pub(super) mod bounce;
 pub(super) mod clone;

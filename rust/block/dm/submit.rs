@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Submission of clones in the order of their sectors, by a worker.
+//! Submission of clones in sector order, by a worker.
 //!
-//! [`sorted`] has the queue, [`llist`] the lock-less list behind it, and [`sort`] a merge sort for lists.
+//! [`sorted`] has the queue, [`llist`] its lock-less list, and [`sort`] a merge sort for lists.
 
 use kernel::sync::atomic;
 

@@ -41,7 +41,7 @@ use self::{
     status::Output, //
 };
 
-/// A bio-based target; a value is the state of one line of a table.
+/// A bio-based target. A value is the state of one table line.
 ///
 /// See the [module documentation](super) for the context that each callback runs in.
 #[vtable]
@@ -52,33 +52,37 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// The version that `dmsetup targets` prints: major, minor, patch level.
     const VERSION: [u32; 3];
 
-    /// Whether the target takes atomic writes ([`MapBio::is_atomic()`]), none by default.
+    /// Whether the target supports atomic writes ([`MapBio::is_atomic()`]). The default is no.
     const ATOMIC_WRITES: bool = false;
 
-    /// Whether the audit log is told of lines that are taken and refused, and of targets that go. It is
-    /// not by default. C: `dm_audit_log_ctr()`, `dm_audit_log_dtr()` in `drivers/md/dm-audit.h`.
+    /// Whether constructed, refused and destroyed targets are recorded in the audit log. The
+    /// default is no.
+    ///
+    /// C: `dm_audit_log_ctr()`, `dm_audit_log_dtr()` in `drivers/md/dm-audit.h`.
     const AUDITED: bool = false;
 
-    /// What the target keeps for each bio. Made anew for each, dropped when the bio ended, in any
-    /// context.
+    /// The per-bio data of the target. Created for each bio, and dropped after the bio ended, in
+    /// any context.
     ///
-    /// Aligned to 8 bytes at most. If it has a destructor ([`core::mem::needs_drop()`]), a bio that the
-    /// target itself ends does so in softirq context, a little later: the data may own other bios, which
-    /// end when it is dropped.
+    /// The alignment is at most 8 bytes. If the type has a destructor
+    /// ([`core::mem::needs_drop()`]), a bio that the target itself ends completes a little later,
+    /// in softirq context. The reason: the data may own other bios, and dropping it ends these.
     type PerBio: Default + Send + 'static;
 
     /// Parses a table line and opens its devices.
     fn ctr(table: &mut Table<'_>, args: Args<'_>) -> Result<impl PinInit<Self, Error>, CtrError>;
 
-    /// Decides what becomes of a bio. Runs on all CPUs at once.
+    /// Maps a bio. Runs on all CPUs at once.
     ///
-    /// In NOIO scope: allocations cannot start I/O. Must not wait for a bio that it submitted.
+    /// Runs in NOIO scope: allocations cannot start I/O. It must not wait for a bio that it
+    /// submitted.
     fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> Map<'a, Self>;
 
-    /// Sees a bio that [`MapBio::remap()`] or [`Bio::submit()`] sent to a device come back.
+    /// Handles the completion of a bio that [`MapBio::remap()`] or [`Bio::submit()`] sent to a
+    /// device.
     ///
-    /// Without it such a bio ends as the device ended it. Runs in any context, also in hard
-    /// interrupts, on all CPUs at once.
+    /// The default completes the bio with the result of the device. Runs in any context including
+    /// hard interrupts, on all CPUs at once.
     ///
     /// [`Bio::submit()`]: super::Bio::submit
     fn end_io<'a>(bio: EndBio<'a, Self>) -> EndIo<'a, Self> {
@@ -86,66 +90,66 @@ pub trait Target: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Returns the device whose zones are those of the mapped device, from the sector on that
-    /// [`Table::get_device()`] was told. Without it no zoned device can be below.
+    /// Returns the device whose zones the mapped device has, from the first sector passed to
+    /// [`Table::get_device()`] on. A target without `zones` cannot use a zoned device.
     fn zones(self: Pin<&Self>) -> Device {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Writes what `dmsetup status` prints, nothing by default.
+    /// Writes the text of `dmsetup status`. The default writes nothing.
     fn status_info(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
         let _ = out;
         Ok(())
     }
 
-    /// Writes what `dmsetup table` prints: arguments that would make the same target again.
+    /// Writes the text of `dmsetup table`: arguments that construct the same target again.
     fn status_table(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
         let _ = out;
         Ok(())
     }
 
-    /// Writes what the Integrity Measurement Architecture measures of the line, behind the name and
-    /// the version of the target: `,<name>=<value>` for each attribute, and a semicolon.
+    /// Writes the attributes that the Integrity Measurement Architecture measures:
+    /// `,<name>=<value>` for each attribute, and a semicolon. They follow the name and the version
+    /// of the target.
     ///
-    /// Without it nothing is measured but where the line is on the device.
+    /// Without `status_ima`, only the position of the line on the device is measured.
     fn status_ima(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
         let _ = out;
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Carries out `dmsetup message`; what it writes to `out` is printed.
+    /// Handles `dmsetup message`. The text written to `out` is printed.
     fn message(self: Pin<&Self>, args: Args<'_>, out: &mut Output<'_>) -> Result {
         let _ = (args, out);
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Hears that the device is about to be suspended; bios still come.
+    /// Runs before the device is suspended. Bios still arrive.
     fn presuspend(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Hears that the suspend was given up.
+    /// Runs when a suspend is cancelled.
     fn presuspend_undo(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Hears that the device is suspended. No bio is in flight, unless the device is being
-    /// removed.
+    /// Runs after the device is suspended. No bio is in flight, unless the device is being removed.
     fn postsuspend(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Hears that the device is about to be resumed, the first time too; an error prevents it.
+    /// Runs before the device is resumed, also for the first time. An error prevents the resume.
     fn preresume(self: Pin<&Self>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Hears that the device is resumed; bios come when this returned.
+    /// Runs when the device is resumed. Bios arrive after `resume` returned.
     fn resume(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Adjusts the limits of the mapped device.
+    /// Adjusts the queue limits of the mapped device.
     fn io_hints(self: Pin<&Self>, limits: &mut Limits<'_>) {
         let _ = limits;
         build_error!(VTABLE_DEFAULT_ERROR)

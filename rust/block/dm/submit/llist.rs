@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list that many add to at once, and one takes all of, whatever the atomics and the nodes.
+//! A lock-less list with many producers and a consumer that takes all nodes. Generic over nodes and
+//! atomics.
 //!
-//! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
-//! has the `atomic`s of either. As `struct llist_head` in `include/linux/llist.h`, but for where the
-//! nodes have their links.
+//! The kernel and the interleaving checker of `tests/host/loom` compile this file; the parent
+//! module provides the `atomic`s of either. As `struct llist_head` in `include/linux/llist.h`,
+//! except for the place of the links.
 //!
-//! Nobody follows a link before all of the list is taken, so it does no harm that a node which
-//! somebody has seen in front was taken and is there again: what is behind it then is behind it.
+//! Links are only followed after the whole list was taken. So ABA is harmless: if the first node
+//! that a producer has seen was taken and added again, it is still the correct successor.
 
 use core::{
     ptr,
@@ -21,7 +22,7 @@ use super::atomic::{
     Release, //
 };
 
-/// The address of the first node, the newest.
+/// The address of the first node, which is the newest.
 pub(super) struct Llist<N>(Atomic<*mut N>);
 
 impl<N> Llist<N> {
@@ -30,13 +31,14 @@ impl<N> Llist<N> {
         Self(Atomic::new(ptr::null_mut()))
     }
 
-    /// Adds a node in front, and tells whether it is the only one.
+    /// Adds a node at the front, and returns whether the list was empty.
     ///
-    /// Calls `link` with what is to be behind it, again if others were quicker. What was done with
-    /// the node before, by `link` too, is seen by who takes it.
+    /// Calls `link` with the successor of the node, and again after each race with another
+    /// producer. All writes to the node before `add`, and those of `link`, are visible to the task
+    /// that takes the node.
     ///
-    /// Of all that are added until the list is [taken](Self::del_all), one is told that it is the
-    /// only one. The others may be gone when this returns. C: `llist_add()`.
+    /// Of all nodes that are added until the list is [taken](Self::del_all), exactly one `add`
+    /// returns `true`. All other nodes may be gone when `add` returns. C: `llist_add()`.
     #[inline]
     pub(super) fn add(&self, node: NonNull<N>, mut link: impl FnMut(Option<NonNull<N>>)) -> bool {
         let mut first = self.0.load(Relaxed);
@@ -44,7 +46,7 @@ impl<N> Llist<N> {
         loop {
             link(NonNull::new(first));
             match self.0.cmpxchg(first, node.as_ptr(), Release) {
-                // What was there is what was expected.
+                // The list did not change, so `first` is the old head.
                 Ok(_) => return first.is_null(),
                 Err(now) => first = now,
             }

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sorting of lists without memory or locks.
+//! Sorting of lists without allocation or locks.
 
-/// An element of a list, which owns those behind it.
+/// A list element, which owns its successors.
 pub(super) trait Node: Sized {
-    /// Returns what the list is sorted by.
+    /// Returns the sort key.
     fn key(&self) -> u64;
 
-    /// Returns the elements behind this one.
+    /// Returns the successor.
     fn next(&mut self) -> &mut Option<Self>;
 }
 
-/// Run `n` has `2^n` elements, or none; the last may have more.
+/// Run `n` has `2^n` elements or is empty; the last run may have more.
 const MAX_RUNS: usize = 16;
 
-/// Sorts a list by key. Of those with the same key, who was behind comes first.
+/// Sorts a list by key. Equal keys are returned in FIFO order (the input is a LIFO).
 ///
-/// So a stack, which has the newest element in front, is sorted by key and then by age. This is a
-/// merge sort that goes through the list once, as `list_sort()` in `lib/list_sort.c`.
+/// A merge sort in one pass over the list, as `list_sort()` in `lib/list_sort.c`.
 pub(super) fn sort_stack<N: Node>(mut list: Option<N>) -> Option<N> {
-    // What is in run `n` was in front of what is in run `n - 1`.
+    // The elements of run `n` were in front of those of run `n - 1`.
     let mut runs: [Option<N>; MAX_RUNS] = [const { None }; MAX_RUNS];
 
     while let Some(mut node) = list {
@@ -38,7 +37,7 @@ pub(super) fn sort_stack<N: Node>(mut list: Option<N>) -> Option<N> {
     runs.into_iter().fold(None, merge)
 }
 
-/// Merges two sorted lists. Of elements with the same key, those of `first` come first.
+/// Merges two sorted lists. Of equal keys, elements of `first` come before those of `second`.
 fn merge<N: Node>(mut first: Option<N>, mut second: Option<N>) -> Option<N> {
     let mut merged = None;
     let mut end = &mut merged;
@@ -80,7 +79,7 @@ mod tests {
         }
     }
 
-    /// Pushes the keys in their order, and returns those of the sorted stack, with their ages.
+    /// Pushes the keys in order, and returns the keys and ages of the sorted stack.
     fn sorted(keys: impl Iterator<Item = u64>) -> Result<KVVec<(u64, usize)>> {
         let mut stack = None;
         for (age, key) in keys.enumerate() {
@@ -114,9 +113,9 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_of_long_lists() -> Result {
-        // With the last, each run is full, and one element is too many.
+        // The last length exceeds the capacity of the runs by one element.
         for len in [2, 3, 31, 32, 33, 1000, 1 << MAX_RUNS] {
-            // Many of the keys are there twice.
+            // Many keys occur twice.
             let seen = sorted((0..len).map(|n| n * 7919 % (len / 2 + 1)))?;
             assert_eq!(seen.len() as u64, len);
             assert!(seen.windows(2).all(|pair| pair[0] < pair[1]));

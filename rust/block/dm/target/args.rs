@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The arguments of table lines and messages, and what a refused line says.
+//! Arguments of table lines and messages, and the error of a refused line.
 
 use kernel::prelude::*;
 
@@ -9,7 +9,7 @@ use core::{
     ptr::NonNull, //
 };
 
-/// Why a table line was refused: what `dmsetup` prints to the kernel log, and the error code.
+/// The error of a refused table line: an error code, and a message for the kernel log.
 pub struct CtrError {
     message: Option<&'static CStr>,
     error: Error,
@@ -53,8 +53,8 @@ impl<E: Into<Error>> From<E> for CtrError {
 ///
 /// # Invariants
 ///
-/// `argv` points to `argc` pointers to NUL-terminated strings, all of which are valid, and nobody
-/// else's, for `'a`; it may be anything if `argc` is 0.
+/// `argv` points to `argc` pointers to NUL-terminated strings. For `'a`, all of them are valid and
+/// exclusively borrowed. If `argc` is 0, `argv` may have any value.
 pub struct Args<'a> {
     argv: *mut *mut kernel::ffi::c_char,
     argc: usize,
@@ -62,18 +62,18 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Wraps what device mapper passes.
+    /// Wraps the arguments that device mapper passes.
     ///
     /// # Safety
     ///
-    /// `argc` and `argv` must be what device mapper passed to `ctr` or `message`, of a call that
-    /// `'a` does not outlive.
+    /// `argc` and `argv` must be the arguments of a call of `ctr` or `message`, and `'a` must not
+    /// outlive this call.
     pub(super) unsafe fn new(
         argc: kernel::ffi::c_uint,
         argv: *mut *mut kernel::ffi::c_char,
     ) -> Self {
-        // INVARIANT: `dm_split_args()` in `drivers/md/dm-table.c` makes just that, in a buffer of
-        // the call's own; `argv` may be NULL if `argc` is 0.
+        // INVARIANT: `dm_split_args()` in `drivers/md/dm-table.c` makes such an array, in a buffer
+        // of this call; `argv` may be NULL if `argc` is 0.
         Self {
             argv,
             // CAST: From 32 to 64 bits.
@@ -84,45 +84,45 @@ impl<'a> Args<'a> {
 
     /// Returns the next argument, or fails with the message `missing`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn required(&mut self, missing: &'static CStr) -> Result<&'a CStr, CtrError> {
         self.next().ok_or(CtrError::invalid(missing))
     }
 
     /// Returns the next argument as a decimal number, or fails with the message `invalid`.
     ///
-    /// The argument is not logged: where words are missing, it may be a key.
+    /// The argument is not logged: if words are missing, it may be a key.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn parsed<N: core::str::FromStr>(&mut self, invalid: &'static CStr) -> Result<N, CtrError> {
         let arg = self.required(invalid)?;
         let number = arg
             .to_str()
             .ok()
-            // `from_str` takes a plus sign, which C does not.
+            // `from_str` accepts a plus sign, C does not.
             .filter(|arg| arg.starts_with(|first: char| first.is_ascii_digit()))
             .and_then(|arg| arg.parse().ok());
         number.ok_or(CtrError::invalid(invalid))
     }
 
-    /// Returns the next argument, which is overwritten with `0`s when the result is dropped.
+    /// Returns the next argument. Dropping the result overwrites the argument with `0`s.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn secret(&mut self, missing: &'static CStr) -> Result<SecretArg<'a>, CtrError> {
         let arg = self.next_raw().ok_or(CtrError::invalid(missing))?;
         // SAFETY: `arg` is NUL-terminated, by the type invariants.
         let len = unsafe { CStr::from_char_ptr(arg.as_ptr()) }
             .to_bytes()
             .len();
-        // SAFETY: `arg` has `len` bytes before the NUL, which are valid for `'a` and nobody
-        // else's by the type invariants; `next_raw()` gives each argument once.
+        // SAFETY: `arg` has `len` bytes before the NUL. By the type invariants they are valid for
+        // `'a` and exclusively borrowed; `next_raw()` returns each argument once.
         let bytes = unsafe { core::slice::from_raw_parts_mut(arg.as_ptr().cast::<u8>(), len) };
         Ok(SecretArg(bytes))
     }
 
-    /// Checks that there are no more arguments, or fails with the message `too_many`.
+    /// Checks that no arguments are left, or fails with the message `too_many`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn finish(&self, too_many: &'static CStr) -> Result<(), CtrError> {
         match self.argc {
             0 => Ok(()),
@@ -130,9 +130,9 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns how many arguments are left.
+    /// Returns the number of arguments left.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[expect(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.argc
@@ -142,8 +142,8 @@ impl<'a> Args<'a> {
         self.argc = self.argc.checked_sub(1)?;
         // SAFETY: There was an argument left, so `argv` points to one, by the type invariants.
         let arg = unsafe { *self.argv };
-        // SAFETY: As above, so one further on is inside the array or at its end.
-        // INVARIANT: One argument less, one further on.
+        // SAFETY: As above, so the next pointer is inside the array or at its end.
+        // INVARIANT: `argc` and `argv` both advance by one argument.
         self.argv = unsafe { self.argv.add(1) };
         NonNull::new(arg)
     }
@@ -154,13 +154,13 @@ impl<'a> Iterator for Args<'a> {
 
     fn next(&mut self) -> Option<&'a CStr> {
         let arg = self.next_raw()?;
-        // SAFETY: `arg` is NUL-terminated and valid for `'a`, by the type invariants; `next_raw()`
-        // gives each argument once, so nobody writes to it.
+        // SAFETY: `arg` is NUL-terminated and valid for `'a`, by the type invariants. `next_raw()`
+        // returns each argument once, so nothing writes to it.
         Some(unsafe { CStr::from_char_ptr(arg.as_ptr()) })
     }
 }
 
-/// An argument that holds a key; its place in the table line is overwritten on drop.
+/// An argument that holds a key. Its place in the table line is overwritten on drop.
 pub struct SecretArg<'a>(&'a mut [u8]);
 
 impl SecretArg<'_> {
@@ -173,7 +173,7 @@ impl SecretArg<'_> {
 impl Drop for SecretArg<'_> {
     fn drop(&mut self) {
         for byte in self.0.iter_mut() {
-            // As dm-crypt does, so that the length still shows.
+            // As in dm-crypt, so that the length remains visible.
             //
             // SAFETY: `byte` is a reference, so it is valid for writes.
             unsafe { core::ptr::write_volatile(byte, b'0') };
@@ -194,7 +194,7 @@ mod tests {
     const MISSING: &CStr = c"missing";
     const INVALID: &CStr = c"kscale_dm_args: invalid, as it should be";
 
-    /// Calls `func` with the words of `line` as arguments, and returns the words as they are then.
+    /// Calls `func` with the words of `line` as arguments, and returns the words after the call.
     fn with_args<R>(line: &[&str], func: impl FnOnce(Args<'_>) -> R) -> Result<(R, KVec<CString>)> {
         let mut words = KVec::new();
         for word in line {
@@ -209,7 +209,7 @@ mod tests {
                 GFP_KERNEL,
             )?;
         }
-        // SAFETY: `argv` has `line.len()` pointers to NUL-terminated strings, which nobody else
+        // SAFETY: `argv` has `line.len()` pointers to NUL-terminated strings, which nothing else
         // uses until `func` returned.
         let args = unsafe { Args::new(line.len() as kernel::ffi::c_uint, argv.as_mut_ptr()) };
         let result = func(args);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn no_arguments_may_be_a_null_pointer() {
-        // SAFETY: With no arguments the pointer may be anything.
+        // SAFETY: With no arguments the pointer may have any value.
         let mut args = unsafe { Args::new(0, core::ptr::null_mut()) };
         assert!(args.next().is_none());
         assert!(args.finish(INVALID).is_ok());

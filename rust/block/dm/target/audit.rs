@@ -2,17 +2,17 @@
 
 //! Audit records of targets.
 //!
-//! Who watches a system for attacks may want to know which lines were made and refused, and which
-//! sectors somebody changed. A target with [`Target::AUDITED`] has the former in the audit log, as
-//! records of type `DM_CTRL`, and [`ReadClone::audit()`] makes one of the latter, of type `DM_EVENT`:
+//! A target with [`Target::AUDITED`] records in the audit log each line that is constructed or
+//! refused, and each target that is destroyed (type `DM_CTRL`). [`ReadClone::audit()`] records an
+//! event of a sector, for example a failed integrity check (type `DM_EVENT`):
 //!
 //! ```text
 //! module=rcrypt op=ctr ppid=1 pid=7 ... dev=252:0 error_msg='success' res=1
 //! module=rcrypt op=integrity-aead dev=252:1 sector=9 res=0
 //! ```
 //!
-//! `module` is the name that the target is registered under. While auditing is off nothing is recorded,
-//! and without `CONFIG_DM_AUDIT` there is no code for it.
+//! `module` is the name that the target is registered under. While auditing is off nothing is
+//! recorded. Without `CONFIG_DM_AUDIT` the code is compiled out.
 //!
 //! C: `drivers/md/dm-audit.c`.
 
@@ -25,18 +25,18 @@ use crate::{
 
 use super::Target;
 
-/// Records that a target was made.
+/// Records that a target was constructed.
 ///
 /// # Safety
 ///
 /// `ti` must be the target of a running `ctr`.
 pub(super) unsafe fn made(ti: *mut bindings::dm_target) {
-    // SAFETY: By this function's contract `ti` is alive, and with it its type and the name of that; its
-    // table has a device, see `dm_table_create()` in `drivers/md/dm-table.c`.
+    // SAFETY: By this function's contract `ti` is alive, and so are its type and the type's name.
+    // Its table has a device, see `dm_table_create()` in `drivers/md/dm-table.c`.
     unsafe { bindings::dm_audit_log_ctr((*(*ti).type_).name, ti, 1) };
 }
 
-/// Records that a line was refused, and as the targets in C do, that what there was of it is gone.
+/// Records that a line was refused, and that its target was destroyed, as the C targets do.
 ///
 /// # Safety
 ///
@@ -48,29 +48,29 @@ pub(super) unsafe fn refused(ti: *mut bindings::dm_target) {
     unsafe { gone(ti) };
 }
 
-/// Records that a target is gone.
+/// Records that a target was destroyed.
 ///
 /// # Safety
 ///
 /// `ti` must be the target of a running `ctr` or `dtr`.
 pub(super) unsafe fn gone(ti: *mut bindings::dm_target) {
-    // SAFETY: As in `made()`; the device goes after its tables.
+    // SAFETY: As in `made()`; the device outlives its tables.
     unsafe { bindings::dm_audit_log_dtr((*(*ti).type_).name, ti, 1) };
 }
 
 impl<T: Target> ReadClone<T> {
-    /// Records what was found out about a sector that was read: `op` names it, and `is_ok` tells whether
-    /// it is good.
+    /// Records the result of a check of a sector that was read. `op` names the check, and `is_ok`
+    /// is its result.
     ///
-    /// Spaces in `op` make the record hard to read for programs.
+    /// Spaces in `op` make the record hard to parse.
     ///
-    /// Context: Process context; sleeps, also for an audit daemon that lags behind. C:
-    /// `dm_audit_log_bio()` in `drivers/md/dm-audit.c`.
+    /// Context: Process context. May sleep, and waits for a slow audit daemon.
+    /// C: `dm_audit_log_bio()` in `drivers/md/dm-audit.c`.
     pub fn audit(&self, op: &CStr, sector: u64, is_ok: bool) {
         let module = self.target_name().as_char_ptr();
 
-        // SAFETY: Both texts are C strings that are only printed. The clone is alive, and its device is
-        // one of the target's, see `CloneBio::read()`.
+        // SAFETY: Both texts are C strings that are only printed. The clone is alive, and its
+        // device is a device of the target, see `CloneBio::read()`.
         unsafe {
             bindings::dm_audit_log_bio(
                 module,

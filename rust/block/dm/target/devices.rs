@@ -12,11 +12,11 @@ use crate::{
     lib::unique::unique_id, //
 };
 
-/// A device of a target: a number that means something to that target only.
+/// A handle for a device of a target. It is valid for this target only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {
     index: u32,
-    /// The `id` of the [`Devices`] that it is one of.
+    /// The `id` of its [`Devices`].
     of: u64,
 }
 
@@ -24,30 +24,31 @@ pub struct Device {
 ///
 /// # Invariants
 ///
-/// Each was got by `dm_get_device()` for the target, and not put. So its `bdev` is open.
+/// Each device was opened by `dm_get_device()` for the target, and was not put. So its `bdev` is
+/// open.
 pub(in crate::block::dm) struct Devices {
     list: KVec<OpenDevice>,
-    /// No other value has it.
+    /// Unique to this value.
     id: u64,
 }
 
-/// A device that was got, with what its `dm_dev` was then.
+/// An open device: a copy of the fields of its `dm_dev`.
 ///
-/// Device mapper frees that when another target, written in C, has it open the device for more than the
-/// table is for: see `upgrade_mode()` in `drivers/md/dm-table.c`. The block device stays the same.
+/// Device mapper replaces the `dm_dev` when a C target of the same table opens the device with more
+/// rights: see `upgrade_mode()` in `drivers/md/dm-table.c`. The block device stays the same.
 struct OpenDevice {
     bdev: *mut bindings::block_device,
     mode: bindings::blk_mode_t,
-    /// Its number as `major:minor`, NUL-terminated.
+    /// The device number as `major:minor`, NUL-terminated.
     name: [kernel::ffi::c_char; 16],
     start_sectors: u64,
 }
 
-// SAFETY: The devices may be put by another task than the one that got them: `dtr` may run on any.
+// SAFETY: Another task than the opener may put the devices: `dtr` may run on any task.
 unsafe impl Send for Devices {}
 
-// SAFETY: `&Devices` only reads what does not change, and what may be done with the block devices is up
-// to who has their addresses.
+// SAFETY: `&Devices` only reads immutable fields. Users of the block device pointers are
+// responsible for their accesses.
 unsafe impl Sync for Devices {}
 
 impl Devices {
@@ -59,7 +60,7 @@ impl Devices {
         }
     }
 
-    /// Opens a device for a target, which begins at a sector of it.
+    /// Opens a device for a target. The target begins at sector `start_sectors` of the device.
     ///
     /// # Safety
     ///
@@ -80,9 +81,9 @@ impl Devices {
         // - `ti` is a target whose `ctr` is running, by this function's contract.
         // - `path` is NUL-terminated, and `dev` can be written to.
         to_result(unsafe { bindings::dm_get_device(ti, path.as_char_ptr(), mode, &mut dev) })?;
-        // There is room for it, so this does not fail.
+        // The vector has room, so this does not fail.
         //
-        // SAFETY: It was just got for `ti`.
+        // SAFETY: The device was just opened for `ti`.
         unsafe { self.push(&*dev, start_sectors) }
     }
 
@@ -90,7 +91,7 @@ impl Devices {
     ///
     /// # Safety
     ///
-    /// `dev` must have been got for the target.
+    /// `dev` must have been opened for the target.
     unsafe fn push(&mut self, dev: &bindings::dm_dev, start_sectors: u64) -> Result<Device> {
         let index = u32::try_from(self.list.len()).map_err(|_| EINVAL)?;
         let open = OpenDevice {
@@ -113,24 +114,25 @@ impl Devices {
         self.list.get(device.index as usize)
     }
 
-    /// Returns the block device, open as long as `self` is borrowed and longer: until `put_all()`.
+    /// Returns the block device. It stays open until `put_all()`.
     #[inline]
     pub(in crate::block::dm) fn bdev(&self, device: Device) -> Option<*mut bindings::block_device> {
         Some(self.get(device)?.bdev)
     }
 
-    /// Returns the sector that the target begins at.
+    /// Returns the sector of the device that the target begins at.
     #[cfg(CONFIG_BLK_DEV_ZONED)]
     pub(super) fn start_sectors(&self, device: Device) -> Option<u64> {
         Some(self.get(device)?.start_sectors)
     }
 
-    /// Returns the device's number as `major:minor`.
+    /// Returns the device number as `major:minor`.
     pub(in crate::block::dm) fn name(&self, device: Device) -> Option<&str> {
         self.get(device)?.name().to_str().ok()
     }
 
-    /// Calls `func` for each device, with its first sector, until it returns something but 0.
+    /// Calls `func` with each device and its first sector, until `func` returns a value other than
+    /// 0.
     pub(super) fn iterate(
         &self,
         mut func: impl FnMut(*mut bindings::dm_dev, u64) -> kernel::ffi::c_int,
@@ -146,15 +148,16 @@ impl Devices {
     ///
     /// # Safety
     ///
-    /// `ti` must be the target that they were got for, and the caller its `ctr` or `dtr`.
+    /// `ti` must be the target that the devices were opened for, and the caller its `ctr` or `dtr`.
     pub(super) unsafe fn put_all(self, ti: *mut bindings::dm_target) {
         for open in self.list {
-            // Device mapper wants what it has for the device now, and tells who gets it once more.
+            // `dm_put_device()` needs the current `dm_dev`. Another `dm_get_device()` returns it.
             let mut dev = core::ptr::null_mut();
             // SAFETY: `ti` is alive, and so is its table.
             let mode = unsafe { bindings::dm_table_get_mode((*ti).table) };
-            // SAFETY: `dm_get_device()` may be called here, by this function's contract, with a name
-            // and a pointer to write to. It opens nothing, as the table has the device for this mode.
+            // SAFETY: `dm_get_device()` may be called here, by this function's contract, with a
+            // name and a pointer to write to. It opens nothing, as the table already has the device
+            // with this mode.
             let error =
                 unsafe { bindings::dm_get_device(ti, open.name().as_char_ptr(), mode, &mut dev) };
             if error != 0 {
@@ -162,8 +165,8 @@ impl Devices {
                 continue;
             }
             for _ in 0..2 {
-                // SAFETY: The device was got for `ti` just now and, by the type invariants, before,
-                // and put neither time. `dm_put_device()` may be called here as above.
+                // SAFETY: The device was opened for `ti` just now and, by the type invariants, once
+                // before. Neither reference was put. `dm_put_device()` may be called here as above.
                 unsafe { bindings::dm_put_device(ti, dev) };
             }
         }
@@ -171,13 +174,14 @@ impl Devices {
 }
 
 impl OpenDevice {
-    /// Returns the device's number as `major:minor`.
+    /// Returns the device number as `major:minor`.
     fn name(&self) -> &CStr {
-        // SAFETY: It is NUL-terminated, see `format_dev_t()` in `include/linux/kdev_t.h`.
+        // SAFETY: The name is NUL-terminated, see `format_dev_t()` in `include/linux/kdev_t.h`.
         unsafe { CStr::from_char_ptr(self.name.as_ptr()) }
     }
 
-    /// Returns what can be passed for the device as long as it is open, but for DAX.
+    /// Returns a `dm_dev` that is valid as an argument while the device is open. It has no DAX
+    /// device.
     fn dm_dev(&self) -> bindings::dm_dev {
         bindings::dm_dev {
             bdev: self.bdev,
@@ -193,10 +197,10 @@ impl OpenDevice {
 mod tests {
     use super::*;
 
-    /// Returns a value with a device, which is not there.
+    /// Returns a value with a device that does not exist.
     fn devices() -> Result<(Devices, Device)> {
         let mut devices = Devices::new();
-        // SAFETY: Nothing is done with it, as `put_all()` is not called.
+        // SAFETY: The device is never used, as `put_all()` is not called.
         let device = unsafe { devices.push(&pin_init::zeroed(), 2048) }?;
         Ok((devices, device))
     }

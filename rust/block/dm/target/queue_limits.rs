@@ -48,28 +48,30 @@ impl Limits<'_> {
 
     /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two.
     ///
-    /// The block layer refuses the table otherwise.
+    /// The block layer refuses the table if they are lower.
     ///
-    /// Context: Any. C: `dm_stack_bs_limits()`.
+    /// Context: Any context. Never sleeps. C: `dm_stack_bs_limits()`.
     pub fn stack_block_size(&mut self, bytes: NonZeroU32) {
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe { bindings::dm_stack_bs_limits(self.limits.as_ptr(), bytes.get()) };
     }
 
-    /// Lets nobody poll for the completion of bios.
+    /// Clears `BLK_FEAT_POLL`.
     pub(super) fn disable_polling(&mut self) {
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe { (*self.limits.as_ptr()).features &= !bindings::BLK_FEAT_POLL };
     }
 
-    /// Has no bio longer than `sectors`, or than the largest block that the block layer knows if that is
-    /// more: it takes no limit that is less than a block, and another line of the table may have those.
+    /// Caps `max_hw_sectors` at `sectors`, or at the largest block size of the block layer if that
+    /// is more.
     ///
-    /// Device mapper itself splits longer ones, also those that a target must not split.
+    /// The block layer refuses a limit below the block size, and another line of the table may have
+    /// such blocks. Device mapper itself splits longer bios, also bios that a target must not
+    /// split.
     ///
-    /// Context: Any. C: `blk_validate_limits()` in `block/blk-settings.c`.
+    /// Context: Any context. Never sleeps. C: `blk_validate_limits()` in `block/blk-settings.c`.
     pub fn limit_bio_sectors(&mut self, sectors: NonZeroU32) {
-        // At least a page, too.
+        // `lowest` is at least a page, too.
         let lowest = bindings::BLK_MAX_BLOCK_SIZE / SECTOR_SIZE;
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe {
@@ -78,17 +80,17 @@ impl Limits<'_> {
         }
     }
 
-    /// Has no atomic write longer than `bytes`, and none at all if that is less than the shortest that
-    /// the devices take.
+    /// Caps atomic writes at `bytes`. Disables them if `bytes` is less than the minimum of the
+    /// devices.
     ///
-    /// Context: Any. C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
+    /// Context: Any context. Never sleeps. C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
     pub fn limit_atomic_writes(&mut self, bytes: NonZeroU32) {
-        // What one is made of has a power of two of bytes.
+        // The unit of an atomic write is a power of two.
         let unit = 1 << bytes.ilog2();
         // SAFETY: `limits` may be written to, by the type invariants.
         let limits = unsafe { self.limits.as_mut() };
 
-        // Without devices there is the largest number, and no unit.
+        // Without devices, the maximum is `u32::MAX` and the unit is 0.
         if matches!(limits.atomic_write_hw_max, 0 | u32::MAX) {
             return;
         }
@@ -103,10 +105,10 @@ impl Limits<'_> {
         limits.atomic_write_hw_unit_max = limits.atomic_write_hw_unit_max.min(unit);
     }
 
-    /// Asks that memory for direct I/O be aligned to the logical block size, or to a page if that is
-    /// less: the block layer has no higher limit.
+    /// Requires memory for direct I/O to be aligned to the logical block size, but at most to a
+    /// page. The block layer accepts no larger alignment.
     ///
-    /// Context: Any. C: `blk_validate_limits()` in `block/blk-settings.c`.
+    /// Context: Any context. Never sleeps. C: `blk_validate_limits()` in `block/blk-settings.c`.
     pub fn align_dma_to_logical_block_size(&mut self) {
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe {
@@ -122,15 +124,15 @@ impl Limits<'_> {
 mod tests {
     use super::*;
 
-    /// Returns the limits that a target gets which asks for bios of at most `sectors`, and then for
-    /// blocks of `block_bytes`.
+    /// Returns the limits of a target that caps bios at `sectors` and then sets blocks of
+    /// `block_bytes`.
     fn limited(block_bytes: u32, sectors: u32) -> Result<bindings::queue_limits> {
         let mut limits = bindings::queue_limits {
             logical_block_size: SECTOR_SIZE,
             max_hw_sectors: 2048,
             ..pin_init::zeroed()
         };
-        // SAFETY: It is alive until this returns, and nobody else's.
+        // SAFETY: `limits` is alive until this function returns, and not shared.
         let mut wrapped = unsafe { Limits::new(NonNull::from(&mut limits)) };
         wrapped.limit_bio_sectors(NonZeroU32::new(sectors).ok_or(EINVAL)?);
         wrapped.stack_block_size(NonZeroU32::new(block_bytes).ok_or(EINVAL)?);
@@ -145,7 +147,8 @@ mod tests {
         Ok(())
     }
 
-    /// Which `blk_validate_limits()` warns of, in whatever order a target asks.
+    /// `blk_validate_limits()` warns of such limits. The order of the target's calls does not
+    /// matter.
     #[test]
     fn bios_are_no_shorter_than_a_block() -> Result {
         for block_bytes in [512, 4096, bindings::BLK_MAX_BLOCK_SIZE] {
@@ -159,13 +162,13 @@ mod tests {
     fn memory_is_aligned_to_a_page_at_most() -> Result {
         assert_eq!(limited(512, 1024)?.dma_alignment, 511);
         assert_eq!(limited(4096, 1024)?.dma_alignment, 4095);
-        // The block layer warns of more.
+        // The block layer warns of a larger alignment.
         assert_eq!(limited(8192, 1024)?.dma_alignment, 4095);
         Ok(())
     }
 
-    /// Returns the longest atomic write and its shortest and longest unit, for a target that asks for at
-    /// most `bytes` on a device with those.
+    /// Returns the atomic write maximum and the minimum and maximum unit. The target caps atomic
+    /// writes at `bytes` on a device with the given limits.
     fn limited_atomic(bytes: u32, (max, unit_min, unit_max): (u32, u32, u32)) -> (u32, u32, u32) {
         let mut limits = bindings::queue_limits {
             atomic_write_hw_max: max,
@@ -173,7 +176,7 @@ mod tests {
             atomic_write_hw_unit_max: unit_max,
             ..pin_init::zeroed()
         };
-        // SAFETY: It is alive until this returns, and nobody else's.
+        // SAFETY: `limits` is alive until this function returns, and not shared.
         let mut wrapped = unsafe { Limits::new(NonNull::from(&mut limits)) };
         if let Some(bytes) = NonZeroU32::new(bytes) {
             wrapped.limit_atomic_writes(bytes);
@@ -193,7 +196,7 @@ mod tests {
         assert_eq!(limited_atomic(16384, device), (16384, 4096, 16384));
         assert_eq!(limited_atomic(40000, device), (40000, 4096, 32768));
         assert_eq!(limited_atomic(4096, device), (4096, 4096, 4096));
-        // Else the longest unit would be shorter than the shortest.
+        // Otherwise the maximum unit would be below the minimum.
         assert_eq!(limited_atomic(4095, device), (0, 0, 0));
     }
 

@@ -27,59 +27,60 @@ use super::{
     Target, //
 };
 
-/// Lets table lines use a target, for as long as it lives.
+/// Registration of a target type. Table lines may use the target while it lives.
 ///
-/// Goes into the state of the module that has the target. When it is dropped, tables that use the
-/// target go on to work, and keep the module loaded. One that is leaked is dropped when the module
-/// goes.
+/// The module of the target keeps it in its state. After it is dropped, existing tables continue to
+/// use the target and keep the module loaded. A leaked registration is dropped at module unload.
 ///
 /// # Invariants
 ///
-/// What was `noted` is a target type, which is registered until it is stopped.
+/// `noted` is the cleanup of a target type, which is registered until the cleanup stops.
 pub struct Registration<T: Target> {
     noted: Noted,
     _target: PhantomData<T>,
 }
 
-// SAFETY: A target may be unregistered by another task than the one that registered it.
+// SAFETY: Another task than the registering one may unregister a target.
 unsafe impl<T: Target> Send for Registration<T> {}
 
-// SAFETY: There is nothing to do with a `&Registration`.
+// SAFETY: `&Registration` has no methods.
 unsafe impl<T: Target> Sync for Registration<T> {}
 
 impl<T: Target> Registration<T> {
     /// Registers the target as [`Target::NAME`].
     ///
-    /// Fails as [`Registration::with_name()`] does.
+    /// Fails with the errors of [`Registration::with_name()`].
     ///
-    /// Context: Process context; sleeps. C: `dm_register_target()` in `drivers/md/dm-target.c`.
+    /// Context: Process context. May sleep. C: `dm_register_target()` in `drivers/md/dm-target.c`.
     pub fn new() -> Result<Self> {
         Self::with_name(T::NAME)
     }
 
     /// Registers the target under another name.
     ///
-    /// Fails with [`EBUSY`] if the name is taken, and with [`EINVAL`] if the code of the callbacks
-    /// is not in the module that implements [`Target`], which tables keep loaded. Costs a little
-    /// memory that is only given back when the module goes.
+    /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the code of the
+    /// callbacks is outside the module that implements [`Target`], which is the module that tables
+    /// keep loaded. Each call allocates a little memory that is only freed at module unload.
     ///
     /// Context: As [`Registration::new()`].
     pub fn with_name(name: &'static CStr) -> Result<Self> {
         let module = this_module::<T::OwnerModule>().as_ptr();
         let (raw, functions) = (Vtable::<T>::target_type(name), Vtable::<T>::FUNCTIONS);
-        // SAFETY: `module` is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        // SAFETY: `module` is the `THIS_MODULE` of a module whose types are used here, so it is
+        // loaded.
         if !unsafe { cleanup::has_code(module, &Vtable::<T>::addresses(&raw, &functions)) } {
             pr_err!("a target must be registered by the module that implements it\n");
             return Err(EINVAL);
         }
-        // Device mapper keeps pointers to it, so it stays until the module goes.
+        // Device mapper keeps pointers to the type, so it stays allocated until the module is
+        // unloaded.
         let target_type = TargetType::new(raw, functions)?;
         // SAFETY:
-        // - The module with the code of `T` is loaded, and this is code that runs by its leave: its
-        //   init function, or what it calls.
-        // - `unregister()` may be called with it as soon as it is registered, and `free()` after
+        // - The module with the code of `T` is loaded, and its init function, or code that it
+        //   calls, runs this.
+        // - `unregister()` may be called as soon as the type is registered, and `free()` after
         //   that. Every table that uses the target has a reference to the module, see
-        //   `get_target_type()` in `drivers/md/dm-target.c`, so none is left for `free()`.
+        //   `get_target_type()` in `drivers/md/dm-target.c`, so no table is left at `free()`.
         let noted = unsafe {
             cleanup::prepare(
                 module,
@@ -91,21 +92,22 @@ impl<T: Target> Registration<T> {
         let noted = match noted {
             Ok(noted) => noted,
             Err(error) => {
-                // SAFETY: It was made above, and nobody has a pointer to it.
+                // SAFETY: It was allocated above, and no pointer to it is left.
                 unsafe { target_type::free(target_type.cast()) };
                 return Err(error);
             }
         };
 
         // SAFETY:
-        // - It was just allocated, and stays where it is until `free()`, after `unregister()`.
-        // - The callbacks are those of `T`. They are code of `module`, see above, which device mapper
-        //   keeps loaded while a table uses the target, and code of this library, which `module`
-        //   keeps loaded.
-        // - What goes on to run after the last table is gone runs in a section that `free()` waits
-        //   for, see `target_type.rs`.
+        // - The type was just allocated, and is not moved until `free()`, after `unregister()`.
+        // - The callbacks are those of `T`. They are code of `module`, see above, which device
+        //   mapper keeps loaded while a table uses the target, and code of this library, which
+        //   `module` keeps loaded.
+        // - A function that still runs after the last table is gone runs in a section that `free()`
+        //   waits for, see `target_type.rs`.
         to_result(unsafe { bindings::dm_register_target(TargetType::raw(target_type)) })?;
-        // SAFETY: `noted` is from above. This is code of the module, so it is kept from going.
+        // SAFETY: `noted` is from above. The caller is code of the module, so the module is not
+        // unloaded.
         unsafe { cleanup::activate(noted) };
         // INVARIANT: Just registered.
         Ok(Self {
@@ -169,7 +171,7 @@ mod tests {
         Ok(())
     }
 
-    /// The guest test `modules` looks for the name when the library is gone.
+    /// The guest test `modules` checks that the name is gone after the library was unloaded.
     #[test]
     fn a_registration_may_be_leaked() -> Result {
         core::mem::forget(Registration::<Refuse>::with_name(c"kscale_leaked")?);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a target writes for userspace.
+//! Text that a target writes for userspace.
 
 use kernel::{
     fmt::{
@@ -15,13 +15,13 @@ use super::devices::{
     Devices, //
 };
 
-/// Text for userspace, in the status and message callbacks; too long a text is cut.
+/// Text for userspace in the status and message callbacks. Text that does not fit is truncated.
 ///
-/// Device mapper notices a text that fills the buffer, and userspace asks again with a larger one.
+/// Device mapper detects a full buffer, and userspace repeats the call with a larger one.
 ///
 /// # Invariants
 ///
-/// `buf[..len]` is the text, `buf[len]` is NUL, unless `buf` is empty.
+/// `buf[..len]` is the text and `buf[len]` is NUL, unless `buf` is empty.
 pub struct Output<'a> {
     buf: &'a mut [u8],
     len: usize,
@@ -47,12 +47,12 @@ impl<'a> Output<'a> {
         self.buf.get(..=self.len).unwrap_or_default()
     }
 
-    /// Tells whether nothing was written yet.
+    /// Returns whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Writes how all that is measured of a target starts: `DMEMIT_TARGET_NAME_VERSION()` in C.
+    /// Writes the prefix of measured attributes, as `DMEMIT_TARGET_NAME_VERSION()` does in C.
     pub(super) fn write_target(&mut self, name: &CStr, version: [u32; 3]) -> fmt::Result {
         let name = name.to_str().unwrap_or_default();
         let [major, minor, patch] = version;
@@ -63,9 +63,9 @@ impl<'a> Output<'a> {
         )
     }
 
-    /// Returns the device's number as `major:minor`, or [`None`] if it is another target's.
+    /// Returns the device number as `major:minor`, or [`None`] for a device of another target.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn device_name(&self, device: Device) -> Option<&'a str> {
         self.devices.name(device)
     }
@@ -86,7 +86,8 @@ impl fmt::Write for Output<'_> {
         if let Some(nul) = self.buf.get_mut(end) {
             *nul = 0;
         }
-        // INVARIANT: `count` bytes more, and a NUL behind them; none if there was no room.
+        // INVARIANT: `count` bytes were added, followed by a NUL. Without room, neither was
+        // written.
         self.len = end;
         Ok(())
     }

@@ -55,7 +55,7 @@ use super::{
     Target, //
 };
 
-/// What `dm_target.private` points to.
+/// The object behind `dm_target.private`.
 ///
 /// # Invariants
 ///
@@ -82,7 +82,7 @@ impl<T: Target> Inner<T> {
         &self.devices
     }
 
-    /// Returns the type, which lives longer.
+    /// Returns the target type, which outlives `self`.
     #[inline]
     pub(in crate::block::dm) fn target_type(&self) -> NonNull<TargetType> {
         self.target_type
@@ -103,7 +103,7 @@ impl<T: Target> Inner<T> {
 pub(super) struct Vtable<T: Target>(PhantomData<T>);
 
 impl<T: Target> Vtable<T> {
-    /// What device mapper registers, but for its own fields.
+    /// Returns the `struct target_type` to register, without the fields private to device mapper.
     pub(super) fn target_type(name: &'static CStr) -> bindings::target_type {
         bindings::target_type {
             name: name.as_char_ptr(),
@@ -113,8 +113,8 @@ impl<T: Target> Vtable<T> {
             ctr: Some(Self::ctr),
             dtr: Some(Self::dtr),
             map: Some(Self::map),
-            // Also for targets that have none: there may be tags to drop. The bio has not ended when
-            // that returns.
+            // Set for all targets: there may be tags to drop. The bio has not ended when `end_io`
+            // returns.
             end_io: if T::HAS_END_IO {
                 Some(target_type::end_io)
             } else {
@@ -163,7 +163,7 @@ impl<T: Target> Vtable<T> {
         }
     }
 
-    /// What is called for bios when it may be the last use of the target.
+    /// The functions that get a bio and may end the last use of the target.
     pub(super) const FUNCTIONS: Functions = Functions {
         end_io: Self::end_io,
         end_clone: CloneBio::<T>::end_clone,
@@ -171,7 +171,7 @@ impl<T: Target> Vtable<T> {
         send: SendQueue::<T>::send,
     };
 
-    /// Returns what the target is capable of.
+    /// Returns the feature flags of the target.
     fn features() -> u64 {
         let mut features = 0;
 
@@ -179,13 +179,13 @@ impl<T: Target> Vtable<T> {
             features |= bindings::DM_TARGET_ATOMIC_WRITES;
         }
         if T::HAS_ZONES {
-            // 0 without CONFIG_BLK_DEV_ZONED.
+            // 0 without `CONFIG_BLK_DEV_ZONED`.
             features |= bindings::DM_TARGET_ZONED_HM;
         }
         features.into()
     }
 
-    /// Returns where the code of the target is; that of `ctr` again for what is not there.
+    /// Returns the addresses of the target's code, with the address of `ctr` for missing callbacks.
     pub(super) fn addresses(
         target_type: &bindings::target_type,
         functions: &Functions,
@@ -229,8 +229,8 @@ impl<T: Target> Vtable<T> {
     ///
     /// The caller must be a callback of `ti` other than `ctr` and `dtr`.
     unsafe fn inner<'a>(ti: *mut bindings::dm_target) -> &'a Inner<T> {
-        // SAFETY: `ctr` set `private` to an `Inner<T>`, which only `dtr` frees, and device mapper
-        // calls that when no other callback runs, see `dm_table_destroy()`.
+        // SAFETY: `ctr` set `private` to an `Inner<T>`. Only `dtr` frees it, and device mapper
+        // calls `dtr` when no other callback runs, see `dm_table_destroy()`.
         unsafe { &*(*ti).private.cast() }
     }
 
@@ -256,14 +256,14 @@ impl<T: Target> Vtable<T> {
     ) -> c_int {
         // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
         let mut table = unsafe { Table::new(ti) };
-        // SAFETY: The arguments are of this call, and `construct()` cannot keep them.
+        // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
 
         match Self::construct(&mut table, args) {
             Ok(inner) => {
-                // SAFETY: `dtr`, which takes the box back, treats it as pinned.
+                // SAFETY: `dtr` takes the box back, and treats it as pinned.
                 let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
-                // SAFETY: This is `ctr`, so `ti` is nobody else's.
+                // SAFETY: This is `ctr`, so it has exclusive access to `ti`.
                 unsafe { (*ti).private = inner.cast() };
                 if T::AUDITED {
                     // SAFETY: This is `ctr`.
@@ -272,16 +272,16 @@ impl<T: Target> Vtable<T> {
                 0
             }
             Err(error) => {
-                // SAFETY: This is `ctr`, and the devices were got for `ti`.
+                // SAFETY: This is `ctr`, and the devices were opened for `ti`.
                 unsafe { table.devices.put_all(ti) };
                 if let Some(message) = error.message() {
-                    // SAFETY: As above. The message is static, so it outlives the call, which is
-                    // all that device mapper needs it for.
+                    // SAFETY: As above. The message is static. Device mapper uses it only until
+                    // this call's caller returns.
                     unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
                 }
                 if T::AUDITED {
-                    // SAFETY: This is `ctr`. Where there is no message, device mapper has set one, see
-                    // `dm_table_add_target()`.
+                    // SAFETY: This is `ctr`. If there is no message here, device mapper has set
+                    // one, see `dm_table_add_target()`.
                     unsafe { audit::refused(ti) };
                 }
                 error.error().to_errno()
@@ -297,8 +297,8 @@ impl<T: Target> Vtable<T> {
         let slot = inner.as_mut_ptr();
 
         let target = T::ctr(table, args)?;
-        // SAFETY: `slot` is memory for an `Inner<T>`, which is not used if this fails, and is
-        // pinned below if it does not.
+        // SAFETY: `slot` is memory for an `Inner<T>`. It is not used if this fails, and is pinned
+        // below otherwise.
         unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
         let devices = mem::replace(&mut table.devices, Devices::new());
         // SAFETY: As above.
@@ -311,7 +311,7 @@ impl<T: Target> Vtable<T> {
         unsafe { (&raw mut (*slot).name).write(name) };
 
         // SAFETY: All five fields were written.
-        // INVARIANT: Pinned before anyone sees it.
+        // INVARIANT: Pinned before any other code gets a reference.
         Ok(KBox::into_pin(unsafe { inner.assume_init() }))
     }
 
@@ -321,27 +321,27 @@ impl<T: Target> Vtable<T> {
     ///
     /// Device mapper must call this as `target_type.dtr`.
     unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
-        // SAFETY: `ctr` made `private` of such a box. Nobody has a pointer to it any more:
+        // SAFETY: `ctr` set `private` to such a box. No pointer to it is left:
         //
-        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-table.c`, and no other
-        //   callback of the table runs then or will: it was never bound to the device, or
-        //   `dm_sync_table()` in `drivers/md/dm.c` has waited for those who got it from `md->map`.
-        // - No bio of the target is left. `dm_swap_table()` asks for a device that is suspended, and
-        //   `__dm_suspend()` waits for `md->pending_io`, which `__dm_io_complete()` lowers when all
-        //   parts of a bio have ended. `__dm_destroy()` waits until nobody has the device open,
-        //   `md->holders`, and who submits a bio has it open until that has ended.
-        // - So nothing that was borrowed from a bio is left: each of these borrows ends before the bio
-        //   does, as to end it takes the bio by value. A function that goes on then, in a section that
-        //   the registration waits for, has neither.
-        // - Work that was queued for a bio runs before it ends, and that of a `SendQueue` is waited for
-        //   when it is dropped.
+        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-table.c`. No other
+        //   callback of the table runs then or later: the table was never bound to the device, or
+        //   `dm_sync_table()` in `drivers/md/dm.c` has waited for readers of `md->map`.
+        // - No bio of the target is left. `dm_swap_table()` requires a suspended device, and
+        //   `__dm_suspend()` waits for `md->pending_io`, which `__dm_io_complete()` decrements when
+        //   all parts of a bio have ended. `__dm_destroy()` waits until the device has no openers
+        //   (`md->holders`), and a submitter has the device open until its bio has ended.
+        // - So no borrow from a bio is left: ending a bio takes it by value, so each borrow ends
+        //   before the bio does. A function that continues after that, in a section that the
+        //   registration waits for, has no bio and no borrow.
+        // - Work that is queued for a bio runs before the bio ends. Dropping a `SendQueue` waits
+        //   for its work.
         let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
         let mut inner = KBox::into_pin(inner);
         let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
 
-        // The target first: it may use the devices until it is gone.
+        // Drop the target first: it may use the devices until then.
         drop(inner);
-        // SAFETY: This is `dtr`, and the devices were got for `ti`.
+        // SAFETY: This is `dtr`, and the devices were opened for `ti`.
         unsafe { devices.put_all(ti) };
         if T::AUDITED {
             // SAFETY: This is `dtr`.
@@ -358,32 +358,33 @@ impl<T: Target> Vtable<T> {
         // SAFETY: This is `map`. The target outlives the call even if the bio ends in it: device
         // mapper holds its table in `dm_submit_bio()` in `drivers/md/dm.c`.
         let inner = unsafe { Self::inner(ti) };
-        // SAFETY: `bio` is what `map` was called with, `inner` its target, and the lifetime of
-        // the temporary is this function's own.
+        // SAFETY: `bio` is the argument of `map`, and `inner` is its target. The lifetime of the
+        // temporary is local to this function.
         let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
 
         noio_scope(|| T::map(inner.target(), bio)).finish()
     }
 
-    /// Takes a bio back.
+    /// Handles the completion of a bio.
     ///
-    /// If the target has an `end_io` of its own, that may take the bio over, end it, and go on when
-    /// neither the target nor its table is there any more. Otherwise the bio ends when this has
+    /// If the target has its own `end_io`, that may take the bio over, end it, and continue when
+    /// both the target and its table are gone. Otherwise the bio ends after this function has
     /// returned.
     ///
     /// # Safety
     ///
-    /// Device mapper must call this as `target_type.end_io`; by way of [`target_type::end_io()`], which
-    /// keeps the code, if the target has an `end_io` of its own.
+    /// Device mapper must call this as `target_type.end_io`. If the target has its own `end_io`, it
+    /// must do so through [`target_type::end_io()`], which keeps the code loaded.
     unsafe extern "C" fn end_io(
         _ti: *mut bindings::dm_target,
         bio: *mut bindings::bio,
         error: *mut bindings::blk_status_t,
     ) -> c_int {
-        // SAFETY: `bio` is a clone that went through `map`, or device mapper would not call this.
+        // SAFETY: `bio` is a clone that passed through `map`; otherwise device mapper would not
+        // call this.
         let this = unsafe { PerBio::<T>::of(bio) };
-        // SAFETY: The pointer was given up when the bio was remapped, submitted, or ended, which
-        // is what leads here.
+        // SAFETY: The pointer was given up when the bio was remapped, submitted or ended. Only
+        // these lead here.
         let ptr = unsafe { PerBio::from_raw(this) };
 
         if !T::HAS_END_IO || ptr.ended() {
@@ -430,11 +431,11 @@ impl<T: Target> Vtable<T> {
                 .and_then(|()| inner.target().status_ima(&mut out)),
             _ => Ok(()),
         };
-        // `Output` never fails, so what did not fit is cut, as `DMEMIT()` does.
+        // `Output` never fails. As with `DMEMIT()`, text that does not fit is truncated.
         let _ = written;
     }
 
-    /// Carries out a message.
+    /// Handles a message.
     ///
     /// # Safety
     ///
@@ -448,14 +449,15 @@ impl<T: Target> Vtable<T> {
     ) -> c_int {
         // SAFETY: This is `message`.
         let inner = unsafe { Self::inner(ti) };
-        // SAFETY: The arguments are of this call, and the target cannot keep them.
+        // SAFETY: The arguments belong to this call, and the target cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
         // CAST: From 32 to 64 bits.
         let maxlen = maxlen as usize;
 
         from_result(|| {
-            // The arguments are in the very memory that `result` points to, see `target_message()`
-            // in `drivers/md/dm-ioctl.c`, so the text is written elsewhere while they are used.
+            // The arguments are in the memory that `result` points to, see `target_message()` in
+            // `drivers/md/dm-ioctl.c`. So the text is written to another buffer while they are in
+            // use.
             noio_scope(|| {
                 let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
                 let mut out = Output::new(&mut text, inner.devices());
@@ -464,18 +466,18 @@ impl<T: Target> Vtable<T> {
                     return Ok(0);
                 }
                 // SAFETY: Device mapper passes a buffer with room for `maxlen` bytes, and `message`
-                // used the arguments up.
+                // consumed the arguments.
                 let result = unsafe { buffer(result, maxlen) };
                 for (to, from) in result.iter_mut().zip(out.as_bytes_with_nul()) {
                     *to = *from;
                 }
-                // Tells device mapper that there is a text.
+                // 1 means that there is a text.
                 Ok(1)
             })
         })
     }
 
-    /// Visits the devices.
+    /// Iterates over the devices.
     ///
     /// # Safety
     ///
@@ -517,18 +519,18 @@ impl<T: Target> Vtable<T> {
             return ENODEV.to_errno();
         };
 
-        // SAFETY: The arguments are the caller's, `dm_blk_do_report_zones()`.
+        // SAFETY: The arguments belong to the caller, `dm_blk_do_report_zones()`.
         let next_sector = unsafe { (*args).next_sector };
-        // OVERFLOW: Device mapper asks for zones of the target, and has checked that the device is long
-        // enough, see `iterate_devices()`.
+        // OVERFLOW: Device mapper requests zones of the target only, and has checked that the
+        // device is long enough, see `iterate_devices()`.
         let sector = next_sector
             .wrapping_sub(inner.begin_sectors())
             .wrapping_add(start);
-        // SAFETY: The device is open as long as the target lives, and `args` are as above.
+        // SAFETY: The device is open while the target lives, and `args` are as above.
         unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
     }
 
-    /// Adjusts the limits.
+    /// Adjusts the queue limits.
     ///
     /// # Safety
     ///
@@ -540,11 +542,12 @@ impl<T: Target> Vtable<T> {
         let Some(limits) = NonNull::new(limits) else {
             return;
         };
-        // SAFETY: The limits are the caller's, `dm_calculate_queue_limits()`, to be changed.
+        // SAFETY: The caller, `dm_calculate_queue_limits()`, passes limits that this callback may
+        // change.
         let mut limits = unsafe { Limits::new(limits) };
 
-        // A poller would look at bios that are the target's, and at the queue that they were last
-        // in, which `Bio::submit()` may have changed.
+        // Polling would access bios that the target owns, and their last queue, which
+        // `Bio::submit()` may have changed.
         limits.disable_polling();
         if T::HAS_IO_HINTS {
             // SAFETY: This is `io_hints`.
@@ -606,12 +609,11 @@ impl<T: Target> Vtable<T> {
     }
 }
 
-/// Makes a slice of the buffer that device mapper passes for a text.
+/// Returns the text buffer of device mapper as a slice.
 ///
 /// # Safety
 ///
-/// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and nobody
-/// else's.
+/// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and not shared.
 unsafe fn buffer<'a>(result: *mut c_char, maxlen: usize) -> &'a mut [u8] {
     if result.is_null() {
         return &mut [];
