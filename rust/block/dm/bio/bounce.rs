@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the memory of a clone of its own comes from, and goes to.
+//! Allocates and frees the bounce pages of a clone.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -30,30 +30,32 @@ use crate::{
     }, //
 };
 
-/// The source of a pool of pages that also has blocks of them, see [`Bio::bounce_blocks()`].
+/// The source of a page pool that can also allocate blocks of pages, see [`Bio::bounce_blocks()`].
 ///
 /// [`Bio::bounce_blocks()`]: crate::block::dm::Bio::bounce_blocks
 pub trait Blocks: Source<Memory = Page> {
-    /// Allocates a block of at most `max_order`, the larger the better.
+    /// Allocates a block of at most `max_order`, as large as possible.
     ///
-    /// [`None`] is fine: the pool has pages.
+    /// May return [`None`]: the pool then provides pages.
     ///
-    /// Context: Process context. Must not sleep for long, as others may wait for what the caller has.
+    /// Context: Process context. Must not sleep for long, as other tasks may wait for memory that
+    /// the caller holds.
     fn alloc_block(&self, max_order: NonZeroU32) -> Option<Block>;
 
     /// Frees a block.
     ///
-    /// Context: Any. Must not sleep.
+    /// Context: Any context. Must not sleep.
     fn free_block(&self, block: Block);
 }
 
-/// Gives the memory of a clone back to where it came from.
+/// Frees the memory of a clone.
 pub(super) type FreePages = unsafe fn(NonNull<bindings::bio>, *const ());
 
-/// Allocates a bio with `len` bytes of its own, in blocks as far as `block` has some, and the rest in
-/// pages from `pool`. [`None`] if these are more than `pool` is guaranteed to have, or none.
+/// Allocates a bio with `len` bytes of its own memory, in blocks from `block` and in pages from
+/// `pool`. Returns [`None`] if `len` is 0, or more than `pool` guarantees.
 ///
-/// What is made can be given to the `free_…` that `block` is for, with `pool`.
+/// [`free_pages()`] or [`free_blocks()`] frees the memory with the same `pool`, depending on
+/// `block`.
 ///
 /// # Safety
 ///
@@ -87,19 +89,20 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
     })?;
 
     let (mut left, mut max_order) = (len, Block::MAX_ORDER);
-    // As `crypt_alloc_buffer()` in `drivers/md/dm-crypt.c`: what could not be had is not tried again.
+    // As `crypt_alloc_buffer()` in `drivers/md/dm-crypt.c`: an order that failed is not tried
+    // again.
     while let Some(order) = max_order_of(left.div_ceil(PAGE_SIZE), max_order) {
         let Some(block) = block(pool.source(), order) else {
             break;
         };
         if block.order() > order.get() {
-            // It would be more than there is room for.
+            // The block is larger than the rest of the bio.
             break;
         }
         max_order = block.order();
         let segment_len = block.size().min(left);
-        // SAFETY: The table has room: each segment has a page at least, and there is one for each
-        // page.
+        // SAFETY: The table has room: it has a segment for each page, and each segment has at least
+        // a page.
         //
         // CAST: At most 1 MiB.
         unsafe {
@@ -113,11 +116,11 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
         left -= segment_len;
     }
 
-    // SAFETY: The clone has just been made, with that many segments in its table.
+    // SAFETY: The clone was allocated above, with `count` segments in its table.
     if left > 0 && unsafe { add_pages(clone, pool, count, left) }.is_err() {
         // Not reached: the number of pages was checked.
         //
-        // SAFETY: What is in the table came from `block`, whose blocks can be dropped.
+        // SAFETY: All pages in the table came from `block`, and dropping such blocks is allowed.
         unsafe { for_each_page(clone, |page| drop(Block::from_raw(page))) };
         // SAFETY: The clone is not used again.
         unsafe { bindings::bio_put(clone.as_ptr()) };
@@ -126,8 +129,8 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
     Some(clone)
 }
 
-/// Returns the order of the largest block of at most so many pages and that order; [`None`] for one
-/// page.
+/// Returns the order of the largest block of at most `pages` pages and `max_order`, or [`None`] for
+/// a single page.
 fn max_order_of(pages: usize, max_order: u32) -> Option<NonZeroU32> {
     NonZeroU32::new(pages.checked_ilog2()?.min(max_order))
 }
@@ -136,8 +139,8 @@ fn max_order_of(pages: usize, max_order: u32) -> Option<NonZeroU32> {
 ///
 /// # Safety
 ///
-/// The table of the clone must be its own and have `room` segments, of which as many must be free as
-/// `len` has pages.
+/// The clone must own its table, which must have `room` segments. The free segments must be at
+/// least the pages of `len`.
 unsafe fn add_pages<S: Source<Memory = Page>>(
     clone: NonNull<bindings::bio>,
     pool: &Mempool<S>,
@@ -148,23 +151,24 @@ unsafe fn add_pages<S: Source<Memory = Page>>(
     // SAFETY: The clone is alive.
     let table = unsafe { (*clone.as_ptr()).bi_io_vec };
 
-    // The list of pages is made in the tail of the table that the segments fill from its head: the
-    // last `count` of its `2 * room` words. With `f` segments in it before, the `i`th from here ends
-    // at word `2 * (f + i + 1)`, and page `i` is at `2 * room - count + i`. As `f + count <= room`,
-    // the former is at most `2 * room - 2 * count + 2 * i + 2`, so it covers no page behind the `i`th.
+    // The array of pages is at the end of the table, whose head the segments fill: the last `count`
+    // of its `2 * room` words. With `f` earlier segments, segment `i` added here ends at word `2 *
+    // (f + i + 1)`, and page `i` is at `2 * room - count + i`. As `f + count <= room`, the former
+    // is at most `2 * room - 2 * count + 2 * i + 2`, so segment `i` overwrites no page after page
+    // `i`.
     //
-    // SAFETY: The table has room for that, by this function's contract.
+    // SAFETY: The table has room for the array, by this function's contract.
     let pages = unsafe { table.cast::<*mut bindings::page>().add(2 * room - count) };
-    // SAFETY: As above, and null pointers are zeroes.
+    // SAFETY: As above, and null pointers are zero bytes.
     unsafe { pages.write_bytes(0, count) };
-    // SAFETY: `count` pointers were written, and the table is this clone's own.
+    // SAFETY: `count` pointers were written, and only this clone uses the table.
     pool.alloc_bulk_raw(unsafe { slice::from_raw_parts_mut(pages, count) })?;
 
     for i in 0..count {
-        // SAFETY: The page was not covered by a segment yet, see above.
+        // SAFETY: No segment has overwritten the page yet, see above.
         let page = unsafe { *pages.add(i) };
         let segment_len = PAGE_SIZE.min(len - i * PAGE_SIZE);
-        // SAFETY: The table has room for the segment, and the page is the clone's.
+        // SAFETY: The table has room for the segment, and the clone owns the page.
         // CAST: At most `PAGE_SIZE`.
         unsafe { bindings::__bio_add_page(clone.as_ptr(), page, segment_len as u32, 0) };
     }
@@ -175,7 +179,7 @@ unsafe fn add_pages<S: Source<Memory = Page>>(
 ///
 /// # Safety
 ///
-/// `clone` must be alive, with a table of its own.
+/// `clone` must be alive and own its table.
 unsafe fn for_each_page(
     clone: NonNull<bindings::bio>,
     mut func: impl FnMut(NonNull<bindings::page>),
@@ -191,12 +195,12 @@ unsafe fn for_each_page(
     }
 }
 
-/// Gives the pages of a clone back to its pool.
+/// Frees the pages of a clone to its pool.
 ///
 /// # Safety
 ///
-/// `clone` must be a bio whose segments are not used again, with one page from `pool`, a
-/// [`Mempool<S>`], in each of them.
+/// `clone` must be a bio whose segments are not used again. Each segment must be one page from
+/// `pool`, a [`Mempool<S>`].
 pub(super) unsafe fn free_pages<S: Source<Memory = Page> + 'static>(
     clone: NonNull<bindings::bio>,
     pool: *const (),
@@ -205,11 +209,11 @@ pub(super) unsafe fn free_pages<S: Source<Memory = Page> + 'static>(
     unsafe { free(clone, pool.cast::<Mempool<S>>(), |_, block| drop(block)) };
 }
 
-/// Gives the blocks of a clone back to the source of its pool, and its pages to the pool.
+/// Frees the blocks of a clone to the source of its pool, and its pages to the pool.
 ///
 /// # Safety
 ///
-/// As for [`free_pages()`], and there may be blocks from the source of `pool`.
+/// As for [`free_pages()`], but segments may also be blocks from the source of `pool`.
 pub(super) unsafe fn free_blocks<S: Blocks + 'static>(
     clone: NonNull<bindings::bio>,
     pool: *const (),
@@ -218,11 +222,11 @@ pub(super) unsafe fn free_blocks<S: Blocks + 'static>(
     unsafe { free(clone, pool.cast::<Mempool<S>>(), S::free_block) };
 }
 
-/// Gives the memory of a clone back.
+/// Frees the memory of a clone.
 ///
 /// # Safety
 ///
-/// As for [`free_pages()`], and there may be blocks, for `free_block`.
+/// As for [`free_pages()`], but segments may also be blocks that `free_block` accepts.
 unsafe fn free<S: Source<Memory = Page>>(
     clone: NonNull<bindings::bio>,
     pool: *const Mempool<S>,
@@ -234,12 +238,13 @@ unsafe fn free<S: Source<Memory = Page>>(
     let pages = unsafe { (*clone.as_ptr()).bi_io_vec }.cast::<*mut bindings::page>();
     let mut count = 0;
 
-    // The pages go to the head of the table: entry `n` ends at word `n + 1`, so it covers no segment
-    // behind the `n`th, which begins at word `2 * (n + 1)`, and there are no more pages than segments.
+    // The pages are collected at the head of the table. Entry `n` ends at word `n + 1`, and the
+    // segment after the `n`th begins at word `2 * (n + 1)`. As there are at most as many pages as
+    // segments, no unread segment is overwritten.
     let sort = |page: NonNull<bindings::page>| {
-        // SAFETY: It is from a `Page` or from a `Block`, by this function's contract.
+        // SAFETY: The page is from a `Page` or from a `Block`, by this function's contract.
         if unsafe { is_block(page.as_ptr()) } {
-            // SAFETY: It is from a `Block`, and used by nobody, by this function's contract.
+            // SAFETY: The page is from a `Block`, and unused, by this function's contract.
             free_block(pool.source(), unsafe { Block::from_raw(page) });
         } else {
             // SAFETY: The table has room for twice as many pages as segments.
@@ -251,9 +256,9 @@ unsafe fn free<S: Source<Memory = Page>>(
     unsafe { for_each_page(clone, sort) };
 
     if count > 0 {
-        // SAFETY: `count` pages were written, and the table is this clone's own.
+        // SAFETY: `count` pages were written, and only this clone uses the table.
         let pages = unsafe { slice::from_raw_parts_mut(pages, count) };
-        // SAFETY: The pages came from the pool and are used by nobody, by this function's contract.
+        // SAFETY: The pages came from the pool and are unused, by this function's contract.
         unsafe { pool.free_bulk_raw(pages) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clones: bios of a target's own that stand for one that it owns.
+//! Clones: bios that a target allocates and sends in place of a bio that it owns.
 
 use kernel::prelude::*;
 
@@ -61,36 +61,37 @@ use super::{
     }, //
 };
 
-/// A bio of the target's own, with memory shared with or as large as that of a bio it owns.
+/// A clone of a bio that the target owns. It shares the memory of this base bio, or has its own
+/// memory of the same length.
 ///
-/// Dropping it frees the clone and ends the other bio with [`BlkError::IOERR`].
+/// Dropping it frees the clone and ends the base bio with [`BlkError::IOERR`].
 ///
 /// # Invariants
 ///
-/// - `clone` is a bio from a [`BioSet`] of the target's, that no device has. Its table of segments
-///   has as many bytes as `base` has, and its position is the first of them.
-/// - If the `CloneEnd` of `base` has a `free_pages`, the pages are the clone's own, and it may be
-///   called with the clone and the pool noted there; otherwise they are those of `base`.
-/// - `filled` is of those pages.
+/// - `clone` is a bio from a [`BioSet`] of the target, and is at no device. Its table of segments
+///   has as many bytes as `base`, and its position is the first of them.
+/// - If the `CloneEnd` of `base` has a `free_pages`, the clone owns its pages, and `free_pages` may
+///   be called with the clone and the stored pool. Otherwise the pages are those of `base`.
+/// - `filled` counts bytes of these pages.
 pub struct CloneBio<T: Target> {
     pub(super) base: ManuallyDrop<Bio<T>>,
     pub(in crate::block::dm) clone: NonNull<bindings::bio>,
-    /// How much of its own memory was written.
+    /// The number of bytes of the clone's own memory that were written.
     filled: Filled,
 }
 
-// SAFETY: As for `Bio`; a bio and its pages may be freed by any task.
+// SAFETY: As for `Bio`; any task may free a bio and its pages.
 unsafe impl<T: Target> Send for CloneBio<T> {}
 
-/// What is to be done when a clone comes back, noted with the bio that it stands for.
+/// The completion state of a clone, stored in the per-bio data of its base bio.
 pub(in crate::block::dm) struct CloneEnd<T: Target> {
-    /// The clone, if it is ready to be sent.
+    /// The clone, if it is ready for submission.
     clone: *mut bindings::bio,
-    /// What gets the bio that the clone stands for.
+    /// The completion callback. It gets the base bio.
     done: fn(IrqBio<T>, BlkResult),
-    /// How the pages of the clone are freed, if they are its own.
+    /// Frees the pages of the clone, if the clone owns them.
     free_pages: Option<FreePages>,
-    /// The pool that they are from.
+    /// The pool of these pages.
     pool: *const (),
 }
 
@@ -106,16 +107,16 @@ impl<T: Target> Default for CloneEnd<T> {
 }
 
 impl<T: Target> CloneEnd<T> {
-    /// Returns where a clone that is ready goes to, 0 if there is none.
+    /// Returns the sector of a clone that is ready, or 0 without a clone.
     pub(in crate::block::dm) fn sector(&self) -> u64 {
         if self.clone.is_null() {
             return 0;
         }
-        // SAFETY: The clone is there until it is sent.
+        // SAFETY: The clone is alive until it is submitted.
         unsafe { (*self.clone).bi_iter.bi_sector }
     }
 
-    /// Tells whether the pages of the clone are its own.
+    /// Returns whether the clone owns its pages.
     pub(super) fn is_own(&self) -> bool {
         self.free_pages.is_some()
     }
@@ -124,8 +125,8 @@ impl<T: Target> CloneEnd<T> {
     ///
     /// # Safety
     ///
-    /// `clone` must be a bio from a set that is not used again, for which `free_pages` may be
-    /// called with `pool` if it is there.
+    /// `clone` must be a bio from a set, and must not be used again. If `free_pages` is `Some`,
+    /// calling it with `clone` and `pool` must be allowed.
     unsafe fn free(&self, clone: NonNull<bindings::bio>) {
         if let Some(free_pages) = self.free_pages {
             // SAFETY: By this function's contract.
@@ -145,14 +146,14 @@ impl<T: Target> CloneBio<T> {
         let mut base = Self::cloneable(base)?;
         // SAFETY: The bio is alive.
         if unsafe { (*base.ptr().bio()).bi_opf } & bindings::REQ_INTEGRITY != 0 {
-            // The clone would have the same tags.
+            // The clone would share the tags.
             return Err(base);
         }
         let set = select(base.target()).as_raw();
 
         // SAFETY:
-        // - `set` is initialised, and lives as long as the target: `select` borrowed it from there
-        //   for as long as it likes.
+        // - `set` is initialised, and lives as long as the target: `select` borrowed it from the
+        //   target for an arbitrary lifetime.
         // - `base` is alive, and ends after the clone, see `end_clone()`.
         let clone = NonNull::new(unsafe {
             bindings::bio_alloc_clone(
@@ -163,8 +164,8 @@ impl<T: Target> CloneBio<T> {
             )
         });
         let Some(clone) = clone else { return Err(base) };
-        // SAFETY: The clone is alive and nobody else's. The position is one in the table that it
-        // shares with `base`.
+        // SAFETY: The clone is alive and not shared. The position is in the table that it shares
+        // with `base`.
         unsafe { (*clone.as_ptr()).bi_iter = base.ptr().iter() };
         *base.ptr_mut().clone_end_mut() = CloneEnd::default();
         Ok(Self::new(base, clone))
@@ -186,7 +187,7 @@ impl<T: Target> CloneBio<T> {
         Self::bounce_with(base, select, S::alloc_block, bounce::free_blocks::<S>)
     }
 
-    /// Makes a clone with memory of its own, which `free_pages` frees.
+    /// Makes a clone with its own memory, which `free_pages` frees.
     fn bounce_with<S: Source<Memory = Page> + 'static>(
         base: Bio<T>,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
@@ -196,15 +197,15 @@ impl<T: Target> CloneBio<T> {
         let mut base = Self::cloneable(base)?;
         // CAST: From 32 to 64 bits.
         let len = base.len_bytes() as usize;
-        // Of the tags of another bio it has none.
+        // The clone does not share the tags of the base bio.
         //
         // SAFETY: The bio is alive.
         let opf = unsafe { (*base.ptr().bio()).bi_opf } & !bindings::REQ_INTEGRITY;
         let (set, pool) = select(base.target());
         let pool_ptr = core::ptr::from_ref(pool).cast();
 
-        // SAFETY: They live as long as the target, which the bio keeps alive: `select` borrowed them
-        // from there for as long as it likes.
+        // SAFETY: Both live as long as the target, which the bio keeps alive: `select` borrowed
+        // them from the target for an arbitrary lifetime.
         let Some(clone) = (unsafe { bounce::alloc(set, pool, opf, len, block) }) else {
             return Err(base);
         };
@@ -216,7 +217,8 @@ impl<T: Target> CloneBio<T> {
         Ok(Self::new(base, clone))
     }
 
-    /// Gives `base` back unless it has data, as only that can be cloned, and this is no interrupt.
+    /// Returns `Ok` if the bio has data and this is no interrupt. Only bios with data can be
+    /// cloned.
     fn cloneable(base: Bio<T>) -> Result<Bio<T>, Bio<T>> {
         match base.op() {
             Op::Read | Op::Write if base.len_bytes() > 0 && may_submit() => Ok(base),
@@ -225,15 +227,15 @@ impl<T: Target> CloneBio<T> {
     }
 
     fn new(base: Bio<T>, clone: NonNull<bindings::bio>) -> Self {
-        // SAFETY: Both bios are alive, and nobody else's.
+        // SAFETY: Both bios are alive and not shared.
         unsafe {
             (*clone.as_ptr()).bi_ioprio = (*base.ptr().bio()).bi_ioprio;
             (*clone.as_ptr()).bi_write_hint = (*base.ptr().bio()).bi_write_hint;
             (*clone.as_ptr()).bi_write_stream = (*base.ptr().bio()).bi_write_stream;
-            // Who polls looks at device mapper's bios only.
+            // Polling looks at device mapper's bios only.
             (*clone.as_ptr()).bi_opf &= !bindings::REQ_POLLED;
         }
-        // INVARIANT: The callers just made the clone so.
+        // INVARIANT: The callers just made such a clone.
         Self {
             base: ManuallyDrop::new(base),
             clone,
@@ -241,12 +243,12 @@ impl<T: Target> CloneBio<T> {
         }
     }
 
-    /// Returns the target, a walk over the memory of the bio that the clone stands for, and one
-    /// over the clone's own.
+    /// Returns the target, an iterator over the memory of the base bio, and a mutable iterator over
+    /// the clone's own memory.
     ///
-    /// The last is [`None`] if the clone has none of its own, see [`Bio::share()`].
+    /// The last is [`None`] if the clone shares the memory of the base bio, see [`Bio::share()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn segments(&mut self) -> (Pin<&T>, Segments<'_>, Option<SegmentsMut<'_>>) {
         let own = self.base.ptr().clone_end().free_pages.map(|_| {
             // SAFETY: The clone is alive by the type invariants.
@@ -256,16 +258,17 @@ impl<T: Target> CloneBio<T> {
                     (*self.clone.as_ptr()).bi_iter,
                 )
             };
-            // SAFETY: The table and the pages in it are the clone's own, by the type invariants,
-            // and `self` is borrowed mutably, so there is no other walk. `filled` is of them.
+            // SAFETY: The clone owns the table and its pages, by the type invariants. `self` is
+            // borrowed mutably, so there is no other iterator. `filled` counts bytes of these
+            // pages.
             unsafe { SegmentsMut::new_unfilled(table, iter, &self.filled) }
         });
         (self.base.target(), self.base.segments(), own)
     }
 
-    /// Frees the clone, and returns the bio that it stands for.
+    /// Frees the clone, and returns the base bio.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn into_base(self) -> Bio<T> {
         let mut this = ManuallyDrop::new(self);
         this.free_clone();
@@ -273,28 +276,31 @@ impl<T: Target> CloneBio<T> {
         unsafe { ManuallyDrop::take(&mut this.base) }
     }
 
-    /// Sends the clone to `sector` of `device`; when it comes back, it is freed, and `done` gets
-    /// the bio that it stands for, and how the device ended the clone.
+    /// Sends the clone to `sector` of `device`. On completion, the clone is freed, and `done` gets
+    /// the base bio and the result of the device.
     ///
-    /// `done` runs in any context, also in hard interrupts, which is why it gets an [`IrqBio`]. A
-    /// `device` of another target ends the bio with [`BlkError::IOERR`] at once, and so does a call
-    /// from an interrupt or with interrupts disabled, and a write whose own memory was not written,
-    /// all of it and in order, see [`Bio::bounce()`].
+    /// `done` runs in any context including hard interrupts, so it gets an [`IrqBio`]. The base bio
+    /// ends with [`BlkError::IOERR`] at once in these cases:
     ///
-    /// Context: Process context; may sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
+    /// - `device` belongs to another target.
+    /// - The call is from an interrupt or with interrupts disabled.
+    /// - The clone is a write, and its own memory was not written completely and in order, see
+    ///   [`Bio::bounce()`].
+    ///
+    /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(self, device: Device, sector: u64, done: fn(IrqBio<T>, BlkResult)) {
         if !may_submit() {
             return;
         }
         if let Some(base) = self.ready(device, sector, done) {
-            // SAFETY: It was made ready just now.
+            // SAFETY: The clone was made ready above.
             unsafe { base.into_ptr().submit_clone() };
         }
     }
 
-    /// As [`CloneBio::submit()`], by the worker of a queue of the target's.
+    /// As [`CloneBio::submit()`], but the worker of a queue of the target submits the clone.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn submit_in_order(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x SendQueue<T>,
@@ -304,16 +310,16 @@ impl<T: Target> CloneBio<T> {
     ) {
         if let Some(base) = self.ready(device, sector, done) {
             let queue = NonNull::from(select(base.target()));
-            // SAFETY: The clone was made ready just now. `select` borrowed the queue from the target
-            // for as long as it likes, so it lives as long as the target.
+            // SAFETY: The clone was made ready above. `select` borrowed the queue from the target
+            // for an arbitrary lifetime, so it lives as long as the target.
             unsafe { SendQueue::push(queue, base.into_ptr()) };
         }
     }
 
-    /// Makes the clone ready to be sent, and notes it with the bio that it stands for.
+    /// Makes the clone ready for submission, and stores it in the per-bio data of its base bio.
     ///
-    /// Ends the bio if `device` is another target's, or does not keep such tags, or if it would get
-    /// what somebody else left in memory.
+    /// Ends the base bio if `device` belongs to another target or does not support such tags, or if
+    /// the write would send stale memory.
     fn ready(self, device: Device, sector: u64, done: fn(IrqBio<T>, BlkResult)) -> Option<Bio<T>> {
         let is_own_write = self.base.op() == Op::Write && self.base.ptr().clone_end().is_own();
         if is_own_write && self.filled.len() != self.base.len_bytes() {
@@ -322,11 +328,12 @@ impl<T: Target> CloneBio<T> {
         let bdev = self.base.ptr().inner().devices().bdev(device)?;
         let mut this = self;
         let clone = this.clone.as_ptr();
-        // SAFETY: The clone is alive, and the device open as long as the target lives.
+        // SAFETY: The clone is alive, and the device is open while the target lives.
         unsafe { bindings::bio_set_dev(clone, bdev) };
-        // SAFETY: The clone is alive, and nobody else's.
+        // SAFETY: The clone is alive and not shared.
         unsafe { (*clone).bi_iter.bi_sector = sector };
-        // SAFETY: The clone is as it should be, and its bio is not used until it comes back.
+        // SAFETY: The clone is alive and owned here, and its base bio is not used until the clone
+        // completes.
         if unsafe { this.base.ptr_mut().attach_tags(clone) }.is_err() {
             return None;
         }
@@ -338,61 +345,63 @@ impl<T: Target> CloneBio<T> {
         clone_end.done = done;
         clone_end.clone = clone;
 
-        // SAFETY: The clone is alive, and nobody else's.
+        // SAFETY: The clone is alive and not shared.
         unsafe {
             (*clone).bi_end_io = Some(target_type::end_clone);
         }
         Some(base)
     }
 
-    /// Takes a clone back.
+    /// Handles the completion of a clone.
     ///
     /// # Safety
     ///
-    /// Must be called once for a clone of a target `T` that [`Ptr::submit_clone()`] submitted, when the
-    /// device is done with it, in a section that keeps the code of `T` after the bio has ended.
+    /// Must be called once for a clone of a target `T` that [`Ptr::submit_clone()`] submitted, when
+    /// the device has completed it. The caller must be in a section that keeps the code of `T`
+    /// after the bio has ended.
     pub(in crate::block::dm) unsafe fn end_clone(clone: *mut bindings::bio) {
-        // SAFETY: `submit_clone()` set `bi_private` so, and gave its pointer up for this call.
+        // SAFETY: `submit_clone()` set `bi_private`, and gave up its pointer for this call.
         let base = unsafe { PerBio::<T>::from_raw((*clone).bi_private.cast()) };
         // SAFETY: The clone is alive until it is freed below.
         let result = BlkError::result_from_raw(unsafe { (*clone).bi_status });
         let done = base.clone_end().done;
 
         if let Some(clone) = NonNull::new(clone) {
-            // The clone goes before the target may.
+            // Free the clone before the target may be gone.
             //
-            // SAFETY: The device is done with the clone, and its pages are from the pool noted, by
+            // SAFETY: The device has completed the clone. Its pages are from the stored pool, by
             // the type invariants of the `CloneBio` that was submitted.
             unsafe { base.clone_end().free(clone) };
         }
-        // May end the bio, so it may be the last use of the target. The code stays, by this function's
-        // contract.
+        // May end the bio, so this may be the last use of the target. The code stays, by this
+        // function's contract.
         done(IrqBio::new(Bio::new(base)), result);
     }
 
     fn free_clone(&mut self) {
-        // SAFETY: The callers do not use the clone again, and its pages are from the pool noted, by
-        // the type invariants.
+        // SAFETY: The callers do not use the clone again, and its pages are from the stored pool,
+        // by the type invariants.
         unsafe { self.base.ptr().clone_end().free(self.clone) };
     }
 }
 
 impl<T: Target> Ptr<T> {
-    /// Sends the clone that was made ready, instead of the bio.
+    /// Submits the clone that was made ready, instead of the bio.
     ///
     /// # Safety
     ///
-    /// [`CloneBio::ready()`] must have made it ready, and it must not be sent yet. May only be called
-    /// in process context with interrupts enabled.
+    /// [`CloneBio::ready()`] must have made the clone ready, and it must not be submitted yet. The
+    /// caller must be in process context with interrupts enabled.
     pub(in crate::block::dm) unsafe fn submit_clone(mut self) {
         let base = self.bio();
         let clone = core::mem::replace(&mut self.clone_end_mut().clone, core::ptr::null_mut());
         let this = self.into_raw();
 
-        // SAFETY: The clone is alive, and nobody else's, by this function's contract.
+        // SAFETY: The clone is alive and not shared, by this function's contract.
         unsafe { (*clone).bi_private = this.cast() };
-        // SAFETY: `base` is device mapper's clone, which stays until `CloneBio::end_clone()` gives
-        // it to `done`; `accounts_remapped_io` is set for each target. Neither is used again here.
+        // SAFETY: `base` is device mapper's clone. It stays alive until `CloneBio::end_clone()`
+        // passes it to `done`. `accounts_remapped_io` is set for each target. Neither bio is used
+        // again here.
         unsafe { bindings::dm_submit_bio_remap(base, clone) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A bio in `end_io`, and what becomes of it.
+//! A bio in `end_io`, and the result of `end_io`.
 
 use kernel::prelude::*;
 
@@ -25,22 +25,22 @@ use super::{
     per_bio::Ptr, //
 };
 
-/// A bio that has come back, in [`Target::end_io()`].
+/// A completed bio in [`Target::end_io()`].
 ///
 /// # Invariants
 ///
-/// `ptr` is the bio that the running call of `end_io` is about.
+/// `ptr` is the bio of the running call of `end_io`.
 pub struct EndBio<'a, T: Target> {
     pub(in crate::block::dm) ptr: Ptr<T>,
     result: BlkResult,
     _brand: Brand<'a>,
 }
 
-/// What becomes of the bio in [`Target::end_io()`]; made by the methods of [`EndBio`].
+/// The result of [`Target::end_io()`]. The methods of [`EndBio`] make it.
 ///
 /// # Invariants
 ///
-/// `ptr` is there if and only if the bio is done.
+/// `ptr` is `Some` if and only if the bio is done.
 #[must_use = "the bio is lost unless `end_io` returns this"]
 pub struct EndIo<'a, T: Target> {
     ptr: Option<Ptr<T>>,
@@ -51,7 +51,7 @@ pub struct EndIo<'a, T: Target> {
 impl<'a, T: Target> EndBio<'a, T> {
     /// Starts a call of `end_io`.
     pub(in crate::block::dm) fn new(ptr: Ptr<T>, result: BlkResult) -> Self {
-        // INVARIANT: The caller is the one call of `end_io`, as it has the only pointer.
+        // INVARIANT: The caller has the only pointer, so it is the call of `end_io`.
         Self {
             ptr,
             result,
@@ -59,9 +59,9 @@ impl<'a, T: Target> EndBio<'a, T> {
         }
     }
 
-    /// Returns how the device ended the bio.
+    /// Returns the result of the device.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn result(&self) -> BlkResult {
         self.result
@@ -69,23 +69,23 @@ impl<'a, T: Target> EndBio<'a, T> {
 
     /// Returns the operation.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn op(&self) -> Op {
         self.ptr.op()
     }
 
-    /// Returns the length in bytes, as it was in `map`.
+    /// Returns the length in bytes at the call of `map`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn len_bytes(&self) -> u32 {
         self.ptr.iter().bi_size
     }
 
-    /// Returns the target's data for this bio.
+    /// Returns the per-bio data of the target.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn data(&mut self) -> &mut T::PerBio {
         self.ptr.data()
@@ -93,37 +93,38 @@ impl<'a, T: Target> EndBio<'a, T> {
 
     /// Returns the target.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn target(&self) -> Pin<&T> {
         self.ptr.inner().get_ref().target()
     }
 
-    /// Walks the bio's memory to fill it; [`None`] unless the operation is [`Op::Read`].
+    /// Returns the target and a mutable iterator over the memory of the bio, or [`None`] unless the
+    /// operation is [`Op::Read`].
     ///
-    /// Returns the target too, as it is borrowed from the same bio.
+    /// Both borrow the same bio.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
         self.ptr.segments_mut()
     }
 
-    /// Tells whether this is neither a hard interrupt nor with interrupts disabled.
+    /// Returns whether this is outside hard interrupts and interrupts are enabled.
     ///
-    /// What does not sleep but takes its time, such as a cipher, can be done here then. Otherwise leave
-    /// it to [`IrqBio::queue_soft()`].
+    /// If so, long work that does not sleep, such as a cipher, may run here. Otherwise use
+    /// [`IrqBio::queue_soft()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn may_take_time(&self) -> bool {
         // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
         unsafe { bindings::irqs_on() }
     }
 
-    /// Ends the bio as the device ended it, as `DM_ENDIO_DONE`.
+    /// Ends the bio with the result of the device, as `DM_ENDIO_DONE`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn done(self) -> EndIo<'a, T> {
         let result = self.result;
@@ -132,7 +133,7 @@ impl<'a, T: Target> EndBio<'a, T> {
 
     /// Ends the bio with another result, as `DM_ENDIO_DONE`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn done_with(self, result: BlkResult) -> EndIo<'a, T> {
         EndIo {
@@ -142,9 +143,9 @@ impl<'a, T: Target> EndBio<'a, T> {
         }
     }
 
-    /// Takes the bio over, as `DM_ENDIO_INCOMPLETE`, so that `func` may keep it beyond this call.
+    /// Passes the bio to `func`, which may keep it after this call, as `DM_ENDIO_INCOMPLETE`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn defer(mut self, func: impl FnOnce(IrqBio<T>)) -> EndIo<'a, T> {
         self.ptr.restore();
@@ -158,7 +159,7 @@ impl<'a, T: Target> EndBio<'a, T> {
 }
 
 impl<T: Target> EndIo<'_, T> {
-    /// Ends the call of `end_io`: returns the result of a bio that is done, [`None`] otherwise.
+    /// Ends the call of `end_io`. Returns the result of a bio that is done, and [`None`] otherwise.
     #[inline]
     pub(in crate::block::dm) fn finish(self) -> Option<BlkResult> {
         self.ptr?.leave();

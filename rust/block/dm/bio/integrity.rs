@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bios with integrity data.
+//! Bios with integrity metadata.
 //!
-//! [`Tags`] are given to a bio before it goes to a device, and from then on are part of it: they are
-//! lent again when the bio is back, and freed when it leaves the target.
+//! A target attaches [`Tags`] to a bio before it sends the bio to a device. From then on they
+//! belong to the bio: they are lent again after completion, and freed when the bio leaves the
+//! target.
 
 use kernel::{
     fmt,
@@ -45,10 +46,10 @@ use super::{
 };
 
 impl Table<'_> {
-    /// Returns what a device of this target keeps beside its sectors, [`None`] for nothing, and if
-    /// the kernel has no `CONFIG_BLK_DEV_INTEGRITY`.
+    /// Returns the integrity profile of a device of this target. Returns [`None`] if the device has
+    /// none, or without `CONFIG_BLK_DEV_INTEGRITY`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn integrity_profile(&self, device: Device) -> Option<IntegrityProfile> {
         let bdev = self.devices.bdev(device)?;
         // SAFETY: The device is open, see `Devices`.
@@ -57,63 +58,64 @@ impl Table<'_> {
 }
 
 impl<T: Target> MapBio<'_, T> {
-    /// Has the device read or write `tags` with the bio.
+    /// Attaches `tags`, which the device reads or writes with the bio.
     ///
-    /// Replaces those that were set before. The bio is killed in the end if the device does not keep
-    /// exactly as many bytes with its sectors.
+    /// Replaces tags that were set before. The bio is killed later if the device does not store
+    /// exactly this number of bytes with its sectors.
     ///
-    /// Context: Any; a bio with tags must only be remapped in process context.
+    /// Context: Any context. Never sleeps. A bio with tags must only be remapped in process
+    /// context.
     pub fn set_tags(&mut self, tags: Tags) {
         *self.ptr.tags_mut() = Some(tags);
     }
 }
 
 impl<T: Target> Bio<T> {
-    /// Walks the memory of a read, as [`Bio::segments_mut()`], with what the device kept beside its
-    /// sectors; [`None`] unless the operation is a read, and has tags.
+    /// Returns the memory of a read, as [`Bio::segments_mut()`], and the tags that the device
+    /// returned, or [`None`] unless the operation is a read with tags.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
         self.ptr_mut().segments_and_tags()
     }
 
-    /// Takes the tags, to fill them.
+    /// Removes the tags from the bio, to reuse them.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn take_tags(&mut self) -> Option<Tags> {
         self.ptr_mut().tags_mut().take()
     }
 }
 
 impl<T: Target> EndBio<'_, T> {
-    /// As [`Bio::segments_and_tags()`].
+    /// Returns the memory and the tags of a read, as [`Bio::segments_and_tags()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
         self.ptr.segments_and_tags()
     }
 }
 
 impl<T: Target> CloneBio<T> {
-    /// Has the device read or write `tags` with the clone.
+    /// Attaches `tags`, which the device reads or writes with the clone.
     ///
-    /// Replaces those of the bio that the clone stands for. The bio ends with [`BlkError::IOERR`]
-    /// when the clone is sent if the device does not keep exactly as many bytes with its sectors.
+    /// Replaces the tags of the base bio. If the device does not store exactly this number of bytes
+    /// with its sectors, submission ends the base bio with [`BlkError::IOERR`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn set_tags(&mut self, tags: Tags) {
         *self.base.ptr_mut().tags_mut() = Some(tags);
     }
 
-    /// Reads into the clone what the bio that it stands for asked for, with its tags if it has some,
-    /// and waits for it.
+    /// Reads the sectors of the base bio into the clone, with tags if the base bio has some, and
+    /// waits for completion.
     ///
-    /// Fails, and gives the bio back, as the device does; and with [`BlkError::IOERR`] if `device` is
-    /// another target's, if the clone has no memory of its own or is no read, or where a bio cannot be
-    /// sent and waited for: in an interrupt, and in [`Target::map()`], as bios are submitted only when
-    /// that returned.
+    /// On failure, returns the base bio and the error of the device. Fails with [`BlkError::IOERR`]
+    /// if `device` belongs to another target, or if the clone has no memory of its own or is no
+    /// read. Fails in the same way where a task cannot wait for a bio: in an interrupt, and in
+    /// [`Target::map()`], as bios are submitted only after `map` returned.
     ///
-    /// Context: Process context, but not `map`; sleeps.
+    /// Context: Process context, but not `map`. May sleep.
     pub fn read(self, device: Device, sector: u64) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
         let is_own_read = self.base.op() == Op::Read && self.base.ptr().clone_end().is_own();
         let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {
@@ -124,59 +126,58 @@ impl<T: Target> CloneBio<T> {
         }
         let mut this = self;
         let clone = this.clone.as_ptr();
-        // SAFETY: The clone is alive, and nobody else's. The device is open as long as the target
-        // lives.
+        // SAFETY: The clone is alive and not shared. The device is open while the target lives.
         let iter = unsafe {
             bindings::bio_set_dev(clone, bdev);
             (*clone).bi_iter.bi_sector = sector;
             (*clone).bi_iter
         };
-        // SAFETY: The clone is as it should be. Its tags are in the bio that it stands for, which
-        // nobody uses until the device is done.
+        // SAFETY: The clone is alive and owned here. The tags are in the base bio, which is not
+        // used until the device has completed the clone.
         if unsafe { this.base.ptr_mut().attach_tags(clone) }.is_err() {
             return Err((this.into_base(), BlkError::IOERR));
         }
 
         let mut done = MaybeUninit::uninit();
         let done: *mut bindings::completion = done.as_mut_ptr();
-        // SAFETY: `done` is valid for writes, and stays where it is until this returns.
+        // SAFETY: `done` is valid for writes, and does not move until this function returns.
         unsafe { bindings::init_completion(done) };
-        // SAFETY: The clone is nobody else's.
+        // SAFETY: The clone is not shared.
         unsafe {
             (*clone).bi_private = done.cast();
             (*clone).bi_end_io = Some(end_read);
         }
-        // SAFETY: The bio is device mapper's clone, and does not end until this returned;
+        // SAFETY: The bio is device mapper's clone, and does not end before this function returns.
         // `accounts_remapped_io` is set for each target.
         unsafe { bindings::dm_submit_bio_remap(this.base.ptr().bio(), clone) };
         // SAFETY: `done` was initialised, and `end_read()` completes it.
         unsafe { bindings::wait_for_completion(done) };
 
-        // SAFETY: The device is done with the clone, which is ours again.
+        // SAFETY: The device has completed the clone, so this function owns it again.
         let result = unsafe {
-            // The device used its position up, and may have sent it on to another.
+            // The device advanced the position, and may have remapped the clone to another device.
             bindings::bio_set_dev(clone, bdev);
             (*clone).bi_iter = iter;
             BlkError::result_from_raw((*clone).bi_status)
         };
         match result {
-            // INVARIANT: It was filled just now, is a read, has memory of its own, and its device was set
-            // again.
+            // INVARIANT: The clone was just filled, is a read, owns its memory, and its device was
+            // restored.
             Ok(()) => Ok(ReadClone(this)),
             Err(error) => Err((this.into_base(), error)),
         }
     }
 }
 
-/// Hears that the device is done with a clone.
+/// Completes the wait of [`CloneBio::read()`].
 ///
 /// # Safety
 ///
 /// The block layer must call this for a clone whose `bi_private` is a `completion`, alive until it
 /// is completed.
 unsafe extern "C" fn end_read(clone: *mut bindings::bio) {
-    // Who waits returns only once this has let go of the lock of the completion, which is the last
-    // use of it.
+    // The waiter returns only after `complete_all()` has released the lock of the completion, and
+    // this is its last access.
     //
     // SAFETY: By this function's contract.
     unsafe { bindings::complete_all((*clone).bi_private.cast()) };
@@ -186,7 +187,7 @@ unsafe extern "C" fn end_read(clone: *mut bindings::bio) {
 ///
 /// # Invariants
 ///
-/// The clone is a read of a device of the target's, has memory of its own, and no device has it.
+/// The clone is a read of a device of the target, owns its memory, and is at no device.
 pub struct ReadClone<T: Target>(CloneBio<T>);
 
 impl<T: Target> ReadClone<T> {
@@ -200,13 +201,13 @@ impl<T: Target> ReadClone<T> {
         self.0.base.ptr().inner().get_ref().name()
     }
 
-    /// Returns the name of the device that it was read from, for messages.
+    /// Returns the name of the device that the clone was read from, for messages.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn device_name(&self) -> DeviceName {
         let mut name = DeviceName([0; bindings::BDEVNAME_SIZE as usize]);
-        // SAFETY: The clone is alive, and its device open as long as the target lives, by the type
-        // invariants. There is room for as many bytes, which end in a NUL.
+        // SAFETY: The clone is alive, and its device is open while the target lives, by the type
+        // invariants. The buffer has room for `BDEVNAME_SIZE` bytes including the NUL.
         unsafe {
             bindings::bdev_name(
                 (*self.as_raw()).bi_bdev,
@@ -217,10 +218,10 @@ impl<T: Target> ReadClone<T> {
         name
     }
 
-    /// Walks the clone's own memory, with what the device kept beside the sectors, nothing if it had
-    /// not to tell.
+    /// Returns the target, the clone's own memory, and the tags that the device returned. The tags
+    /// are empty if the base bio has none.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
         let tags = match self.0.base.ptr().tags() {
             Some(tags) => core::ptr::from_ref(tags.as_slice()),
@@ -228,18 +229,18 @@ impl<T: Target> ReadClone<T> {
         };
         let (target, _, own) = self.0.segments();
 
-        // SAFETY: The tags are in memory of their own, and stay as they are until somebody borrows
-        // the clone mutably, which is borrowed already. No device has it.
+        // SAFETY: The tags are separate memory. They do not change until the clone is borrowed
+        // mutably again, and it is borrowed now. The clone is at no device.
         Some((target, own?, unsafe { &*tags }))
     }
 
-    /// Copies what is in the clone to the bio that it stands for, and frees the clone.
+    /// Copies the data of the clone to its base bio, and frees the clone.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn copy_to_base(mut self) -> (Bio<T>, BlkResult) {
         let clone = self.0.clone.as_ptr();
-        // SAFETY: The table and the pages in it are the clone's own, by the type invariants, and
-        // stay until it is freed below.
+        // SAFETY: The clone owns the table and its pages, by the type invariants, until it is freed
+        // below.
         let own = unsafe { Segments::new((*clone).bi_io_vec, (*clone).bi_iter) };
         let result = match self.0.base.segments_mut() {
             Some((_, mut to)) => to.copy_from(own).map_err(|_| BlkError::IOERR),
@@ -248,9 +249,9 @@ impl<T: Target> ReadClone<T> {
         (self.0.into_base(), result)
     }
 
-    /// Frees the clone, and returns the bio that it stands for.
+    /// Frees the clone, and returns its base bio.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn into_base(self) -> Bio<T> {
         self.0.into_base()
     }
@@ -271,27 +272,27 @@ impl<T: Target> Ptr<T> {
     /// See [`Bio::segments_and_tags()`].
     #[inline]
     fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
-        // The tags are in memory of their own, so both can be lent.
+        // The tags are separate memory, so both can be lent.
         let tags = core::ptr::from_ref(self.tags()?.as_slice());
         let (target, segments) = self.segments_mut()?;
 
-        // SAFETY: The tags stay as they are until somebody borrows the bio mutably, and it is
-        // borrowed already. No device has it: who has a `Ptr` took it back, or did not send it yet.
+        // SAFETY: The tags do not change until the bio is borrowed mutably again, and it is
+        // borrowed now. The bio is at no device: a `Ptr` only exists before submission and after
+        // completion.
         Some((target, segments, unsafe { &*tags }))
     }
 
-    /// Has the device of `bio`, which is this one or a clone that stands for it, read or write the
-    /// tags, if there are some.
+    /// Attaches the tags, if any, to `bio`, which is this bio or its clone.
     ///
-    /// Fails if it cannot, or if `bio` had tags before: a bio has them once.
+    /// Fails if that is not possible, or if `bio` had tags before: a bio gets tags only once.
     ///
     /// # Safety
     ///
-    /// `bio` must be alive, with its device set, which is open, and owned by the caller. This bio
-    /// must not be used until the device is done with `bio`.
+    /// `bio` must be alive and owned by the caller. Its device must be set and open. This bio must
+    /// not be used until the device has completed `bio`.
     #[inline]
     pub(super) unsafe fn attach_tags(&mut self, bio: *mut bindings::bio) -> Result {
-        // What a bio has had attached stays with it, though the tags may have been taken.
+        // `REQ_INTEGRITY` stays set after a first attachment, even if the tags were taken.
         //
         // SAFETY: By this function's contract.
         if unsafe { (*bio).bi_opf } & bindings::REQ_INTEGRITY != 0 {
@@ -299,10 +300,10 @@ impl<T: Target> Ptr<T> {
         }
         match self.tags_mut() {
             None => Ok(()),
-            // It allocates.
+            // `attach()` allocates, and may sleep.
             Some(_) if !may_submit() => Err(EINVAL),
-            // SAFETY: By this function's contract. The tags stay in the per-bio data: who takes or
-            // replaces them uses the bio.
+            // SAFETY: By this function's contract. The tags stay in the per-bio data: taking or
+            // replacing them uses the bio.
             Some(tags) => unsafe { tags.attach(bio) },
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A bio where it can be neither sent nor waited for.
+//! A bio in a context that can neither submit a bio nor wait for it.
 
 use kernel::prelude::*;
 
@@ -21,12 +21,12 @@ use crate::{
 
 use super::owned::Bio;
 
-/// A [`Bio`] that the target owns in a function that may run in an interrupt.
+/// An owned [`Bio`] in a function that may run in an interrupt.
 ///
-/// These get one: that of [`EndBio::defer()`], the `done` of [`CloneBio::submit()`], and that of
-/// [`Bio::queue_soft()`]. It can do what does not sleep. For the rest there is [`IrqBio::queue()`].
+/// The functions of [`EndBio::defer()`], [`CloneBio::submit()`] and [`Bio::queue_soft()`] get one.
+/// It has the operations that do not sleep. [`IrqBio::queue()`] moves it to process context.
 ///
-/// Dropping it ends it, as a [`Bio`].
+/// Dropping it ends the bio, as for a [`Bio`].
 ///
 /// [`CloneBio::submit()`]: crate::block::dm::CloneBio::submit
 /// [`EndBio::defer()`]: crate::block::dm::EndBio::defer
@@ -40,7 +40,7 @@ impl<T: Target> IrqBio<T> {
 
     /// Returns the target, as [`Bio::target()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn target(&self) -> Pin<&T> {
         self.0.target()
@@ -48,47 +48,47 @@ impl<T: Target> IrqBio<T> {
 
     /// Returns the operation.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn op(&self) -> Op {
         self.0.op()
     }
 
-    /// Returns the length in bytes, as it was in `map`.
+    /// Returns the length in bytes at the call of `map`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn len_bytes(&self) -> u32 {
         self.0.len_bytes()
     }
 
-    /// Returns the target's data for this bio.
+    /// Returns the per-bio data of the target.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn data(&mut self) -> &mut T::PerBio {
         self.0.data()
     }
 
-    /// Walks the bio's memory, as [`Bio::segments()`].
+    /// Returns an iterator over the memory of the bio, as [`Bio::segments()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segments(&self) -> Segments<'_> {
         self.0.segments()
     }
 
-    /// Walks the bio's memory to fill it, as [`Bio::segments_mut()`].
+    /// Returns the target and a mutable iterator over the memory, as [`Bio::segments_mut()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
         self.0.segments_mut()
     }
 
-    /// As [`Bio::segments_and_tags()`].
+    /// Returns the memory and the tags of a read, as [`Bio::segments_and_tags()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
         self.0.segments_and_tags()
@@ -96,33 +96,33 @@ impl<T: Target> IrqBio<T> {
 
     /// Takes the tags, as [`Bio::take_tags()`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn take_tags(&mut self) -> Option<Tags> {
         self.0.take_tags()
     }
 
-    /// Tells whether this is neither a hard interrupt nor with interrupts disabled, as
+    /// Returns whether this is outside hard interrupts and interrupts are enabled, as
     /// [`EndBio::may_take_time()`](crate::block::dm::EndBio::may_take_time).
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn may_take_time(&self) -> bool {
         // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
         unsafe { bindings::irqs_on() }
     }
 
-    /// Ends the bio. The target may be gone when this returns.
+    /// Ends the bio. The target may be gone when `end()` returns.
     ///
-    /// Context: Any. C: `bio_endio()` in `block/bio.c`.
+    /// Context: Any context. Never sleeps. C: `bio_endio()` in `block/bio.c`.
     #[inline]
     pub fn end(self, result: BlkResult) {
         self.0.end(result);
     }
 
-    /// Runs `func` with the bio on a workqueue of the target's, as [`Bio::queue()`].
+    /// Runs `func` with the bio on a workqueue of the target, as [`Bio::queue()`].
     ///
-    /// Context: Any. `func` runs in process context and may sleep.
+    /// Context: Any context. Never sleeps. `func` runs in process context and may sleep.
     #[inline]
     pub fn queue(self, select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x Workqueue, func: fn(Bio<T>)) {
         self.0.queue(select, func);
@@ -130,7 +130,7 @@ impl<T: Target> IrqBio<T> {
 
     /// Runs `func` with the bio in softirq context, as [`Bio::queue_soft()`].
     ///
-    /// Context: Any. C: `system_bh_wq`.
+    /// Context: Any context. Never sleeps. C: `system_bh_wq`.
     #[inline]
     pub fn queue_soft(self, func: fn(IrqBio<T>)) {
         self.0.queue_soft(func);

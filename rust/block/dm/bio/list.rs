@@ -11,23 +11,22 @@ use super::{
     per_bio::Ptr, //
 };
 
-/// A list of bios of a target, which needs no memory: the links are in the bios.
+/// A FIFO list of bios of a target. It allocates nothing: the links are in the per-bio data.
 ///
-/// The first to come in is the first to go out. Those that are in the list when it is dropped end with
-/// [`BlkError::IOERR`], one after the other. C: `struct bio_list`.
+/// Dropping the list ends its bios with [`BlkError::IOERR`] one by one. C: `struct bio_list`.
 ///
 /// [`BlkError::IOERR`]: crate::block::bio::BlkError::IOERR
 pub struct BioList<T: Target> {
-    /// Those to go out, the first in front.
+    /// Bios to pop, the oldest in front.
     head: Option<Ptr<T>>,
-    /// Those that came in since `head` was empty, the last in front.
+    /// Bios that were pushed since `head` was filled, the newest in front.
     tail: Option<Ptr<T>>,
 }
 
 impl<T: Target> BioList<T> {
     /// Creates an empty list.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub const fn new() -> Self {
         Self {
             head: None,
@@ -35,26 +34,26 @@ impl<T: Target> BioList<T> {
         }
     }
 
-    /// Tells whether there is no bio.
+    /// Returns whether the list is empty.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn is_empty(&self) -> bool {
         self.head.is_none() && self.tail.is_none()
     }
 
     /// Adds a bio at the end.
     ///
-    /// Context: Any. C: `bio_list_add()`.
+    /// Context: Any context. Never sleeps. C: `bio_list_add()`.
     pub fn push(&mut self, bio: Bio<T>) {
         let mut ptr = bio.into_ptr();
         *ptr.next() = self.tail.take();
         self.tail = Some(ptr);
     }
 
-    /// Takes the first bio.
+    /// Removes the first bio.
     ///
-    /// Context: Any. Takes the longer the more were added since this last did so, but a constant time for
-    /// each. C: `bio_list_pop()`.
+    /// Context: Any context. Never sleeps. Takes amortised constant time: a call may reverse all
+    /// bios that were pushed since the last reversal. C: `bio_list_pop()`.
     pub fn pop(&mut self) -> Option<Bio<T>> {
         if self.head.is_none() {
             while let Some(mut ptr) = self.tail.take() {
@@ -74,7 +73,7 @@ impl<T: Target> Default for BioList<T> {
     }
 }
 
-// SAFETY: It owns bios, which may be sent, and nothing else: there is one pointer to each of them.
+// SAFETY: The list owns its bios, which are `Send`: there is a single pointer to each of them.
 unsafe impl<T: Target> Send for BioList<T> where Bio<T>: Send {}
 
 impl<T: Target> Drop for BioList<T> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A bio in `map`, and what becomes of it.
+//! A bio in `map`, and the result of `map`.
 
 use kernel::prelude::*;
 
@@ -35,28 +35,28 @@ use super::{
     }, //
 };
 
-/// Makes a lifetime that no other value has: neither a longer nor a shorter one will do.
+/// An invariant lifetime: it can be neither shortened nor extended.
 pub(super) type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
 /// A bio in [`Target::map()`].
 ///
-/// It is used up by the method that makes a [`Map`] of it. As `'a` is different in each call of
-/// `map`, the `Map` of one bio cannot be returned for another.
+/// Each method that makes a [`Map`] consumes the bio. As `'a` is different in each call of `map`,
+/// the `Map` of a bio cannot be returned for another bio.
 ///
 /// # Invariants
 ///
-/// `ptr` is the bio that the running call of `map` is about.
+/// `ptr` is the bio of the running call of `map`.
 pub struct MapBio<'a, T: Target> {
     pub(in crate::block::dm) ptr: Ptr<T>,
     _brand: Brand<'a>,
 }
 
-/// What becomes of the bio in [`Target::map()`]; made by the methods of [`MapBio`].
+/// The result of [`Target::map()`]. The methods of [`MapBio`] make it.
 ///
 /// # Invariants
 ///
-/// `code` is a value that `__map_bio()` in `drivers/md/dm.c` knows, and what it says about the bio
-/// is true. `ptr` is there if and only if the bio has not left the target.
+/// `code` is a value that `__map_bio()` in `drivers/md/dm.c` handles, and is true for the bio.
+/// `ptr` is `Some` if and only if the bio has not left the target.
 #[must_use = "the bio is lost unless `map` returns this"]
 pub struct Map<'a, T: Target> {
     code: u32,
@@ -69,8 +69,8 @@ impl<'a, T: Target> MapBio<'a, T> {
     ///
     /// # Safety
     ///
-    /// - `bio` must be what device mapper called `map` with, and `inner` its target.
-    /// - `'a` must be a lifetime of the caller's own.
+    /// - `bio` must be the argument of the running `map`, and `inner` its target.
+    /// - `'a` must be a lifetime local to the caller.
     #[inline]
     pub(in crate::block::dm) unsafe fn new(
         bio: *mut bindings::bio,
@@ -78,8 +78,8 @@ impl<'a, T: Target> MapBio<'a, T> {
     ) -> Self {
         // INVARIANT: By this function's contract.
         Self {
-            // SAFETY: `map` is where the life of a bio in a target starts, so its per-bio data is
-            // not initialised; device mapper keeps the target until all its bios have ended.
+            // SAFETY: A bio enters a target in `map`, so its per-bio data is not initialised.
+            // Device mapper keeps the target until all its bios have ended.
             ptr: unsafe { PerBio::init(bio, inner) },
             _brand: PhantomData,
         }
@@ -87,18 +87,18 @@ impl<'a, T: Target> MapBio<'a, T> {
 
     /// Returns the operation.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn op(&self) -> Op {
         self.ptr.op()
     }
 
-    /// Tells whether the bio asks to flush the device's cache (`REQ_PREFLUSH`).
+    /// Returns whether the bio is a flush of the device cache (`REQ_PREFLUSH`).
     ///
     /// Device mapper sends flushes without data, and only if [`Table::send_flush_bios()`] was
     /// called.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     ///
     /// [`Table::send_flush_bios()`]: crate::block::dm::Table::send_flush_bios
     #[inline]
@@ -106,67 +106,67 @@ impl<'a, T: Target> MapBio<'a, T> {
         self.has_flag(bindings::REQ_PREFLUSH)
     }
 
-    /// Tells whether the bio is to be carried out whole or not at all (`REQ_ATOMIC`).
+    /// Returns whether the write is atomic (`REQ_ATOMIC`).
     ///
-    /// There are such bios only if [`Target::ATOMIC_WRITES`] is set. They cannot be split.
+    /// Such bios arrive only if [`Target::ATOMIC_WRITES`] is set. They cannot be split.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn is_atomic(&self) -> bool {
         self.has_flag(bindings::REQ_ATOMIC)
     }
 
-    /// Returns the first sector, on the mapped device.
+    /// Returns the first sector on the mapped device.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn sector(&self) -> u64 {
         self.ptr.iter().bi_sector
     }
 
-    /// Returns the first sector, relative to the target's begin.
+    /// Returns the first sector, relative to the begin of the target.
     ///
-    /// Context: Any. C: `dm_target_offset()`.
+    /// Context: Any context. Never sleeps. C: `dm_target_offset()`.
     #[inline]
     pub fn target_sector(&self) -> u64 {
-        // OVERFLOW: Device mapper sends a target no bio that begins before it, but flushes are at
-        // sector 0, where the difference means nothing.
+        // OVERFLOW: Device mapper sends a target no bio that begins before the target. The
+        // exception are flushes, at sector 0, where the difference has no meaning.
         self.sector().wrapping_sub(self.ptr.inner().begin_sectors())
     }
 
     /// Returns the length in bytes, a multiple of [`SECTOR_SIZE`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn len_bytes(&self) -> u32 {
         self.ptr.iter().bi_size
     }
 
-    /// Returns the target's data for this bio.
+    /// Returns the per-bio data of the target.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn data(&mut self) -> &mut T::PerBio {
         self.ptr.data()
     }
 
-    /// Walks the bio's memory.
+    /// Returns an iterator over the memory of the bio.
     ///
-    /// There is none but for [`Op::Read`] and [`Op::Write`].
+    /// Only [`Op::Read`] and [`Op::Write`] have memory.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segments(&self) -> Segments<'_> {
         self.ptr.segments()
     }
 
-    /// Takes only the first `n_sectors` of the bio; device mapper sends the rest in another.
+    /// Shortens the bio to its first `n_sectors`. Device mapper sends the rest in another bio.
     ///
-    /// Fails with [`EINVAL`], and changes nothing, if `n_sectors` is 0 or more than there are, or
-    /// if the bio must not be split: neither a read nor a write, a flush, atomic, or a write to a
-    /// zoned device.
+    /// Fails with [`EINVAL`], and changes nothing, if `n_sectors` is more than the length of the
+    /// bio. Fails in the same way if the bio must not be split: an operation other than read and
+    /// write, a flush, an atomic write, or a write to a zoned device.
     ///
-    /// Context: Any. C: `dm_accept_partial_bio()` in `drivers/md/dm.c`.
+    /// Context: Any context. Never sleeps. C: `dm_accept_partial_bio()` in `drivers/md/dm.c`.
     pub fn accept_partial(&mut self, n_sectors: NonZeroU32) -> Result {
         let splittable = matches!(self.op(), Op::Read | Op::Write)
             && !self.has_flag(bindings::REQ_PREFLUSH)
@@ -178,21 +178,21 @@ impl<'a, T: Target> MapBio<'a, T> {
         {
             return Err(EINVAL);
         }
-        // SAFETY: `dm_accept_partial_bio()` asks that
-        // - it is called in `map`, before the bio is handed on: `self` is still here,
-        // - the bio is no duplicate: `__send_duplicate_bios()` sends no reads and writes but
+        // SAFETY: `dm_accept_partial_bio()` requires that
+        // - it is called in `map`, before the bio is passed on: `self` still exists,
+        // - the bio is no duplicate: the only reads and writes of `__send_duplicate_bios()` are
         //   flushes,
-        // - `n_sectors` is not more than the bio has, that it is not atomic nor a write to a zoned
+        // - `n_sectors` is at most the length, and the bio is neither atomic nor a write to a zoned
         //   device: checked above.
         unsafe { self.ptr.accept_partial(n_sectors.get()) };
         Ok(())
     }
 
-    /// Sends the bio on to `sector` of `device`, as `DM_MAPIO_REMAPPED`.
+    /// Sends the bio to `sector` of `device`, as `DM_MAPIO_REMAPPED`.
     ///
-    /// A `device` of another target ends the bio with [`IOERR`].
+    /// If `device` belongs to another target, the bio ends with [`IOERR`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     ///
     /// [`IOERR`]: crate::block::bio::BlkError::IOERR
     #[inline]
@@ -201,35 +201,35 @@ impl<'a, T: Target> MapBio<'a, T> {
             return self.kill();
         }
         let _ = self.ptr.into_raw();
-        // INVARIANT: The bio has the device and the sector to go to. Its per-bio data stays, but
-        // device mapper has it now.
+        // INVARIANT: The device and the sector of the bio are set. Its per-bio data stays
+        // initialised, and device mapper owns the bio now.
         Map::new(bindings::DM_MAPIO_REMAPPED, None)
     }
 
     /// Ends the bio with [`IOERR`], as `DM_MAPIO_KILL`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     ///
     /// [`IOERR`]: crate::block::bio::BlkError::IOERR
     #[cold]
     pub fn kill(self) -> Map<'a, T> {
-        // INVARIANT: Device mapper ends the bio, without a call of `end_io`, when `map` returned.
+        // INVARIANT: Device mapper ends the bio after `map` returned, without a call of `end_io`.
         Map::new(bindings::DM_MAPIO_KILL, Some(self.ptr))
     }
 
-    /// Pushes the bio back, as `DM_MAPIO_REQUEUE`.
+    /// Requeues the bio, as `DM_MAPIO_REQUEUE`.
     ///
-    /// Device mapper sends it again after a suspend without flush (`dmsetup suspend --noflush`);
-    /// unless one is going on, it ends the bio with [`IOERR`]. So does this for a write to a zoned
-    /// device, where the next one would overtake it.
+    /// Device mapper sends the bio again after a suspend without flush (`dmsetup suspend
+    /// --noflush`). If no such suspend is in progress, it ends the bio with [`IOERR`]. A write to a
+    /// zoned device always ends with [`IOERR`], as later writes would overtake it.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     ///
     /// [`IOERR`]: crate::block::bio::BlkError::IOERR
     #[cold]
     pub fn requeue(self) -> Map<'a, T> {
         if self.is_zone_write() {
-            // Device mapper would do so itself, with a warning: `dm_handle_requeue()`.
+            // Device mapper would kill it too, but with a warning: `dm_handle_requeue()`.
             return self.kill();
         }
         // INVARIANT: As in `kill()`.
@@ -238,37 +238,38 @@ impl<'a, T: Target> MapBio<'a, T> {
 
     /// Ends the bio with `result`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn end(self, result: BlkResult) -> Map<'a, T> {
         self.defer(|bio| bio.end(result))
     }
 
-    /// Takes the bio over, so that `func` may keep it beyond this call of `map`.
+    /// Passes the bio to `func`, which may keep it after this call of `map`.
     ///
-    /// Context: Any. What waits for a bio to end must not run in `map`, as bios are submitted only when
-    /// `map` returned; so [`CloneBio::read()`] fails there.
+    /// `func` must not wait for a bio, as bios are submitted only after `map` returned. So
+    /// [`CloneBio::read()`] fails in `func`.
+    ///
+    /// Context: Any context. Never sleeps.
     ///
     /// [`CloneBio::read()`]: crate::block::dm::CloneBio::read
     #[inline]
     pub fn defer(self, func: impl FnOnce(Bio<T>)) -> Map<'a, T> {
         func(Bio::new(self.ptr));
-        // INVARIANT: The bio is `func`'s, and a `Bio` is ended in the end.
+        // INVARIANT: `func` owns the bio, and a `Bio` always ends its bio.
         Map::new(bindings::DM_MAPIO_SUBMITTED, None)
     }
 
-    /// Tells whether this is a write with data to a zoned device.
+    /// Returns whether this is a write with data to a zoned device.
     ///
-    /// More than `dm_is_zone_write()` in `drivers/md/dm-zone.c` knows, for whatever flags there are.
+    /// A superset of `dm_is_zone_write()` in `drivers/md/dm-zone.c`, independent of the flags.
     fn is_zone_write(&self) -> bool {
         let op = self.op();
 
         matches!(op, Op::Write | Op::WriteZeroes) && self.len_bytes() > 0 && self.is_zoned()
     }
 
-    /// Tells whether the mapped device is zoned.
+    /// Returns whether the mapped device is zoned.
     fn is_zoned(&self) -> bool {
-        // SAFETY: The bio is alive, and still on the mapped device: it was not remapped, which
-        // takes `self`.
+        // SAFETY: The bio is alive. It is still on the mapped device: a remap consumes `self`.
         unsafe { bindings::bdev_is_zoned((*self.ptr.bio()).bi_bdev) }
     }
 
@@ -288,11 +289,11 @@ impl<T: Target> Map<'_, T> {
         }
     }
 
-    /// Ends the call of `map`, and returns what to tell device mapper.
+    /// Ends the call of `map`, and returns its result for device mapper.
     #[inline]
     pub(in crate::block::dm) fn finish(self) -> kernel::ffi::c_int {
         if let Some(ptr) = self.ptr {
-            // Device mapper frees the bio without asking `end_io`.
+            // Device mapper frees the bio without a call of `end_io`.
             ptr.leave();
         }
         // CAST: The codes are 0 to 4.

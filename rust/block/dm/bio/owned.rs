@@ -39,27 +39,27 @@ use super::{
     per_bio::Ptr, //
 };
 
-/// A bio that the target owns until it ends it.
+/// A bio that the target owns until it ends the bio.
 ///
-/// Dropping it ends it with [`BlkError::IOERR`]. Leaking it never ends it: whoever waits for it,
-/// and the removal of the device, hang.
+/// Dropping it ends the bio with [`BlkError::IOERR`]. A leaked bio never ends: tasks that wait for
+/// it, and the removal of the device, hang.
 ///
 /// # Invariants
 ///
-/// `ptr` is a bio that has not left the target and that no device has.
+/// `ptr` is a bio that has not left the target and is at no device.
 pub struct Bio<T: Target> {
     ptr: ManuallyDrop<Ptr<T>>,
 }
 
-// SAFETY: A bio may be ended by another task, or in an interrupt, than the one it came to. The
-// target, which it lends, is `Sync`, and its data `Send`, by the bounds of `Target`.
+// SAFETY: Another task or an interrupt may end a bio. The target, which a bio lends, is `Sync`, and
+// its data is `Send`, by the bounds of `Target`.
 unsafe impl<T: Target> Send for Bio<T> {}
 
 impl<T: Target> Bio<T> {
     /// Makes the owner of a bio.
     #[inline]
     pub(in crate::block::dm) fn new(ptr: Ptr<T>) -> Self {
-        // INVARIANT: Whoever has the pointer has the bio.
+        // INVARIANT: The owner of the pointer owns the bio.
         Self {
             ptr: ManuallyDrop::new(ptr),
         }
@@ -85,9 +85,9 @@ impl<T: Target> Bio<T> {
         unsafe { ManuallyDrop::take(&mut this.ptr) }
     }
 
-    /// Returns the target, which lives as long as the bio has not ended.
+    /// Returns the target. It lives until the bio has ended.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn target(&self) -> Pin<&T> {
         self.ptr.inner().get_ref().target()
@@ -95,95 +95,96 @@ impl<T: Target> Bio<T> {
 
     /// Returns the operation.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn op(&self) -> Op {
         self.ptr.op()
     }
 
-    /// Returns the length in bytes, as it was in `map`.
+    /// Returns the length in bytes at the call of `map`.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn len_bytes(&self) -> u32 {
         self.ptr.iter().bi_size
     }
 
-    /// Returns the target's data for this bio.
+    /// Returns the per-bio data of the target.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn data(&mut self) -> &mut T::PerBio {
         self.ptr.data()
     }
 
-    /// Walks the bio's memory.
+    /// Returns an iterator over the memory of the bio.
     ///
-    /// There is none but for [`Op::Read`] and [`Op::Write`].
+    /// Only [`Op::Read`] and [`Op::Write`] have memory.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segments(&self) -> Segments<'_> {
         self.ptr.segments()
     }
 
-    /// Walks the bio's memory to fill it; [`None`] unless the operation is [`Op::Read`].
+    /// Returns the target and a mutable iterator over the memory of the bio, or [`None`] unless the
+    /// operation is [`Op::Read`].
     ///
-    /// Returns the target too, as it is borrowed from the same bio.
+    /// Both borrow the same bio.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
         self.ptr.segments_mut()
     }
 
-    /// Ends the bio. The target may be gone when this returns.
+    /// Ends the bio. The target may be gone when `end()` returns.
     ///
-    /// Context: Any. C: `bio_endio()` in `block/bio.c`.
+    /// Context: Any context. Never sleeps. C: `bio_endio()` in `block/bio.c`.
     #[inline]
     pub fn end(self, result: BlkResult) {
         self.into_ptr().end(result);
     }
 
-    /// Sends the bio to `sector` of `device`; when it comes back, [`Target::end_io()`] sees it.
+    /// Sends the bio to `sector` of `device`. [`Target::end_io()`] handles its completion.
     ///
-    /// A bio that came back may be sent again. A `device` of another target ends the bio with
-    /// [`BlkError::IOERR`], and so does a call from an interrupt or with interrupts disabled.
+    /// A completed bio may be sent again. The bio ends with [`BlkError::IOERR`] if `device` belongs
+    /// to another target, and in a call from an interrupt or with interrupts disabled.
     ///
-    /// Context: Process context; may sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
+    /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(mut self, device: Device, sector: u64) {
         if may_submit() && self.ptr.remap(device, sector).is_some() {
             self.into_ptr().submit();
         }
     }
 
-    /// Runs `func` with the bio on a workqueue of the target's.
+    /// Runs `func` with the bio on a workqueue of the target.
     ///
-    /// Cannot fail: the work item is in the bio's own memory.
+    /// Never fails: the work item is part of the per-bio data.
     ///
-    /// Context: Any. `func` runs in process context and may sleep.
+    /// Context: Any context. Never sleeps. `func` runs in process context and may sleep.
     #[inline]
     pub fn queue(self, select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x Workqueue, func: fn(Bio<T>)) {
         self.into_ptr().queue(select, func);
     }
 
-    /// Runs `func` with the bio in softirq context, on this CPU.
+    /// Runs `func` with the bio in softirq context on this CPU.
     ///
-    /// Cannot fail, as [`Bio::queue()`]. Not for much work: nothing but interrupts runs on the CPU
+    /// Never fails, as [`Bio::queue()`]. `func` must be short: only interrupts run on the CPU
     /// meanwhile.
     ///
-    /// Context: Any. C: `system_bh_wq`.
+    /// Context: Any context. Never sleeps. C: `system_bh_wq`.
     #[inline]
     pub fn queue_soft(self, func: fn(IrqBio<T>)) {
         self.into_ptr().queue_soft(func);
     }
 
-    /// Makes a clone that shares the bio's memory.
+    /// Makes a clone that shares the memory of the bio.
     ///
-    /// Fails, and gives the bio back, unless it is a read or a write, and in an interrupt.
+    /// Fails, and returns the bio, if it is neither a read nor a write, or in an interrupt.
     ///
-    /// Context: Process context; sleeps until the set has a bio to give. With another bio of the
-    /// same set in hand, or that was submitted in the same call of `map`, it may sleep for ever.
+    /// Context: Process context. May sleep until the set has a bio. Deadlocks if the caller holds
+    /// another bio of the same set, or has submitted one in the same call of `map`.
     pub fn share(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x BioSet,
@@ -191,20 +192,21 @@ impl<T: Target> Bio<T> {
         CloneBio::share(self, select)
     }
 
-    /// Makes a clone with as much memory of its own, in pages from a pool.
+    /// Makes a clone with its own memory of the same length, in pages from a pool.
     ///
-    /// Fails, and gives the bio back, unless it is a read or a write, and of no more pages than
-    /// the pool is guaranteed to have, and in an interrupt.
+    /// Fails, and returns the bio, if it is neither a read nor a write, if it has more pages than
+    /// the pool guarantees, or in an interrupt.
     ///
-    /// The pages have whatever was in them before. That must not get to a device, so before a write goes
-    /// out, [`CloneBio::segments()`] must have been written from the first to the last: by a cipher, by
-    /// [`SegmentsMut::copy_from()`], or by [`SegmentMut::write_at()`]. It does not go out otherwise.
+    /// The pages contain stale data, which must not reach a device. So before a write is sent,
+    /// [`CloneBio::segments()`] must have been written from the first to the last: by a cipher, by
+    /// [`SegmentsMut::copy_from()`], or by [`SegmentMut::write_at()`]. Otherwise the write is not
+    /// sent.
     ///
     /// [`SegmentMut::write_at()`]: crate::block::bio::SegmentMut::write_at
     ///
-    /// Context: Process context; sleeps until the set has a bio, and the pool pages to give. With
-    /// another clone of the same set in hand, or that was submitted in the same call of `map`, it may
-    /// sleep for ever.
+    /// Context: Process context. May sleep until the set has a bio and the pool has pages.
+    /// Deadlocks if the caller holds another clone of the same set, or has submitted one in the
+    /// same call of `map`.
     pub fn bounce<S: Source<Memory = Page> + 'static>(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
@@ -212,9 +214,10 @@ impl<T: Target> Bio<T> {
         CloneBio::bounce(self, select)
     }
 
-    /// As [`Bio::bounce()`], with memory in blocks of pages as far as the source of the pool has some.
+    /// As [`Bio::bounce()`], with memory in blocks of pages if the source of the pool can allocate
+    /// blocks.
     ///
-    /// A device has less to do with a few large pieces of memory than with many small ones.
+    /// A few large segments cost a device less than many small segments.
     ///
     /// Context: As [`Bio::bounce()`].
     pub fn bounce_blocks<S: Blocks + 'static>(
@@ -232,20 +235,20 @@ impl<T: Target> Drop for Bio<T> {
     }
 }
 
-/// Tells whether a bio that is submitted here may be waited for here.
+/// Returns whether this task may wait here for a bio that it submits here.
 ///
-/// Not in `map`: what is submitted there goes out when it has returned, see `submit_bio_noacct()` in
-/// `block/blk-core.c`.
+/// Not in `map`: a bio that is submitted there is sent after `map` has returned, see
+/// `submit_bio_noacct()` in `block/blk-core.c`.
 #[inline]
 pub(super) fn may_wait() -> bool {
-    // SAFETY: Reads a field of this task, which nobody else writes.
+    // SAFETY: Reads a field of this task that no other task writes.
     may_submit() && !unsafe { bindings::current_has_bio_list() }
 }
 
-/// Tells whether bios may be submitted here.
+/// Returns whether bios may be submitted here.
 ///
-/// Not from interrupts, nor with them disabled: the lists of bios that a task has yet to submit,
-/// `current->bio_list` and `current->plug`, are not protected from them.
+/// Not in interrupts, and not with interrupts disabled: the task's lists of bios to submit,
+/// `current->bio_list` and `current->plug`, are not interrupt-safe.
 #[inline]
 pub(super) fn may_submit() -> bool {
     // SAFETY: Reads the preemption count and the interrupt flag of this CPU.

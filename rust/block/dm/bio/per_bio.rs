@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Per-bio data: what the wrapper keeps beside each bio that device mapper clones for a target.
+//! Per-bio data: the state that the wrapper keeps for each bio that device mapper clones for a
+//! target.
 //!
-//! The memory is device mapper's, `dm_per_bio_data()` in `drivers/md/dm.c`: recycled as it is, so
-//! it is written afresh in `map` and dropped where the bio leaves the target.
+//! Device mapper owns the memory (`dm_per_bio_data()` in `drivers/md/dm.c`) and recycles it as is.
+//! So `map` initialises it, and it is dropped when the bio leaves the target.
 
 use kernel::{
     prelude::*,
@@ -50,13 +51,13 @@ use super::{
     owned::Bio, //
 };
 
-/// What a work item runs.
+/// The function of a work item.
 pub(super) enum Func<T: Target> {
-    /// In process context.
+    /// Runs in process context.
     Task(fn(Bio<T>)),
-    /// In softirq context.
+    /// Runs in softirq context.
     Soft(fn(IrqBio<T>)),
-    /// As [`Func::Soft`]: the end of the bio.
+    /// Ends the bio, in softirq context.
     End,
 }
 
@@ -66,10 +67,10 @@ impl<T: Target> Clone for Func<T> {
     }
 }
 
-// Derived, it would only be for a `T` that is.
+// A derived implementation would require `T: Copy`.
 impl<T: Target> Copy for Func<T> {}
 
-/// What the per-bio data of a bio of any target begins with.
+/// The first field of the per-bio data, independent of the target.
 #[repr(C)]
 pub(in crate::block::dm) struct Head {
     /// The type of the target.
@@ -78,28 +79,29 @@ pub(in crate::block::dm) struct Head {
 }
 
 impl Head {
-    /// Has a queue call `run` of the target type with the bio.
+    /// Queues `run` of the target type with the bio.
     ///
-    /// Not generic, as the lock class of the work is used when the code of the target may be gone.
+    /// Not generic: the lock class of the work is used when the code of the target may be gone.
     ///
     /// # Safety
     ///
-    /// - `this` must be that of a bio that has not left its target, which nobody uses until `run` is
-    ///   called, and `run` must be fit to be called with it.
-    /// - `queue` must live until then. It must be one that runs in softirq context if and only if
-    ///   `is_bh` says so.
+    /// - `this` must be the head of a bio that has not left its target. The bio must not be used
+    ///   until `run` is called, and calling `run` with it must be allowed.
+    /// - `queue` must live until then. It must run work in softirq context if and only if `is_bh`
+    ///   is true.
     #[inline(never)]
     unsafe fn queue_on(this: NonNull<Self>, queue: *mut bindings::workqueue_struct, is_bh: bool) {
-        // Lockdep takes work that runs in both contexts for a deadlock, as the one may wait for it
-        // where the other interrupts it. Nobody waits for this work but for the end of its bio.
+        // Lockdep reports work that runs in both contexts as a deadlock: a flush could wait for the
+        // work that it interrupts. Nothing flushes this work; waiters only wait for the end of its
+        // bio.
         let (of_tasks, of_softirqs) = (static_lock_class!(), static_lock_class!());
         let key = if is_bh { of_softirqs } else { of_tasks };
         // SAFETY: By this function's contract.
         let work = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).work });
         // SAFETY:
-        // - `work` is memory for a work item, and none is pending in it: the bio would not have
-        //   come back.
-        // - It stays where it is until `run()` was called.
+        // - `work` is memory for a work item, and no work is pending in it: otherwise the bio would
+        //   not be owned here.
+        // - It does not move until `run()` was called.
         unsafe {
             bindings::init_work_with_key(
                 work,
@@ -116,7 +118,7 @@ impl Head {
     }
 }
 
-/// What lies in the per-bio data of a bio of a target `T`.
+/// The per-bio data of a bio of a target `T`.
 ///
 /// # Invariants
 ///
@@ -125,29 +127,30 @@ impl Head {
 /// - `head.target_type` is the type of `inner`.
 /// - `bio` is the bio that this memory belongs to, alive.
 /// - `inner` is its target, alive.
-/// - `iter` is the bio's position as it came to the target, and the bytes from there on are in
-///   `bio.bi_io_vec`, which does not change, if the operation has data.
+/// - `iter` is the position of the bio when it entered the target. If the operation has data, the
+///   bytes from there on are in `bio.bi_io_vec`, which does not change.
 #[repr(C)]
 pub(in crate::block::dm) struct PerBio<T: Target> {
-    /// First, as pointers to it are pointers to this, too.
+    /// First, so that a pointer to it is also a pointer to the `PerBio`.
     head: Head,
     bio: *mut bindings::bio,
     inner: NonNull<Inner<T>>,
     iter: bindings::bvec_iter,
-    /// The bio's device, as it came to the target: the mapped one.
+    /// The device of the bio when it entered the target: the mapped device.
     bdev: *mut bindings::block_device,
-    /// The bio's operation and the flags of that, as it came to the target.
+    /// `bi_opf` of the bio when it entered the target.
     opf: bindings::blk_opf_t,
-    /// The bio's other flags, as it came to the target.
+    /// `bi_flags` of the bio when it entered the target.
     flags: u16,
-    /// Set once the target itself ended the bio, so that `end_io` need not ask it again.
+    /// Set when the target itself ends the bio, so that `end_io` does not call the target again.
     ended: bool,
-    /// The next bio of a [`SendQueue`](crate::block::dm::SendQueue) or a [`BioList`](crate::block::dm::BioList).
+    /// The next bio in a [`SendQueue`](crate::block::dm::SendQueue) or a
+    /// [`BioList`](crate::block::dm::BioList).
     next: Option<Ptr<T>>,
-    /// What `head.work` runs.
+    /// The function that `head.work` runs.
     func: Func<T>,
     clone_end: CloneEnd<T>,
-    /// What the device reads or writes beside the sectors of the bio, or of its clone.
+    /// The integrity tags of the bio or of its clone.
     tags: Option<Tags>,
     data: T::PerBio,
 }
@@ -156,16 +159,16 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
 ///
 /// # Invariants
 ///
-/// The bio has not left the target, so the invariants of [`PerBio`] hold. There is one `Ptr` to
-/// each, in the handle that owns the bio.
+/// The bio has not left the target, so the invariants of [`PerBio`] hold. The handle that owns the
+/// bio has the only `Ptr` to it.
 #[repr(transparent)]
 pub(in crate::block::dm) struct Ptr<T: Target>(NonNull<PerBio<T>>);
 
 impl<T: Target> PerBio<T> {
-    /// What `dm_target.per_io_data_size` is for `T`.
+    /// `dm_target.per_io_data_size` for `T`.
     pub(in crate::block::dm) const SIZE: u32 = {
-        // Device mapper promises no more, see `dm_table_alloc_md_mempools()`: the data of targets
-        // of different sizes in one table ends, not begins, on a cache line.
+        // Device mapper guarantees no more, see `dm_table_alloc_md_mempools()`: if a table has
+        // targets of different sizes, the end of the data is cache-aligned, not its begin.
         assert!(
             align_of::<Self>() <= 8,
             "the alignment of `Target::PerBio` must not exceed 8 bytes"
@@ -174,7 +177,7 @@ impl<T: Target> PerBio<T> {
             size_of::<Self>() <= 4096,
             "`Target::PerBio` must be smaller than a page"
         );
-        // CAST: Not more than 4096, see above.
+        // CAST: At most 4096, see above.
         size_of::<Self>() as u32
     };
 
@@ -182,14 +185,14 @@ impl<T: Target> PerBio<T> {
     ///
     /// # Safety
     ///
-    /// `bio` must be a clone that device mapper made for a target `T`, and be alive.
+    /// `bio` must be a clone that device mapper made for a target `T`, and must be alive.
     pub(in crate::block::dm) unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
-        // SAFETY: `bio` is a clone by this function's contract, and `SIZE` is what
-        // `per_io_data_size` is for all targets `T`.
+        // SAFETY: `bio` is a clone by this function's contract, and `SIZE` is the
+        // `per_io_data_size` of all targets `T`.
         unsafe { bindings::dm_per_bio_data(bio, Self::SIZE as usize) }.cast()
     }
 
-    /// Starts the life of the per-bio data of `bio`.
+    /// Initialises the per-bio data of `bio`.
     ///
     /// # Safety
     ///
@@ -211,8 +214,8 @@ impl<T: Target> PerBio<T> {
                 (*bio).bi_flags,
             )
         };
-        // INVARIANT: `bio` and `inner` are what the caller says they are, and `iter` is the bio's
-        // position now.
+        // INVARIANT: `bio` and `inner` are correct by this function's contract, and `iter` is the
+        // current position of the bio.
         let value = Self {
             head: Head {
                 // SAFETY: By this function's contract.
@@ -232,22 +235,21 @@ impl<T: Target> PerBio<T> {
             tags: None,
             data: T::PerBio::default(),
         };
-        // SAFETY: `this` points to `SIZE` bytes of this bio's own, aligned as `SIZE` asserts.
+        // SAFETY: `this` points to `SIZE` bytes that belong to this bio, aligned as `SIZE` asserts.
         unsafe { this.write(value) };
         // SAFETY: `this` is not null: it was written to.
-        // INVARIANT: The bio has just come, and this is the first pointer to it.
+        // INVARIANT: The bio has just entered the target, and this is the first pointer to it.
         Ptr(unsafe { NonNull::new_unchecked(this) })
     }
 
-    /// Takes the pointer back that [`Ptr::into_raw()`] gave.
+    /// Takes back the pointer that [`Ptr::into_raw()`] returned.
     ///
     /// # Safety
     ///
-    /// `this` must come from [`Ptr::into_raw()`], and not have been taken back since.
+    /// `this` must come from [`Ptr::into_raw()`], and must not have been taken back since.
     pub(in crate::block::dm) unsafe fn from_raw(this: *mut Self) -> Ptr<T> {
-        // SAFETY: `into_raw()` returns no null.
-        // INVARIANT: By this function's contract the bio has no other pointer, so it was not
-        // ended either.
+        // SAFETY: `into_raw()` returns a non-null pointer.
+        // INVARIANT: By this function's contract the bio has no other pointer, so it has not ended.
         Ptr(unsafe { NonNull::new_unchecked(this) })
     }
 
@@ -255,26 +257,26 @@ impl<T: Target> PerBio<T> {
     ///
     /// # Safety
     ///
-    /// As for [`PerBio::from_raw()`], and `head` must be that of a bio of a target `T`.
+    /// As for [`PerBio::from_raw()`], and `head` must belong to a bio of a target `T`.
     pub(in crate::block::dm) unsafe fn from_head(head: NonNull<Head>) -> Ptr<T> {
         // SAFETY: The head is the first field. By this function's contract.
         unsafe { Self::from_raw(head.cast().as_ptr()) }
     }
 
-    /// Runs the work that was queued for the bio.
+    /// Runs the queued work of the bio.
     ///
     /// # Safety
     ///
-    /// Must be called once for each [`Ptr::queue_on()`], with the bio that it was called with.
+    /// Must be called once for each [`Ptr::queue_on()`], with the same bio.
     pub(in crate::block::dm) unsafe fn run(head: NonNull<Head>) {
         let this: *mut Self = head.cast().as_ptr();
-        // SAFETY: `queue_on()` gave up its pointer for this call, so nobody else has one.
+        // SAFETY: `queue_on()` gave up its pointer for this call, so there is no other.
         let func = unsafe { (*this).func };
         // SAFETY: As above, by this function's contract.
         let ptr = unsafe { Self::from_raw(this) };
         match func {
             Func::Task(func) => noio_scope(|| func(Bio::new(ptr))),
-            // Nothing that allocates in a way that sleeps.
+            // Needs no NOIO scope: softirq context allows no sleeping allocation.
             Func::Soft(func) => func(IrqBio::new(Bio::new(ptr))),
             Func::End => ptr.end_now(),
         }
@@ -304,19 +306,19 @@ impl<T: Target> Ptr<T> {
     pub(in crate::block::dm) fn inner(&self) -> Pin<&Inner<T>> {
         // SAFETY: The bio has not left the target, by the type invariants.
         let inner = unsafe { (*self.0.as_ptr()).inner };
-        // SAFETY: The target is alive as long as the bio has not left it, which takes `self` by
-        // value, so not before this borrow ends. It is pinned, see `ctr` in `vtable.rs`.
+        // SAFETY: The target is alive until the bio leaves it. That takes `self` by value, so it
+        // happens after this borrow. The target is pinned, see `ctr` in `vtable.rs`.
         unsafe { Pin::new_unchecked(inner.as_ref()) }
     }
 
-    /// Returns the position that the bio came with.
+    /// Returns the position of the bio when it entered the target.
     #[inline]
     pub(in crate::block::dm) fn iter(&self) -> bindings::bvec_iter {
         // SAFETY: The bio has not left the target, by the type invariants.
         unsafe { (*self.0.as_ptr()).iter }
     }
 
-    /// Returns the target's own data.
+    /// Returns the per-bio data of the target.
     #[inline]
     pub(in crate::block::dm) fn data(&mut self) -> &mut T::PerBio {
         // SAFETY: The bio has not left the target, so the data is initialised, and `self` is the
@@ -331,46 +333,46 @@ impl<T: Target> Ptr<T> {
         Op::from_opf(unsafe { (*self.bio()).bi_opf })
     }
 
-    /// Walks the bio's memory; empty if the operation has none.
+    /// Returns an iterator over the memory of the bio. It is empty if the operation has none.
     #[inline]
     pub(super) fn segments(&self) -> Segments<'_> {
         let (table, iter) = self.table_and_iter();
-        // SAFETY: `table_and_iter()` returns a table with the bytes that `iter` tells. The pages
-        // are the submitter's, who keeps them until the bio ends, so for `self`'s borrow.
+        // SAFETY: `table_and_iter()` returns a table with `iter.bi_size` bytes. The submitter keeps
+        // the pages until the bio ends, so for the borrow of `self`.
         unsafe { Segments::new(table, iter) }
     }
 
-    /// Walks the bio's memory to fill it; [`None`] unless the operation is [`Op::Read`].
+    /// Returns the target and a mutable iterator over the memory, or [`None`] unless [`Op::Read`].
     #[inline]
     pub(super) fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
         if self.op() != Op::Read {
-            // The pages of a write are the writer's: they may be mapped read-only, or the zero
+            // The submitter of a write owns its pages: they may be mapped read-only, or be the zero
             // page.
             return None;
         }
         let (table, iter) = self.table_and_iter();
         // SAFETY:
-        // - The table has the bytes that `iter` tells, see `table_and_iter()`, and the submitter
-        //   of a read has the pages ready to be written until it ends.
-        // - `self` is borrowed mutably, so there is no other walk, and no device has the bio: who
-        //   has a `Ptr` took it back, or did not send it yet.
+        // - The table has `iter.bi_size` bytes, see `table_and_iter()`. The submitter of a read
+        //   keeps its pages writable until the read ends.
+        // - `self` is borrowed mutably, so there is no other iterator. The bio is at no device: a
+        //   `Ptr` only exists before submission and after completion.
         let segments = unsafe { SegmentsMut::new(table, iter) };
         Some((self.inner().get_ref().target(), segments))
     }
 
-    /// Returns the table of segments and the position that the bio came with.
+    /// Returns the table of segments, and the position of the bio when it entered the target.
     #[inline]
     pub(super) fn table_and_iter(&self) -> (*const bindings::bio_vec, bindings::bvec_iter) {
         let mut iter = self.iter();
         if !matches!(self.op(), Op::Read | Op::Write) {
-            // The other operations have a length, but no or another kind of table.
+            // Other operations have a length, but no table or another kind of table.
             iter.bi_size = 0;
         }
         // SAFETY: The bio is alive by the type invariants.
         (unsafe { (*self.bio()).bi_io_vec }, iter)
     }
 
-    /// Shortens the bio to `n_sectors`, which device mapper will send the rest of anew.
+    /// Shortens the bio to `n_sectors`. Device mapper sends the rest in another bio.
     ///
     /// # Safety
     ///
@@ -379,39 +381,40 @@ impl<T: Target> Ptr<T> {
         let bio = self.bio();
         // SAFETY: By this function's contract.
         unsafe { bindings::dm_accept_partial_bio(bio, n_sectors) };
-        // INVARIANT: The bio is only shorter, so the bytes are still there.
+        // INVARIANT: The bio only became shorter, so the bytes are still in the table.
         // SAFETY: The bio is alive, and `self` the only pointer, by the type invariants.
         unsafe { (*self.0.as_ptr()).iter.bi_size = (*bio).bi_iter.bi_size };
     }
 
-    /// Points the bio at a device, with its tags. [`None`] if the target has no such device, or that
-    /// does not keep such tags.
+    /// Points the bio at a device, with its tags. Returns [`None`] if the target has no such
+    /// device, or if the device does not support such tags.
     pub(in crate::block::dm) fn remap(&mut self, device: Device, sector: u64) -> Option<()> {
         let bio = self.bio();
         let bdev = self.inner().devices().bdev(device)?;
-        // SAFETY: The bio is alive by the type invariants, and the device is open as long as the
-        // target lives, see `Devices`.
+        // SAFETY: The bio is alive by the type invariants, and the device is open while the target
+        // lives, see `Devices`.
         unsafe { bindings::bio_set_dev(bio, bdev) };
         // SAFETY: The bio is alive by the type invariants.
         unsafe { (*bio).bi_iter.bi_sector = sector };
-        // SAFETY: The bio is alive, with its device set just now, and not used until it comes back:
-        // who has it sends or ends it next.
+        // SAFETY: The bio is alive, and its device was set above. It is not used until it
+        // completes: the owner sends or ends it next.
         unsafe { self.attach_tags(bio) }.ok()
     }
 
-    /// Makes a bio that was at a device what it was when it came to the target, but for its tags.
+    /// Restores the state that the bio had when it entered the target, except for its tags.
     ///
-    /// As `dm_bio_restore()` in `drivers/md/dm-bio-record.h`. There is more to it, as this bio may go to
-    /// a device at once, and not through a list of bios:
+    /// As `dm_bio_restore()` in `drivers/md/dm-bio-record.h`. This function restores more, as the
+    /// bio may be submitted to a device directly, and not through a list of bios:
     ///
-    /// - If it was merged into a request, it still points to the one behind it in that, which may be
-    ///   gone. See `blk_mq_bio_to_request()` in `block/blk-mq.c`, which takes that for a part of it.
-    /// - From a device without a cache it comes without its flags for that, see
-    ///   `submit_bio_noacct()` in `block/blk-core.c`. A flush would be a write of nothing then.
+    /// - If the bio was merged into a request, `bi_next` still points to the next bio of this
+    ///   request, which may be freed. `blk_mq_bio_to_request()` in `block/blk-mq.c` takes `bi_next`
+    ///   for a part of the new request.
+    /// - For a device without a write cache, `submit_bio_noacct()` in `block/blk-core.c` clears the
+    ///   cache flags. A flush would then be an empty write.
     pub(super) fn restore(&mut self) {
         let bio = self.bio();
         let this = self.0.as_ptr();
-        // SAFETY: The bio is alive, has not left the target, and nobody but `self` has it, by the type
+        // SAFETY: The bio is alive, has not left the target, and only `self` owns it, by the type
         // invariants.
         unsafe {
             (*bio).bi_next = core::ptr::null_mut();
@@ -424,21 +427,20 @@ impl<T: Target> Ptr<T> {
         }
     }
 
-    /// Sends a bio that was remapped to its device.
+    /// Submits a remapped bio to its device.
     pub(in crate::block::dm) fn submit(self) {
         let bio = self.bio();
         let _ = self.into_raw();
         // SAFETY: `bio` is device mapper's clone, and `accounts_remapped_io` is set for each
-        // target; it is not used again, until `end_io` gets it back.
+        // target. The bio is not used again until `end_io` gets it.
         unsafe { bindings::dm_submit_bio_remap(bio, core::ptr::null_mut()) };
     }
 
-    /// Ends the bio. The target may be gone when this returns.
+    /// Ends the bio. The target may be gone when `end()` returns.
     ///
-    /// If there is code to run for the data, which is dropped in the end, then the bio ends in softirq
-    /// context: the data may own a bio, whose data owns another, and as each of them would end in the
-    /// end of the one before, they would overflow the stack. `bio_endio()` in `block/bio.c` goes round
-    /// in a loop for the same reason.
+    /// If the per-bio data has a destructor, the bio ends in softirq context. The data may own a
+    /// bio, whose data owns another bio, and so on. Ending each bio inside the end of the one
+    /// before would overflow the stack. `bio_endio()` in `block/bio.c` loops for the same reason.
     #[inline]
     pub(in crate::block::dm) fn end(self, result: BlkResult) {
         let bio = self.bio();
@@ -453,34 +455,34 @@ impl<T: Target> Ptr<T> {
         }
     }
 
-    /// Ends the bio, whose result is set.
+    /// Ends a bio whose status is set.
     fn end_now(self) {
         let bio = self.bio();
         let _ = self.into_raw();
-        // SAFETY: `bio` is a clone that device mapper gave us, and is ended for the first time
-        // since then or since it came back to `end_io`: this call used the only pointer up.
+        // SAFETY: `bio` is a clone from device mapper. It is ended for the first time since `map`
+        // or `end_io`: this call consumed the only pointer.
         unsafe { bindings::bio_endio(bio) };
     }
 
-    /// Tells whether the target itself ended the bio.
+    /// Returns whether the target itself ended the bio.
     pub(in crate::block::dm) fn ended(&self) -> bool {
         // SAFETY: The bio has not left the target, by the type invariants.
         unsafe { (*self.0.as_ptr()).ended }
     }
 
-    /// Returns what is noted of the bio's clone.
+    /// Returns the completion state of the clone.
     pub(in crate::block::dm) fn clone_end(&self) -> &CloneEnd<T> {
         // SAFETY: The bio has not left the target, by the type invariants.
         unsafe { &(*self.0.as_ptr()).clone_end }
     }
 
-    /// Returns what is noted of the bio's clone.
+    /// Returns the completion state of the clone.
     pub(super) fn clone_end_mut(&mut self) -> &mut CloneEnd<T> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
         unsafe { &mut (*self.0.as_ptr()).clone_end }
     }
 
-    /// Returns the bio behind this one in a [`SendQueue`](crate::block::dm::SendQueue) or a
+    /// Returns the next bio in a [`SendQueue`](crate::block::dm::SendQueue) or a
     /// [`BioList`](crate::block::dm::BioList).
     pub(in crate::block::dm) fn next(&mut self) -> &mut Option<Self> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
@@ -499,9 +501,9 @@ impl<T: Target> Ptr<T> {
         unsafe { &mut (*self.0.as_ptr()).tags }
     }
 
-    /// Drops the per-bio data, as the bio leaves the target.
+    /// Drops the per-bio data when the bio leaves the target.
     pub(in crate::block::dm) fn leave(self) {
-        // SAFETY: The data is initialised, and this call used the only pointer up.
+        // SAFETY: The data is initialised, and this call consumed the only pointer.
         unsafe { core::ptr::drop_in_place(self.into_raw()) };
     }
 
@@ -513,36 +515,36 @@ impl<T: Target> Ptr<T> {
     ) {
         let queue = select(self.inner().target()).as_raw();
         // SAFETY: The workqueue outlives the queued work: `select` borrowed it from the target for
-        // as long as it likes, so it lives as long as the target, which the bio keeps alive. C
-        // itself makes sure that it outlives this call (RCU, see `__queue_work()`).
+        // an arbitrary lifetime, so it lives as long as the target, which the bio keeps alive. C
+        // itself ensures that the workqueue outlives this call (RCU, see `__queue_work()`).
         unsafe { self.queue_on(queue, Func::Task(func)) };
     }
 
-    /// Runs `func` with the bio in softirq context, on this CPU.
+    /// Runs `func` with the bio in softirq context on this CPU.
     pub(in crate::block::dm) fn queue_soft(self, func: fn(IrqBio<T>)) {
         self.queue_bh(Func::Soft(func));
     }
 
-    /// Runs `func`, which must not sleep, in softirq context, on this CPU.
+    /// Runs `func` in softirq context on this CPU. `func` must not sleep.
     fn queue_bh(self, func: Func<T>) {
-        // SAFETY: The kernel made the queue at boot, and keeps it.
+        // SAFETY: The kernel allocates the workqueue at boot and never frees it.
         let queue = unsafe { bindings::system_bh_wq };
-        // SAFETY: The queue is there for ever.
+        // SAFETY: The workqueue is never freed.
         unsafe { self.queue_on(queue, func) };
     }
 
-    /// Runs `func` with the bio on a queue.
+    /// Runs `func` with the bio on a workqueue.
     ///
     /// # Safety
     ///
-    /// `queue` must live until `func` was called, and run what is queued in the context that `func`
-    /// is for.
+    /// `queue` must live until `func` was called, and must run work in the context that `func`
+    /// requires.
     unsafe fn queue_on(self, queue: *mut bindings::workqueue_struct, func: Func<T>) {
         let this = self.0;
         // SAFETY: The bio has not left the target, and this is the only pointer to it.
         unsafe { (*this.as_ptr()).func = func };
         let is_bh = !matches!(func, Func::Task(_));
-        // SAFETY: `self` is given up for `run()`. The queue is as it should be by this function's
+        // SAFETY: `self` is given up for `run()`. The queue is suitable by this function's
         // contract.
         unsafe { Head::queue_on(this.cast(), queue, is_bh) };
     }

@@ -83,7 +83,8 @@ impl Limits<'_> {
     /// Caps atomic writes at `bytes`. Disables them if `bytes` is less than the minimum of the
     /// devices.
     ///
-    /// Context: Any context. Never sleeps. C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
+    /// Context: Any context. Never sleeps.
+    /// C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
     pub fn limit_atomic_writes(&mut self, bytes: NonZeroU32) {
         // The unit of an atomic write is a power of two.
         let unit = 1 << bytes.ilog2();
