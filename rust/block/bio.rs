@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parts of block I/O: operations, results, and the memory of a bio.
+//! Block I/O types: operations, results, and the memory of a bio.
 //!
-//! A bio that device mapper hands to a target is a [`dm::MapBio`] or a [`dm::Bio`]; this module has
-//! what they are made of. The pages of a bio belong to somebody else, who may write to them at any
-//! time: a process that has them mapped, or a device. So a [`Segment`] is never a `&[u8]`: it names
-//! memory that C code reads, and a [`SegmentMut`] memory that C code may also write. Either can be
-//! had as a copy.
+//! Device mapper passes a bio to a target as a [`dm::MapBio`] or a [`dm::Bio`]. This module has the
+//! types that these use. Other tasks or devices may write to the pages of a bio at any time, for
+//! example a process that has them mapped. So a [`Segment`] is never a `&[u8]`: it refers to memory
+//! that C code reads, and a [`SegmentMut`] to memory that C code may also write. Both can be copied
+//! to and from buffers.
 //!
-//! Not covered: bios of one's own that belong to no target, protection information.
+//! Not covered: bios that belong to no target, protection information.
 //!
 //! C headers: [`include/linux/bio.h`](srctree/include/linux/bio.h),
 //! [`include/linux/bvec.h`](srctree/include/linux/bvec.h)
@@ -52,25 +52,25 @@ pub use self::integrity::{
     Tags, //
 };
 
-/// Bytes of a sector, the unit of positions and lengths in the block layer.
+/// The size of a sector in bytes. It is the unit of positions and lengths in the block layer.
 pub const SECTOR_SIZE: u32 = bindings::SECTOR_SIZE;
 
-/// What a bio asks for, `enum req_op`.
+/// The operation of a bio, `enum req_op`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Reads sectors into the bio's pages.
     Read,
     /// Writes the bio's pages to sectors.
     Write,
-    /// Tells the device that the sectors are not used any more.
+    /// Discards sectors that are no longer in use.
     Discard,
-    /// As [`Op::Discard`], and the data must not be recoverable.
+    /// As [`Op::Discard`], but the data must not be recoverable.
     SecureErase,
     /// Writes zeroes to sectors; the bio has no pages.
     WriteZeroes,
-    /// Changes the state of a zone, or of all of them; the bio has no pages.
+    /// Changes the state of a zone or of all zones; the bio has no pages.
     ZoneManagement,
-    /// Anything else, such as the operations that are private to a driver.
+    /// Any other operation, for example a driver-private one.
     Other,
 }
 
@@ -92,11 +92,11 @@ impl Op {
     }
 }
 
-/// The failure of a bio, a `blk_status_t` other than `BLK_STS_OK`.
+/// The error of a bio, a `blk_status_t` other than `BLK_STS_OK`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlkError(NonZeroU32);
 
-/// How a bio ended.
+/// The result of a bio.
 pub type BlkResult = Result<(), BlkError>;
 
 macro_rules! blk_errors {
@@ -118,35 +118,35 @@ blk_errors! {
     NOTSUPP = BLK_STS_NOTSUPP,
     /// Data failed an integrity check, `EILSEQ`.
     PROTECTION = BLK_STS_PROTECTION,
-    /// A resource was not available and the caller may try again, `ENOMEM`.
+    /// A resource is temporarily unavailable and the caller may retry, `ENOMEM`.
     RESOURCE = BLK_STS_RESOURCE,
     /// The device failed, `EIO`.
     IOERR = BLK_STS_IOERR,
 }
 
 impl BlkError {
-    /// Makes a result of a `blk_status_t`.
+    /// Converts a `blk_status_t` to a result.
     pub(crate) fn result_from_raw(status: bindings::blk_status_t) -> BlkResult {
         NonZeroU32::new(u32::from(status)).map_or(Ok(()), |status| Err(Self(status)))
     }
 
-    /// Makes a `blk_status_t` of a result.
+    /// Converts a result to a `blk_status_t`.
     pub(crate) fn result_to_raw(result: BlkResult) -> bindings::blk_status_t {
         match result {
             Ok(()) => 0,
-            // CAST: `self.0` came from a `blk_status_t` or from one of its constants, all of which
-            // fit it.
+            // CAST: `self.0` came from a `blk_status_t` or from one of its constants, which all
+            // fit.
             Err(error) => error.0.get() as bindings::blk_status_t,
         }
     }
 }
 
-/// A piece of memory inside one page, which C code may read while `'a` lasts.
+/// Memory inside a single page that C code may read during `'a`.
 ///
 /// # Invariants
 ///
-/// `offset + len <= PAGE_SIZE`, and for `'a` the page is allocated and those bytes of it may be
-/// read through its kernel mapping.
+/// `offset + len <= PAGE_SIZE`. During `'a` the page is allocated, and these bytes may be read
+/// through the kernel mapping of the page.
 #[derive(Clone, Copy)]
 pub struct Segment<'a> {
     page: NonNull<bindings::page>,
@@ -158,7 +158,7 @@ pub struct Segment<'a> {
 impl Segment<'_> {
     /// Returns the length in bytes, at most [`PAGE_SIZE`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[expect(clippy::len_without_is_empty)]
     #[inline]
     pub fn len(&self) -> u32 {
@@ -172,18 +172,19 @@ impl Segment<'_> {
     }
 }
 
-/// A piece of memory inside one page, which C code may read and write while `'a` lasts.
+/// Memory inside a single page that C code may read and write during `'a`.
 ///
 /// # Invariants
 ///
-/// As those of [`Segment`]; also, the bytes may be written, and are in no other segment of this
-/// bio that is alive. If there is a place, it is where they are in the memory that it is of.
+/// As those of [`Segment`]. The bytes may also be written, and no other live segment of this bio
+/// contains them. If there is a place, it is the position of the bytes in the memory that its
+/// `Filled` counts.
 pub struct SegmentMut<'a>(Segment<'a>, Option<Place<'a>>);
 
 impl<'a> SegmentMut<'a> {
     /// Returns the length in bytes, at most [`PAGE_SIZE`].
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[expect(clippy::len_without_is_empty)]
     #[inline]
     pub fn len(&self) -> u32 {
@@ -192,7 +193,7 @@ impl<'a> SegmentMut<'a> {
 
     /// Returns the same memory for reading.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn as_segment(&self) -> Segment<'_> {
         self.0
@@ -204,9 +205,9 @@ impl<'a> SegmentMut<'a> {
         self.0.as_raw_parts()
     }
 
-    /// Notes that all of it was written.
+    /// Records that the whole segment was written.
     ///
-    /// The caller must have written it, or reset [`Self::filled()`] if it turns out that it has not.
+    /// The caller must have written it, or must reset [`Self::filled()`] if the write fails.
     #[inline]
     pub(crate) fn note_filled(&self) {
         if let Some(place) = self.1 {
@@ -214,19 +215,19 @@ impl<'a> SegmentMut<'a> {
         }
     }
 
-    /// Returns where it is noted what was written, if it is.
+    /// Returns the counter of written bytes, if the segment has one.
     #[inline]
     pub(crate) fn filled(&self) -> Option<&'a Filled> {
         Some(self.1?.filled())
     }
 }
 
-/// Walks the memory of a bio, segment by segment.
+/// An iterator over the memory of a bio by segments.
 ///
 /// # Invariants
 ///
-/// `iter` is a position in the table of `bio_vec`s that `table` points to, with at least
-/// `iter.bi_size` bytes from there on, and for `'a` table and pages stay as they are.
+/// `iter` is a position in the table of `bio_vec`s at `table`, with at least `iter.bi_size` bytes
+/// from there on. During `'a`, table and pages do not change.
 pub struct Segments<'a> {
     table: *const bindings::bio_vec,
     iter: bindings::bvec_iter,
@@ -234,14 +235,15 @@ pub struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// Starts a walk.
+    /// Creates an iterator.
     ///
     /// # Safety
     ///
-    /// - `table` must have at least `iter.bi_size` bytes from `iter` on, or `iter.bi_size` be 0.
-    /// - For `'a`, the table must not change and the bytes must stay readable.
+    /// - `table` must have at least `iter.bi_size` bytes from `iter` on, unless `iter.bi_size` is
+    ///   0.
+    /// - During `'a`, the table must not change and the bytes must stay readable.
     pub(crate) unsafe fn new(table: *const bindings::bio_vec, iter: bindings::bvec_iter) -> Self {
-        // INVARIANT: The caller promises just that.
+        // INVARIANT: By this function's contract.
         Self {
             table,
             iter,
@@ -249,9 +251,9 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Returns how many bytes are left.
+    /// Returns the number of bytes left.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn remaining_bytes(&self) -> u32 {
         self.iter.bi_size
@@ -259,9 +261,9 @@ impl<'a> Segments<'a> {
 
     /// Returns the next segment, of at most `max_bytes` bytes, or [`None`] at the end.
     ///
-    /// A segment never crosses a page, so it may be shorter than `max_bytes` before the end too.
+    /// A segment never crosses a page, so it may be shorter than `max_bytes` before the end.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn next_segment(&mut self, max_bytes: NonZeroU32) -> Option<Segment<'a>> {
         const PAGE_BYTES: u32 = PAGE_SIZE as u32;
@@ -274,11 +276,11 @@ impl<'a> Segments<'a> {
             // CAST: From 32 to 64 bits.
             let index = self.iter.bi_idx as usize;
             // SAFETY: By the type invariants there are bytes from `iter` on, so `index` is inside
-            // the table, which does not change.
+            // the table, and the table does not change.
             let vec = unsafe { *self.table.add(index) };
 
-            // The arithmetic follows `bvec_iter_bvec()` and `bvec_iter_advance()`. Nothing wraps:
-            // C keeps `bi_offset` below `bv_len`, and the end of a `bio_vec` below 4 GiB.
+            // The arithmetic follows `bvec_iter_bvec()` and `bvec_iter_advance()`. No operation
+            // wraps: C keeps `bi_offset` below `bv_len`, and the end of a `bio_vec` below 4 GiB.
             let left = vec.bv_len.wrapping_sub(self.iter.bi_offset);
             let start = vec.bv_offset.wrapping_add(self.iter.bi_offset);
             let offset = start % PAGE_BYTES;
@@ -295,15 +297,15 @@ impl<'a> Segments<'a> {
                 self.iter.bi_offset = self.iter.bi_offset.wrapping_add(len);
             }
             if len == 0 {
-                // An empty `bio_vec`: C steps over it too.
+                // An empty `bio_vec`: C skips it too.
                 continue;
             }
 
             // CAST: From 32 to 64 bits.
             // The pages of one `bio_vec` are adjacent in the memory map, see `bvec_iter_page()`.
             let page = vec.bv_page.wrapping_add((start / PAGE_BYTES) as usize);
-            // INVARIANT: `offset + len <= PAGE_SIZE` by the minimum above; the rest by the type
-            // invariants.
+            // INVARIANT: `offset + len <= PAGE_SIZE` by the minimum above; the other invariants are
+            // those of `self`.
             return Some(Segment {
                 page: NonNull::new(page)?,
                 offset,
@@ -314,50 +316,50 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Walks the memory of a bio that may be written, segment by segment.
+/// A mutable iterator over the memory of a bio by segments.
 ///
 /// # Invariants
 ///
-/// The bytes that `0` has still to visit may be written for `'a`, and nobody else in Rust has a
-/// segment of them. If there is a `Filled`, they are the last of the memory that it is of, which has as
-/// many bytes as the number says.
+/// The bytes that `0` has not yet visited may be written during `'a`, and no other Rust code has a
+/// segment of them. If there is a `Filled`, these bytes are the last ones of the memory that it
+/// counts. The number is the size of this memory in bytes.
 pub struct SegmentsMut<'a>(Segments<'a>, Option<(&'a Filled, u32)>);
 
 impl<'a> SegmentsMut<'a> {
-    /// Starts a walk.
+    /// Creates an iterator.
     ///
     /// # Safety
     ///
-    /// - As for [`Segments::new()`]; also, the bytes may be written for `'a`.
-    /// - For `'a` there must be no other walk over them.
+    /// - As for [`Segments::new()`], and the bytes may be written during `'a`.
+    /// - During `'a` no other iterator over these bytes may exist.
     pub(crate) unsafe fn new(table: *const bindings::bio_vec, iter: bindings::bvec_iter) -> Self {
-        // SAFETY: The caller's promises include what `new()` asks for.
-        // INVARIANT: The caller promises the rest.
+        // SAFETY: By this function's contract, which includes that of `new()`.
+        // INVARIANT: By this function's contract.
         Self(unsafe { Segments::new(table, iter) }, None)
     }
 
-    /// Starts a walk over new memory, and notes in `filled` what is written there.
+    /// Creates an iterator over new memory that counts written bytes in `filled`.
     ///
     /// # Safety
     ///
-    /// As for [`Self::new()`]; also, `filled` must be of these bytes, all of them.
+    /// As for [`Self::new()`], and `filled` must count all of these bytes.
     #[inline]
     pub(crate) unsafe fn new_unfilled(
         table: *const bindings::bio_vec,
         iter: bindings::bvec_iter,
         filled: &'a Filled,
     ) -> Self {
-        // SAFETY: The caller's promises include what `new()` asks for.
-        // INVARIANT: The caller promises the rest.
+        // SAFETY: By this function's contract, which includes that of `new()`.
+        // INVARIANT: By this function's contract.
         Self(
             unsafe { Segments::new(table, iter) },
             Some((filled, iter.bi_size)),
         )
     }
 
-    /// Returns how many bytes are left.
+    /// Returns the number of bytes left.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn remaining_bytes(&self) -> u32 {
         self.0.remaining_bytes()
@@ -365,30 +367,30 @@ impl<'a> SegmentsMut<'a> {
 
     /// Returns the next segment, of at most `max_bytes` bytes, or [`None`] at the end.
     ///
-    /// A segment never crosses a page, so it may be shorter than `max_bytes` before the end too.
+    /// A segment never crosses a page, so it may be shorter than `max_bytes` before the end.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn next_segment(&mut self, max_bytes: NonZeroU32) -> Option<SegmentMut<'a>> {
-        // OVERFLOW: Not more are left than there were.
+        // OVERFLOW: The number of bytes left never exceeds `len`.
         let place = self
             .1
             .map(|(filled, len)| Place::new(filled, len.wrapping_sub(self.remaining_bytes())));
 
-        // INVARIANT: `0` visits every byte once, so no two segments overlap; the bytes may be
-        // written by the type invariants. What is left begins with the segment.
+        // INVARIANT: `0` visits every byte once, so no two segments overlap. The bytes may be
+        // written by the type invariants. The remaining bytes begin with the segment.
         let segment = self.0.next_segment(max_bytes)?;
         Some(SegmentMut(segment, place))
     }
 }
 
-/// A reserve of bios, so that allocating one cannot fail where that would stop write-back.
+/// A reserve of bios. It guarantees forward progress of allocations during write-back.
 ///
 /// C: `struct bio_set`.
 ///
 /// # Invariants
 ///
-/// `inner` was initialised by `bioset_init()` and stays so until it is dropped.
+/// `inner` was initialised by `bioset_init()` and stays initialised until it is dropped.
 #[pin_data(PinnedDrop)]
 pub struct BioSet {
     #[pin]
@@ -398,16 +400,16 @@ pub struct BioSet {
 // SAFETY: `bioset_exit()` may run on any task.
 unsafe impl Send for BioSet {}
 
-// SAFETY: `bio_alloc_bioset()` and `bio_put()`, all that is done through `&BioSet`, may run
-// concurrently: the mempools and the slab behind the set do their own locking.
+// SAFETY: `&BioSet` allows only `bio_alloc_bioset()` and `bio_put()`, which may run concurrently:
+// the mempools and the slab of the set have their own locks.
 unsafe impl Sync for BioSet {}
 
 impl BioSet {
-    /// Creates a set that holds `pool_size` bios, and as many full tables of segments, in reserve.
+    /// Creates a set with a reserve of `pool_size` bios, each with a full table of segments.
     ///
     /// Fails with [`ENOMEM`] if the reserve cannot be allocated.
     ///
-    /// Context: Process context; sleeps. C: `bioset_init()` in `block/bio.c`.
+    /// Context: Process context. May sleep. C: `bioset_init()` in `block/bio.c`.
     pub fn new(pool_size: NonZeroU16) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             // INVARIANT: `inner` is initialised if this closure returns `Ok`.
@@ -415,7 +417,7 @@ impl BioSet {
                 // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
                 unsafe { slot.write_bytes(0, 1) };
                 // SAFETY:
-                // - `slot` is zeroed memory that stays put until `PinnedDrop`, as `inner` is
+                // - `slot` is zeroed memory that does not move until `PinnedDrop`, as `inner` is
                 //   structurally pinned.
                 // - `BIOSET_NEED_BVECS` is a flag of `bioset_init()`.
                 to_result(unsafe {
@@ -431,7 +433,7 @@ impl BioSet {
         })
     }
 
-    /// Returns the C object, initialised for as long as `self` lives.
+    /// Returns the C object, which is initialised while `self` lives.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut bindings::bio_set {
         self.inner.get()
@@ -443,8 +445,8 @@ impl PinnedDrop for BioSet {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY:
         // - `inner` is initialised by the type invariants.
-        // - No bio of the set is left: each is held by a `dm::CloneBio`, which keeps the target
-        //   that has the set alive.
+        // - No bio of the set is left: a `dm::CloneBio` holds each of them, and keeps the target
+        //   that owns the set alive.
         unsafe { bindings::bioset_exit(self.inner.get()) };
     }
 }
@@ -459,8 +461,8 @@ mod tests {
         page::Page, //
     };
 
-    /// Walks `vecs` from byte `start` of the first on, `size` bytes in steps of `max`, and returns
-    /// page index, offset and length of each segment; pages count from `first`.
+    /// Iterates over `vecs` from byte `start` of the first, `size` bytes in steps of `max`. Returns
+    /// the page index (counted from `first`), offset and length of each segment.
     fn walk(
         first: *mut bindings::page,
         vecs: &[(usize, u32, u32)],
@@ -482,8 +484,8 @@ mod tests {
             bi_offset: start,
             ..Default::default()
         };
-        // SAFETY: The callers pass no more bytes than `vecs` have, and `table` outlives the walk.
-        // No segment is read.
+        // SAFETY: The callers pass at most as many bytes as `vecs` have, and `table` outlives the
+        // iterator. No segment is read.
         let mut segments = unsafe { Segments::new(table.as_ptr(), iter) };
         let mut seen = KVec::new();
         while let Some(segment) = segments.next_segment(NonZeroU32::new(max).ok_or(EINVAL)?) {
@@ -500,7 +502,7 @@ mod tests {
         let first = page.as_ptr();
         let whole = PAGE_SIZE as u32;
 
-        // One page as a whole, and in steps.
+        // A whole page at once, and a part of it in steps.
         assert_eq!(
             walk(first, &[(0, 0, whole)], 0, whole, whole)?[..],
             [(0, 0, whole)]
@@ -509,7 +511,7 @@ mod tests {
             walk(first, &[(0, 512, 1024)], 0, 1024, 512)?[..],
             [(0, 512, 512), (0, 1024, 512)]
         );
-        // A vector over several pages is cut at the page, whatever its offset.
+        // A vector over several pages is split at page boundaries, for any offset.
         assert_eq!(
             walk(first, &[(0, whole - 512, 1024)], 0, 1024, whole)?[..],
             [(0, whole - 512, 512), (1, 0, 512)]
@@ -518,7 +520,7 @@ mod tests {
             walk(first, &[(0, 2 * whole + 8, 16)], 0, 16, whole)?[..],
             [(2, 8, 16)]
         );
-        // A walk may begin inside a vector, end inside one, and steps over empty ones.
+        // An iterator may begin and end inside a vector, and skips empty vectors.
         assert_eq!(
             walk(
                 first,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of segments.
+//! Copies between segments and buffers.
 //!
-//! They are copied out and in by C, page mapped and unmapped. There is no reference to them, as
-//! somebody else may write them meanwhile.
+//! C code copies the bytes, with the page mapped only during the copy. There are no references to
+//! them, as other tasks or devices may write to them at any time.
 //!
-//! For the same reason no code that the Rust compiler sees may read or write them. A race is
-//! undefined behaviour there, and the compiler uses that: it takes a copy of a copy for a second copy
-//! of the page. Even a C helper will not do, as `CONFIG_RUST_INLINE_HELPERS` makes it Rust's code. So
-//! every copy, also those in `copy.rs`, is a call of a function in `rust/mm/highmem.c`.
+//! For the same reason, no code that the Rust compiler sees may read or write the bytes. A data
+//! race is undefined behaviour in Rust, and the compiler relies on that: it may replace a copy of a
+//! copy by a second read of the page. A C helper does not avoid that, as
+//! `CONFIG_RUST_INLINE_HELPERS` compiles it as Rust code. So every copy, also in `copy.rs`, is a
+//! call of a function in `rust/mm/highmem.c`.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -36,27 +37,28 @@ use super::{
 };
 
 impl Segment<'_> {
-    /// Copies bytes of the segment from `offset` on, until `bytes` is full.
+    /// Copies bytes of the segment from `offset` on to `bytes`, until `bytes` is full.
     ///
-    /// Of a byte that is written meanwhile it gets the old value or a new one. Whoever writes to the
-    /// segment later does not change `bytes`.
+    /// If a byte is written concurrently, the copy has its old or its new value. Later writes to
+    /// the segment do not change `bytes`.
     ///
+    /// Fails with [`EINVAL`], and copies nothing, if the segment is shorter than `offset +
+    /// bytes.len()`.
     /// Fails with [`EINVAL`] if the segment has not so many. Nothing is copied then.
     ///
-    /// Context: Any. C: `memcpy_from_page()` in `include/linux/highmem.h`.
+    /// Context: Any context. Never sleeps. C: `memcpy_from_page()` in `include/linux/highmem.h`.
     #[inline]
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result {
         let len = bytes.len();
-        // SAFETY: Bytes with values are bytes with or without, and all that is written there are
-        // values.
+        // SAFETY: Initialised bytes are valid as `MaybeUninit`, and only initialised values are
+        // written to them.
         let bytes = unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), len) };
         self.read_uninit_at(offset, bytes).map(drop)
     }
 
-    /// As [`Self::read_at()`], to memory that need not have values before. Returns it with those that
-    /// it got.
+    /// As [`Self::read_at()`], to uninitialised memory. Returns `bytes` as an initialised slice.
     ///
-    /// Context: Any. C: `memcpy_from_page()` in `include/linux/highmem.h`.
+    /// Context: Any context. Never sleeps. C: `memcpy_from_page()` in `include/linux/highmem.h`.
     #[inline]
     pub fn read_uninit_at<'b>(
         &self,
@@ -67,19 +69,20 @@ impl Segment<'_> {
 
         // SAFETY:
         // - `page` has `bytes.len()` readable bytes at `start`, see `place()`.
-        // - `bytes` is valid for writes of its length, and not part of the segment: who has a
-        //   reference to memory lends it to nobody as a segment meanwhile.
-        // - Others may write to the page. No access to it is Rust's: the function is compiled from C,
-        //   in an object of its own, so all that the Rust compiler knows is that it may write to
-        //   `bytes`. In the kernel's C, a plain access that races returns some value that was written.
+        // - `bytes` is valid for writes of its length, and not part of the segment: memory with a
+        //   live reference is not lent as a segment.
+        // - Other tasks or devices may write to the page. No access to the page is Rust code: the
+        //   function is compiled from C, in its own object, so the Rust compiler only knows that it
+        //   may write to `bytes`. In the kernel's C, a plain access that races returns some value
+        //   that was written.
         unsafe {
             bindings::kscale_memcpy_from_page(bytes.as_mut_ptr().cast(), page, start, bytes.len());
         }
-        // SAFETY: All of it was written just now, and it is borrowed for as long as the result is.
+        // SAFETY: All bytes were written above, and they are borrowed as long as the result.
         Ok(unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) })
     }
 
-    /// Returns the page and where in it `len` bytes from `offset` on are, all in the segment.
+    /// Returns the page and the offset in it of `len` bytes from `offset` on, all in the segment.
     #[inline]
     fn place(&self, offset: usize, len: usize) -> Result<(*mut bindings::page, usize)> {
         // CAST: From 32 to 64 bits, both times.
@@ -99,9 +102,10 @@ impl Segment<'_> {
 impl SegmentMut<'_> {
     /// Copies `bytes` to the segment, from `offset` on.
     ///
-    /// Fails with [`EINVAL`] if the segment has not room for all of them. Nothing is copied then.
+    /// Fails with [`EINVAL`], and copies nothing, if the segment is shorter than `offset +
+    /// bytes.len()`.
     ///
-    /// Context: Any. C: `memcpy_to_page()` in `include/linux/highmem.h`.
+    /// Context: Any context. Never sleeps. C: `memcpy_to_page()` in `include/linux/highmem.h`.
     #[inline]
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result {
         let (page, start) = self.0.place(offset, bytes.len())?;
@@ -109,10 +113,10 @@ impl SegmentMut<'_> {
         // SAFETY:
         // - `page` has `bytes.len()` bytes at `start`, see `place()`, which may be written, by the
         //   type invariants.
-        // - `bytes` is valid for reads of its length, not part of the segment, and changed by nobody,
+        // - `bytes` is valid for reads of its length, not part of the segment, and does not change,
         //   see `read_at()`.
-        // - Others may read the page, or write to it. No access to it is Rust's, see `read_at()`, and
-        //   the bytes that it has then are the concern of who wrote them.
+        // - Other tasks or devices may read or write the page. No access to the page is Rust code,
+        //   see `read_at()`. A concurrent writer is responsible for the resulting bytes.
         unsafe {
             bindings::kscale_memcpy_to_page(page, start, bytes.as_ptr().cast(), bytes.len());
         }
@@ -123,28 +127,28 @@ impl SegmentMut<'_> {
         Ok(())
     }
 
-    /// Returns the same memory for a while, to be used more than once.
+    /// Reborrows the segment, to use it more than once.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn reborrow(&mut self) -> SegmentMut<'_> {
-        // INVARIANT: As `self`, which is borrowed for as long as the new one is alive.
+        // INVARIANT: As `self`, which is borrowed while the new segment lives.
         SegmentMut(self.0, self.1)
     }
 }
 
 impl Page {
-    /// Returns `len` bytes from `offset` on as a segment, for C code to write to, or [`None`] if the
-    /// page has not so many.
+    /// Returns `len` bytes from `offset` on as a segment for C code to write to, or [`None`] if
+    /// they are not all in the page.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
         // CAST: From 32 to 64 bits.
         let end = offset.checked_add(len)? as usize;
 
-        // INVARIANT: The bytes are in the page by the check above. It is allocated, mapped and
-        // nobody else's, by the invariants of `Page`, and borrowed for as long as the segment is.
+        // INVARIANT: The bytes are in the page by the check below. The page is allocated, mapped
+        // and not shared, by the invariants of `Page`, and borrowed while the segment lives.
         let segment = Segment {
             page: NonNull::new(self.as_ptr())?,
             offset,
@@ -156,9 +160,10 @@ impl Page {
 }
 
 impl FilledPage {
-    /// As [`Page::segment_mut()`]: what C code writes are values, so all bytes have one afterwards.
+    /// As [`Page::segment_mut()`]. C code only writes initialised bytes, so the page stays
+    /// initialised.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
         self.as_page_mut().segment_mut(offset, len)
@@ -172,7 +177,7 @@ mod tests {
 
     use crate::mm::gfp::Gfp;
 
-    /// Returns a page of which each byte tells its place.
+    /// Returns a page where the value of each byte depends on its position.
     fn numbered() -> Result<FilledPage> {
         let mut page = FilledPage::zeroed(Gfp::KERNEL)?;
 

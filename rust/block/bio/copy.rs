@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies from one bio to another.
+//! Copies between bios.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -22,14 +22,15 @@ use super::{
 };
 
 impl SegmentMut<'_> {
-    /// Copies `src` here.
+    /// Copies `src` to this segment.
     ///
-    /// Of a byte that is written meanwhile it gets the old value or a new one. The two may overlap:
-    /// what was in `src` before is here then.
+    /// If a byte is written concurrently, the copy has its old or its new value. The segments may
+    /// overlap: the copy is then the old content of `src`.
     ///
-    /// Fails with [`EINVAL`] if they have not the same length. Nothing is copied then.
+    /// Fails with [`EINVAL`], and copies nothing, if the lengths differ.
     ///
-    /// Context: Any. C: `memcpy_page()` in `include/linux/highmem.h`, but by `memmove()`.
+    /// Context: Any context. Never sleeps. C: `memcpy_page()` in `include/linux/highmem.h`, with
+    /// `memmove()`.
     #[inline]
     pub fn copy_from(&mut self, src: Segment<'_>) -> Result {
         let (to, to_offset, len) = self.as_raw_parts();
@@ -41,10 +42,12 @@ impl SegmentMut<'_> {
         // CAST: From 32 to 64 bits, three times.
         //
         // SAFETY:
-        // - Both pages have `len` bytes there, which may be read and written, by the type invariants.
-        // - They may be the same bytes, or some of them: two entries of a bio's table may name one
-        //   page, and `memmove()` copies memory that overlaps.
-        // - Others may write to either. No access to them is Rust's, see `Segment::read_at()`.
+        // - Both pages have `len` bytes there, which may be read and written, by the type
+        //   invariants.
+        // - They may overlap: two entries of a bio's table may name the same page, and `memmove()`
+        //   copies overlapping memory.
+        // - Other tasks or devices may write to both. No access to them is Rust code, see
+        //   `Segment::read_at()`.
         unsafe {
             bindings::kscale_memmove_page(
                 to,
@@ -60,12 +63,12 @@ impl SegmentMut<'_> {
 }
 
 impl SegmentsMut<'_> {
-    /// Copies all that is left of `src` to what is left here, however the two are cut. The walk does
-    /// not move on.
+    /// Copies the rest of `src` to the rest of `self`. The segment boundaries may differ. Does not
+    /// advance `self`.
     ///
-    /// Fails with [`EINVAL`] if they have not the same length. Nothing is copied then.
+    /// Fails with [`EINVAL`], and copies nothing, if the lengths differ.
     ///
-    /// Context: Any. C: `bio_copy_data()` in `block/bio.c`.
+    /// Context: Any context. Never sleeps. C: `bio_copy_data()` in `block/bio.c`.
     pub fn copy_from(&mut self, mut src: Segments<'_>) -> Result {
         const PAGE: NonZeroU32 = match NonZeroU32::new(PAGE_SIZE as u32) {
             Some(size) => size,
@@ -75,8 +78,8 @@ impl SegmentsMut<'_> {
         if self.remaining_bytes() != src.remaining_bytes() {
             return Err(EINVAL);
         }
-        // INVARIANT: There are no segments of `self` while it is borrowed, and none of this one after
-        // that.
+        // INVARIANT: No segment of `self` exists while it is borrowed, and no segment of `walk`
+        // outlives this borrow.
         let segments = Segments {
             table: self.0.table,
             iter: self.0.iter,
@@ -98,10 +101,10 @@ impl SegmentsMut<'_> {
 }
 
 impl Segment<'_> {
-    /// Returns `len` bytes from `offset` on, if there are as many.
+    /// Returns `len` bytes from `offset` on, or [`None`] if the segment is too short.
     #[inline]
     fn piece(&self, offset: u32, len: u32) -> Option<Self> {
-        // INVARIANT: The bytes are some of those of `self`, by the check.
+        // INVARIANT: The bytes are a part of those of `self`, by the check.
         (offset.checked_add(len)? <= self.len).then_some(Self {
             offset: self.offset + offset,
             len,
@@ -123,7 +126,7 @@ mod tests {
         }, //
     };
 
-    /// Makes a table of pages and of pieces of them.
+    /// Makes a table of pieces of pages.
     fn table(
         pages: &[FilledPage],
         pieces: &[(usize, u32, u32)],
@@ -169,7 +172,7 @@ mod tests {
         let src = table(&from, &[(0, 512, 1024), (1, 0, 512), (1, 3584, 512)])?;
         let dst = table(&to, &[(0, 3072, 1024), (1, 0, 1024)])?;
 
-        // SAFETY: The tables have so many bytes, which nobody else uses.
+        // SAFETY: The tables have 2048 bytes, and nothing else uses them.
         let (segments, mut segments_mut) = unsafe {
             (
                 Segments::new(src.as_ptr(), iter(2048)),
@@ -197,7 +200,7 @@ mod tests {
             let src = table(&pages, &[(0, from, 2048)])?;
             let dst = table(&pages, &[(0, to, 2048)])?;
 
-            // SAFETY: The tables have so many bytes, which nobody else uses.
+            // SAFETY: The tables have 2048 bytes, and nothing else uses them.
             let (segments, mut segments_mut) = unsafe {
                 (
                     Segments::new(src.as_ptr(), iter(2048)),
@@ -229,7 +232,8 @@ mod tests {
         let dst = table(&pages, &[(1, 0, 2048)])?;
         let piece = NonZeroU32::new(512).ok_or(EINVAL)?;
         let filled = Filled::new();
-        // SAFETY: The tables have so many bytes, which nobody else uses; `filled` is of those of `dst`.
+        // SAFETY: The tables have 2048 bytes, and nothing else uses them; `filled` counts those of
+        // `dst`.
         let walks = || unsafe {
             (
                 Segments::new(src.as_ptr(), iter(2048)),
@@ -237,7 +241,7 @@ mod tests {
             )
         };
 
-        // The first is left out.
+        // The first piece is skipped.
         let (_, mut to) = walks();
         to.next_segment(piece).ok_or(EINVAL)?;
         to.next_segment(piece)
@@ -261,7 +265,7 @@ mod tests {
         );
         assert_eq!(filled.len(), 512);
 
-        // What is left, and then all of it.
+        // The rest, and then all bytes again.
         to.copy_from(from)?;
         assert_eq!(filled.len(), 2048);
         let (from, mut to) = walks();
@@ -279,7 +283,7 @@ mod tests {
         let src = table(&pages, &[(0, 0, 1024)])?;
         let dst = table(&pages, &[(1, 0, 512)])?;
 
-        // SAFETY: The tables have so many bytes, which nobody else uses.
+        // SAFETY: The tables have 1024 and 512 bytes, and nothing else uses them.
         let (segments, mut segments_mut) = unsafe {
             (
                 Segments::new(src.as_ptr(), iter(1024)),

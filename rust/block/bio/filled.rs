@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much of new memory was written.
+//! A counter of the written bytes of new memory.
 
 use core::cell::Cell;
 
-/// How many bytes of a bio's own memory were written, from its start on.
+/// The number of bytes of a bio's own memory that were written, from its start on.
 ///
-/// What is written out of order does not count.
+/// Bytes that are written out of order do not count.
 ///
 /// # Invariants
 ///
-/// So many bytes have been written since the memory was allocated, or are being written by a request
-/// that [`Filled::reset()`] is called after should it fail, before the memory is used for anything else.
+/// This number of bytes was written since the memory was allocated, or is being written by a
+/// request. If such a request fails, [`Filled::reset()`] is called before the memory is used.
 pub(crate) struct Filled(Cell<u32>);
 
 impl Filled {
-    /// Nothing was written.
+    /// Creates a counter of 0 bytes.
     pub(crate) const fn new() -> Self {
         // INVARIANT: No bytes.
         Self(Cell::new(0))
     }
 
-    /// Returns how many bytes were written.
+    /// Returns the number of bytes written.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.0.get()
     }
 
-    /// Forgets what was written.
+    /// Resets the counter to 0.
     #[cold]
     pub(crate) fn reset(&self) {
         // INVARIANT: No bytes.
@@ -35,7 +35,7 @@ impl Filled {
     }
 }
 
-/// A place in memory of which it is noted how much was written.
+/// A position in memory whose written bytes are counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     filled: &'a Filled,
@@ -43,25 +43,25 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Returns the place of byte `start` of the memory.
+    /// Returns the position of byte `start` of the memory.
     #[inline]
     pub(super) fn new(filled: &'a Filled, start: u32) -> Self {
         Self { filled, start }
     }
 
-    /// Notes that `len` bytes were written, `offset` bytes from here.
+    /// Records that `len` bytes were written, `offset` bytes from here.
     ///
-    /// The caller must have written them, or call [`Filled::reset()`] if it turns out that it has not.
+    /// The caller must have written them, or must call [`Filled::reset()`] if the write fails.
     #[inline]
     pub(super) fn note(self, offset: u32, len: u32) {
         if self.start.wrapping_add(offset) == self.filled.len() {
-            // INVARIANT: What comes next was written.
-            // OVERFLOW: Not beyond the end of the memory of a bio, which has less than 4 GiB.
+            // INVARIANT: The next bytes in order were written.
+            // OVERFLOW: At most the size of the memory of a bio, which is below 4 GiB.
             self.filled.0.set(self.filled.len().wrapping_add(len));
         }
     }
 
-    /// Returns where it is noted.
+    /// Returns the counter.
     #[inline]
     pub(super) fn filled(self) -> &'a Filled {
         self.filled

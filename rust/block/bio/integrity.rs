@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Integrity data: what a device keeps beside its sectors.
+//! Integrity metadata: extra bytes that a device stores with each sector.
 //!
-//! Some devices have room for a few bytes more with each of their sectors, such as dm-integrity, and
-//! disks that were formatted so. [`Tags`] are these bytes for the sectors of one bio, one tuple
-//! behind the other. They belong to the bio as long as a device may use them.
+//! Some devices store a few extra bytes with each sector, for example dm-integrity and disks with
+//! such a format. [`Tags`] are these bytes for the sectors of a bio, as consecutive tuples. They
+//! belong to the bio while a device may use them.
 //!
-//! Not covered: protection information, which the block layer makes and checks itself.
+//! Not covered: protection information, which the block layer generates and verifies.
 //!
 //! C header: [`include/linux/bio-integrity.h`](srctree/include/linux/bio-integrity.h)
 
@@ -33,19 +33,20 @@ use crate::{
     }, //
 };
 
-/// What a device keeps beside its sectors, `struct blk_integrity`.
+/// The integrity profile of a device, `struct blk_integrity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntegrityProfile {
-    /// Bytes beside each interval: a tuple.
+    /// Size in bytes of the tuple of an interval.
     pub tuple_size: NonZeroU32,
-    /// How much data belongs to a tuple, in bytes.
+    /// Size in bytes of an interval, the data that a tuple belongs to.
     pub interval: u32,
-    /// Whether the block layer makes and checks the data itself, or leaves it to who writes.
+    /// Whether the metadata is protection information that the block layer generates and verifies.
+    /// Otherwise the submitter provides it.
     pub is_protection: bool,
 }
 
 impl IntegrityProfile {
-    /// Returns the profile of a device, [`None`] if it has none, or the kernel does not know any.
+    /// Returns the profile of a device, or [`None`] without one or without kernel support.
     ///
     /// # Safety
     ///
@@ -73,7 +74,7 @@ impl IntegrityProfile {
 /// Memory for the integrity data of one bio.
 pub struct Tags {
     memory: Memory,
-    /// At most the size of `memory`, and not 0. All these bytes are initialised.
+    /// At most the size of `memory`, and not 0. The first `len` bytes are initialised.
     len: u32,
 }
 
@@ -82,16 +83,17 @@ enum Memory {
     Reserved(Element<Arc<Mempool<KmallocBytes>>>),
 }
 
-// SAFETY: Memory from `kmalloc()` may be used and freed by any task.
+// SAFETY: Any task may use and free memory from `kmalloc()`.
 unsafe impl Send for Tags {}
 
-// SAFETY: `&Tags` only reads it.
+// SAFETY: `&Tags` only allows reads.
 unsafe impl Sync for Tags {}
 
 impl Tags {
-    /// Allocates `len` bytes, all zero; [`None`] if there is no memory at once, or `len` is 0.
+    /// Allocates `len` zeroed bytes. Returns [`None`] if no memory is available at once, or `len`
+    /// is 0.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn new(len: u32) -> Option<Self> {
         if len == 0 {
             return None;
@@ -107,12 +109,12 @@ impl Tags {
 
     /// Returns the bytes.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn as_slice(&self) -> &[u8] {
         match &self.memory {
             Memory::Own(bytes) => bytes,
-            // SAFETY: So many bytes of the memory are initialised, by the type's description, and
-            // nobody else has it.
+            // SAFETY: The first `len` bytes of the memory are initialised, by the type's
+            // description, and the element is not shared.
             Memory::Reserved(element) => unsafe {
                 slice::from_raw_parts(element.as_byte_ptr().as_ptr(), self.len as usize)
             },
@@ -121,7 +123,7 @@ impl Tags {
 
     /// Returns the bytes for writing.
     ///
-    /// Context: Any.
+    /// Context: Any context. Never sleeps.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Own(bytes) => bytes,
@@ -132,39 +134,41 @@ impl Tags {
         }
     }
 
-    /// Has the device of `bio` read or write these bytes with the sectors of the bio.
+    /// Attaches these bytes to `bio`, whose device reads or writes them with the sectors.
     ///
-    /// Fails with [`EINVAL`] if it does not keep as many with them, or the bio has others already.
+    /// Fails with [`EINVAL`] if the device stores another number of bytes with the sectors, or if
+    /// the bio already has tags.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep.
     ///
     /// # Safety
     ///
-    /// `bio` must be alive, with its device set, which is open, and owned by the caller. `self` must
-    /// live and stay unused until the device is done with the bio.
+    /// `bio` must be alive and owned by the caller. Its device must be set and open. `self` must
+    /// live and stay unused until the device has completed the bio.
     pub(crate) unsafe fn attach(&mut self, bio: *mut bindings::bio) -> Result {
         let bytes = self.as_mut_slice();
         let (data, len) = (bytes.as_mut_ptr(), bytes.len());
 
         // SAFETY:
-        // - `bio` is as it should be by the safety requirements.
-        // - `data` is memory from `kmalloc()`, so it is mapped in one piece, and stays by the safety
-        //   requirements.
+        // - `bio` is valid by this function's contract.
+        // - `data` is memory from `kmalloc()`, so it is physically contiguous. It stays allocated
+        //   by this function's contract.
         //
-        // CAST: Made of a `u32`.
+        // CAST: The length came from a `u32`.
         to_result(unsafe { bindings::bio_attach_integrity(bio, data.cast(), len as u32) })
     }
 }
 
-/// A reserve of memory for [`Tags`], so that bios go on when memory is short.
+/// A reserve of memory for [`Tags`]. It guarantees forward progress of bios when memory is short.
 pub struct TagPool(Arc<Mempool<KmallocBytes>>);
 
 impl TagPool {
-    /// Creates a reserve of `min_nr` times `max_len` bytes.
+    /// Creates a reserve of `min_nr` elements of `max_len` bytes.
     ///
-    /// Fails with [`EINVAL`] if one of them is 0, and with [`ENOMEM`] if there is no memory.
+    /// Fails with [`EINVAL`] if `min_nr` or `max_len` is 0, and with [`ENOMEM`] if there is no
+    /// memory.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(min_nr: usize, max_len: u32) -> Result<Self> {
         // CAST: From 32 to 64 bits.
         let source = KmallocBytes::new(max_len as usize)?;
@@ -175,19 +179,19 @@ impl TagPool {
         )?))
     }
 
-    /// Takes `len` bytes, all zero, of the reserve if there is no memory, and waits for some to
-    /// come back if that is empty.
+    /// Allocates `len` zeroed bytes. Without free memory, takes them from the reserve, and waits
+    /// for a free element if the reserve is empty.
     ///
-    /// Fails with [`EINVAL`] if `len` is 0, or more than the pool was made for.
+    /// Fails with [`EINVAL`] if `len` is 0 or larger than the `max_len` of the pool.
     ///
-    /// Context: Task. Sleeps. Starts no I/O.
+    /// Context: Process context. May sleep. Starts no I/O.
     pub fn alloc(&self, len: u32) -> Result<Tags> {
         // CAST: From 32 to 64 bits.
         if len == 0 || len as usize > self.0.source().size() {
             return Err(EINVAL);
         }
         let element = self.0.alloc_arc(Gfp::NOIO)?;
-        // SAFETY: The memory has so many bytes at least, and it is ours.
+        // SAFETY: The memory has at least `len` bytes, and is not shared.
         unsafe { element.as_byte_ptr().write_bytes(0, len as usize) };
 
         Ok(Tags {
