@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# How the library crate is generated and built, and how its users find it.
+# Rules to generate and build the library crate, and its interface to other crates.
 #
-# Everything generated goes to $(obj)/rust:
+# Generated files are in $(obj)/rust:
 #
 #   bindings_generated.rs   C items that kernel::bindings lacks
 #   helpers_generated.rs    declarations of the functions in helpers/
 #   helpers.bc              helpers/ as bitcode, inlined into every crate that uses it
-#   exports_generated.h     one line for each Rust symbol a user of the library may need
-#   libkscale.rmeta         what `--extern kscale` reads
+#   exports_generated.h     one line for each Rust symbol that users of the library may need
+#   libkscale.rmeta         crate metadata for `--extern kscale`
 
 kscale-gen := $(abspath $(obj)/rust)
 
@@ -17,9 +17,9 @@ export KSCALE_GEN := $(kscale-gen)
 
 # -- Bindings ---------------------------------------------------------------------------------
 
-# Types that kernel::bindings has must stay the same Rust types here, so only what these headers
-# declare themselves is generated; everything else is imported from kernel::bindings. (What they
-# declare in advance counts as theirs, hence the blocked scatterlist.)
+# Types of kernel::bindings must be the same Rust types here. So only declarations of these headers
+# themselves are generated, and all other items are imported from kernel::bindings. (A forward
+# declaration counts as a declaration of the header, hence the blocked scatterlist.)
 kscale-headers := crypto device-mapper hex iova
 kscale-bindgen-items = \
 	$(shell grep -Ev '^#|^$$' $(srctree)/rust/bindgen_parameters) \
@@ -63,8 +63,8 @@ targets += rust/bindings_generated.rs rust/helpers_generated.rs
 $(obj)/rust/kscale.o: $(obj)/rust/bindings_generated.rs $(obj)/rust/helpers_generated.rs
 RUSTFLAGS_rust/kscale.o += --emit=metadata=$(kscale-gen)/libkscale.rmeta
 
-# Generic and inline functions are compiled in the crate that uses them and may call any function
-# of the library, so every symbol but the module's own entry points is exported.
+# Generic and inline functions are compiled in the crate that uses them, and may call any function
+# of the library. So every symbol is exported, except the module's own entry points.
 quiet_cmd_kscale_exports = EXPORTS $@
       cmd_kscale_exports = \
 	$(NM) -p --defined-only $(real-prereqs) | \
@@ -81,8 +81,8 @@ $(obj)/rust/exports.o: $(obj)/rust/exports_generated.h
 CFLAGS_rust/exports.o := -I $(kscale-gen)
 
 ifdef CONFIG_MODVERSIONS
-# exports.c declares Rust symbols as `extern int`, so take the CRCs from the crate's own debug
-# information instead.
+# exports.c declares Rust symbols as `extern int`. So the CRCs are computed from the debug
+# information of the crate instead.
 $(obj)/rust/exports.o: private cmd_gensymtypes_c = \
 	$(call getexportsymbols,\1) | \
 	$(objtree)/scripts/gendwarfksyms/gendwarfksyms \
@@ -114,7 +114,7 @@ $(addprefix $(obj)/,$(kscale-users)): $(obj)/rust/kscale.o
 
 include $(src)/rust/user.mk
 
-# Users outside this tree find everything in one place.
+# Out-of-tree users find all files in one directory.
 ifneq ($(abspath $(src)),$(abspath $(obj)))
 $(obj)/rust/user.mk: $(src)/rust/user.mk FORCE
 	$(call if_changed,copy)

@@ -19,7 +19,7 @@ __kscale_helper int kscale_helper_bio_attach_integrity(struct bio *bio, void *bu
 	return 0;
 }
 
-/* Leaves what they point to alone if there is no profile. */
+/* Does not write to the output parameters if the device has no profile. */
 __kscale_helper void kscale_helper_bdev_integrity_profile(struct block_device *bdev,
 							  u32 *metadata_size, u32 *interval,
 							  bool *is_protection)

@@ -12,7 +12,7 @@ __kscale_helper bool kscale_helper_cpu_possible(unsigned int cpu)
 	return cpu_possible(cpu);
 }
 
-/* The two halves of for_each_possible_cpu(). */
+/* The next CPU and the end condition of for_each_possible_cpu(). */
 __kscale_helper unsigned int kscale_helper_find_possible_cpu(unsigned int from)
 {
 	return find_next_bit(cpumask_bits(cpu_possible_mask), small_cpumask_bits, from);

@@ -2,7 +2,7 @@
 
 #include <linux/fips.h>
 
-/* A variable or a constant. */
+/* fips_enabled is a variable or a macro. */
 __kscale_helper bool kscale_helper_fips_enabled(void)
 {
 	return fips_enabled;

@@ -2,7 +2,7 @@
 
 #include <crypto/hash.h>
 
-/* Or an error. */
+/* Returns the digest size, or a negative errno. */
 __kscale_helper int kscale_helper_crypto_ahash_digestsize_by_name(const char *name)
 {
 	struct crypto_ahash *tfm = crypto_alloc_ahash(name, 0, CRYPTO_ALG_ALLOCATES_MEMORY);

@@ -10,12 +10,12 @@
 #ifndef CONFIG_PREEMPT_RT
 
 /*
- * The task that looks at an item on this CPU, with a list locked: it stays on this CPU then, and no
- * other one runs here.
+ * The task that isolates an item on this CPU. It holds the spinlock of a list, so it stays on this CPU
+ * and no other task runs here.
  */
 DECLARE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
 
-/* A walk may drop a list, which walks it. */
+/* May be nested: a walk may drop another list, which walks that list. */
 __kscale_helper void kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
 {
 	walker->task = raw_cpu_read(kscale_list_lru_walker);
@@ -27,7 +27,7 @@ __kscale_helper void kscale_helper_list_lru_end_isolate(struct kscale_list_lru_w
 	raw_cpu_write(kscale_list_lru_walker, walker->task);
 }
 
-/* Whether the current task is between the two, or was interrupted there. */
+/* Whether the current task, or the task that an interrupt interrupted, isolates an item. */
 __kscale_helper bool kscale_helper_list_lru_in_isolate(void)
 {
 	return raw_cpu_read(kscale_list_lru_walker) == current;
@@ -36,8 +36,8 @@ __kscale_helper bool kscale_helper_list_lru_in_isolate(void)
 #else /* CONFIG_PREEMPT_RT */
 
 /*
- * Those that look at an item on this CPU, with a list locked: that is a lock that sleeps, so others run
- * here meanwhile, but each of them stays on this CPU. Used with preemption disabled.
+ * The tasks that isolate an item on this CPU. The lock of a list is a sleeping lock here, so other tasks
+ * may run meanwhile, but each task stays on this CPU. Accessed with preemption disabled.
  */
 DECLARE_PER_CPU(struct kscale_list_lru_walker *, kscale_list_lru_walkers);
 
@@ -62,7 +62,7 @@ __kscale_helper void kscale_helper_list_lru_end_isolate(struct kscale_list_lru_w
 	preempt_enable();
 }
 
-/* Whether the current task is between the two. */
+/* Whether the current task isolates an item. */
 __kscale_helper bool kscale_helper_list_lru_in_isolate(void)
 {
 	struct kscale_list_lru_walker *walker;
@@ -88,7 +88,7 @@ __kscale_helper unsigned long kscale_helper_list_lru_shrink_count(struct list_lr
 	return list_lru_shrink_count(lru, sc);
 }
 
-/* As list_lru_walk(), which does not tell how many items are left to walk. */
+/* As list_lru_walk(), but updates the number of items that are left to walk. */
 __kscale_helper void kscale_helper_list_lru_walk(struct list_lru *lru, list_lru_walk_cb isolate,
 						 void *cb_arg, unsigned long *nr_to_walk)
 {

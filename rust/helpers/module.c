@@ -7,14 +7,14 @@ __kscale_helper bool kscale_helper_within_module(unsigned long addr, const struc
 	return within_module(addr, mod);
 }
 
-/* As in kernel/module/internal.h, which no module can include. */
+/* As in kernel/module/internal.h, which modules cannot include. */
 struct kscale_module_use {
 	struct list_head source_list;
 	struct list_head target_list;
 	struct module *source, *target;
 };
 
-/* Whether one is linked against symbols of the other, which does not change after it was loaded. */
+/* Whether mod is linked against symbols of other. Does not change after mod is loaded. */
 __kscale_helper bool kscale_helper_module_uses(const struct module *mod,
 					       const struct module *other)
 {

@@ -2,7 +2,7 @@
 
 #include <linux/nodemask.h>
 
-/* A variable or a constant. */
+/* nr_node_ids is a variable or a macro. */
 __kscale_helper int kscale_helper_nr_nodes(void)
 {
 	return nr_node_ids;

@@ -23,7 +23,7 @@ __kscale_helper int kscale_helper_percpu_counter_compare(struct percpu_counter *
 	return percpu_counter_compare(fbc, rhs);
 }
 
-/* As percpu_counter_read(), whose load the compiler may tear or repeat. */
+/* As percpu_counter_read(), but the compiler cannot tear or repeat the load. */
 __kscale_helper s64 kscale_helper_percpu_counter_read_once(struct percpu_counter *fbc)
 {
 	return READ_ONCE(fbc->count);

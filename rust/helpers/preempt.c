@@ -34,7 +34,7 @@ __kscale_helper bool kscale_helper_in_nmi(void)
 }
 
 /*
- * As preempt_disable(), and returns true, unless half of what there is to count with is used up. The
+ * Disables preemption and returns true, unless the preemption count is above half its maximum. The
  * other half is for spinlocks.
  */
 __kscale_helper bool kscale_helper_preempt_disable_unless_deep(void)
@@ -50,7 +50,7 @@ __kscale_helper void kscale_helper_preempt_enable(void)
 	preempt_enable();
 }
 
-/* Never so without CONFIG_PREEMPT_COUNT, which spinlocks are not seen without. */
+/* False without CONFIG_PREEMPT_COUNT, as in_atomic() does not detect spinlocks then. */
 __kscale_helper bool kscale_helper_may_block(void)
 {
 	return IS_ENABLED(CONFIG_PREEMPT_COUNT) && !in_atomic() && !irqs_disabled() &&

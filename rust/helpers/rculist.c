@@ -17,7 +17,7 @@ __kscale_helper void kscale_helper_list_del_rcu(struct list_head *entry)
 	list_del_rcu(entry);
 }
 
-/* What list_for_each_entry_rcu() and list_for_each_entry_srcu() do to get on. */
+/* The step of list_for_each_entry_rcu() and list_for_each_entry_srcu(). */
 __kscale_helper struct list_head *kscale_helper_list_next_rcu(struct list_head *list)
 {
 	return rcu_dereference_raw(list_next_rcu(list));

@@ -2,7 +2,7 @@
 
 #include <linux/sched.h>
 
-/* Then bios that this task submits wait until what it runs has returned. */
+/* If true, bios that this task submits are queued until the running ->submit_bio() returns. */
 __kscale_helper bool kscale_helper_current_has_bio_list(void)
 {
 	return current->bio_list;

@@ -2,7 +2,7 @@
 
 #include <linux/srcu.h>
 
-/* The name and the class are lockdep's. */
+/* The name and the key are for lockdep. */
 __kscale_helper int kscale_helper_init_srcu_struct_fast_with_key(struct srcu_struct *ssp,
 								 const char *name,
 								 struct lock_class_key *key)

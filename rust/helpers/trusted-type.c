@@ -3,7 +3,7 @@
 #if IS_ENABLED(CONFIG_TRUSTED_KEYS)
 #include <keys/trusted-type.h>
 
-/* As set_key_trusted() in drivers/md/dm-crypt.c has it; key->sem must be held. */
+/* As set_key_trusted() in drivers/md/dm-crypt.c. The caller holds key->sem. */
 __kscale_helper const void *kscale_helper_trusted_key_data(const struct key *key,
 							   unsigned int *len)
 {

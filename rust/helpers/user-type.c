@@ -3,7 +3,7 @@
 #include <keys/user-type.h>
 
 #ifdef CONFIG_KEYS
-/* Of the type logon, too; key->sem must be held. */
+/* For keys of type user and logon. The caller holds key->sem. */
 __kscale_helper const void *kscale_helper_user_key_data(const struct key *key, unsigned int *len)
 {
 	const struct user_key_payload *payload = user_key_payload_locked(key);
