@@ -2,16 +2,17 @@
 
 //! Authenticated encryption with associated data.
 //!
-//! An [`Aead`] is a cipher and its key, which any number of threads can use at once, each through a
-//! [`Request`] of its own. A request encrypts a piece of data and makes a tag, by which decryption
-//! finds out whether the data, the tag, the initialisation vector and the associated data, which is
-//! not encrypted, are all as they were.
+//! An [`Aead`] is a cipher and its key. Any number of threads can use it at once, each through its
+//! own [`Request`]. A request encrypts a piece of data and generates a tag. With the tag,
+//! decryption verifies the data, the initialisation vector and the associated data, which is
+//! authenticated but not encrypted.
 //!
-//! Data is encrypted in place. Many ciphers read it more than once, so it must be memory that
-//! nobody else writes to: otherwise the tag is not that of the data. It is safe, though.
+//! Data is encrypted in place. Many ciphers read it more than once, so no other task or device
+//! should write to the memory meanwhile. Concurrent writes are safe, but the tag then does not
+//! match the data.
 //!
-//! Drivers that finish a request later (`CRYPTO_ALG_ASYNC`) are waited for. Not supported: drivers
-//! that allocate for a request (`CRYPTO_ALG_ALLOCATES_MEMORY`), and data in more than one piece.
+//! A request waits for asynchronous drivers (`CRYPTO_ALG_ASYNC`). Not supported: drivers that
+//! allocate memory for a request (`CRYPTO_ALG_ALLOCATES_MEMORY`), and data in more than one piece.
 //!
 //! C header: [`include/crypto/aead.h`](srctree/include/crypto/aead.h)
 

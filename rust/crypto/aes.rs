@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The block cipher AES, one block at a time.
+//! The AES block cipher for single blocks.
 //!
-//! For formats that encrypt single blocks. For data use a mode of operation, such as those of
+//! For formats that encrypt single blocks. For other data use a mode of operation, such as those of
 //! [`skcipher`](crate::crypto::skcipher), which is also faster. Decryption is not supported.
 //!
 //! C header: [`include/crypto/aes.h`](srctree/include/crypto/aes.h)
@@ -16,10 +16,10 @@ use core::mem::MaybeUninit;
 
 use crate::bindings;
 
-/// Bytes of a block.
+/// The size of a block in bytes.
 pub const BLOCK_SIZE: usize = 16;
 
-/// A key for encryption, wiped on drop.
+/// An encryption key, wiped on drop.
 ///
 /// # Invariants
 ///
@@ -31,9 +31,9 @@ pub struct EncKey {
 impl EncKey {
     /// Prepares a key of 16, 24 or 32 bytes.
     ///
-    /// Fails with [`EINVAL`] if it has another length, with [`ENOMEM`] if there is no memory.
+    /// Fails with [`EINVAL`] for any other length, and with [`ENOMEM`] if there is no memory.
     ///
-    /// Context: task. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let mut key = KBox::new_uninit(GFP_KERNEL)?;
 
@@ -42,19 +42,19 @@ impl EncKey {
         Ok(Self { key })
     }
 
-    /// Replaces the key by one of 16, 24 or 32 bytes. Allocates nothing.
+    /// Replaces the key by a key of 16, 24 or 32 bytes. Allocates nothing.
     ///
-    /// Fails with [`EINVAL`] if it has another length. Then the old key is still there.
+    /// Fails with [`EINVAL`] for any other length, and then keeps the old key.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn replace(&mut self, bytes: &[u8]) -> Result {
-        // INVARIANT: Initialised again, or as before.
+        // INVARIANT: Initialised again, or unchanged.
         prepare(&mut self.key, bytes)
     }
 
     /// Returns the encrypted block.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn encrypt(&self, block: &[u8; BLOCK_SIZE]) -> [u8; BLOCK_SIZE] {
         let mut out = [0; BLOCK_SIZE];
@@ -65,9 +65,9 @@ impl EncKey {
     }
 }
 
-/// Initialises `key` by `aes_prepareenckey()`; if that fails, leaves it as it is.
+/// Initialises `key` by `aes_prepareenckey()`. Does not change `key` on failure.
 fn prepare(key: &mut MaybeUninit<bindings::aes_enckey>, bytes: &[u8]) -> Result {
-    // It looks at the length, and cannot fail once it writes.
+    // The function checks the length first, and cannot fail after the first write.
     //
     // SAFETY:
     // - `key` is valid for writes.
@@ -109,7 +109,7 @@ mod tests {
             let key = EncKey::new(key.as_bytes().get(..len).ok_or(EINVAL)?)?;
 
             assert!(key.encrypt(&block) == expected.to_be_bytes());
-            // Nothing of it changed.
+            // The key did not change.
             assert!(key.encrypt(&block) == expected.to_be_bytes());
         }
         Ok(())

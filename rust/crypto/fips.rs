@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether the kernel keeps to FIPS 140.
+//! The FIPS 140 mode of the kernel.
 //!
 //! C header: [`include/linux/fips.h`](srctree/include/linux/fips.h)
 
 use crate::bindings;
 
-/// Returns whether only approved cryptography is to be used: the kernel was booted with `fips=1`.
+/// Returns whether the kernel was booted with `fips=1`, so that only approved cryptography is
+/// allowed.
 ///
-/// Never so without `CONFIG_CRYPTO_FIPS`.
+/// Always `false` without `CONFIG_CRYPTO_FIPS`.
 ///
-/// Context: any.
+/// Context: Any context. Never sleeps.
 #[inline]
 pub fn enabled() -> bool {
     // SAFETY: Reads a variable that does not change after boot, or a constant.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys that userspace left in the kernel's keyrings.
+//! Keys that userspace added to the keyrings of the kernel.
 //!
-//! Use it for a secret that a table line or a message names instead of holding it. [`request()`]
-//! searches the keyrings of the task that runs, and copies the secret into a [`Key`], which is wiped
-//! when it is dropped; the keyring's own copy is userspace's to remove.
+//! For a table line or a message that names a secret instead of containing it. [`request()`]
+//! searches the keyrings of the current task, and copies the secret to a [`Key`], which is wiped on
+//! drop. Userspace remains responsible for removing the copy in the keyring.
 //!
-//! Not supported: asking userspace for a key that is not there, other types than those of
+//! Not supported: calling userspace to construct a missing key, other types than those of
 //! [`KeyType`], changing keys.
 //!
 //! C headers: [`include/linux/key.h`](srctree/include/linux/key.h),
@@ -31,25 +31,26 @@ use crate::{
     crypto::secret::Key, //
 };
 
-/// Types of keys that hold a secret.
+/// Key types with a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyType {
-    /// Userspace may read the secret back.
+    /// Userspace can read the secret.
     User,
-    /// Userspace may not.
+    /// Userspace cannot read the secret.
     Logon,
-    /// Userspace only sees it encrypted by another key.
+    /// Userspace only reads the secret encrypted by another key.
     #[cfg(CONFIG_ENCRYPTED_KEYS)]
     Encrypted,
-    /// As [`KeyType::Encrypted`], by a key that does not leave its device.
+    /// As [`KeyType::Encrypted`], encrypted by a key that does not leave its device.
     #[cfg(CONFIG_TRUSTED_KEYS)]
     Trusted,
 }
 
 impl KeyType {
-    /// Returns the type of that name, as in `keyctl add`, if the kernel was built with it.
+    /// Returns the type with this name, as in `keyctl add`, or [`None`] if the kernel does not
+    /// support it.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         match name {
             b"user" => Some(Self::User),
@@ -62,7 +63,7 @@ impl KeyType {
         }
     }
 
-    // Inlined, so that only modules that use this module depend on those of the types.
+    // Inlined, so that a module depends on the modules of the types only if it uses this module.
     #[inline]
     fn raw(self) -> RawType {
         match self {
@@ -88,27 +89,27 @@ impl KeyType {
     }
 }
 
-/// Copies the secret of a key that the running task finds in its keyrings.
+/// Copies the secret of a key from the keyrings of the current task.
 ///
-/// Waits for a key that is being made. Fails with
+/// Waits for a key under construction. Fails with
 ///
 /// - [`ENOKEY`] if there is no such key, [`EACCES`] if this task may not search for it,
-/// - [`EKEYEXPIRED`], [`EKEYREVOKED`] or [`EKEYREJECTED`] if it is of no use any more,
+/// - [`EKEYEXPIRED`], [`EKEYREVOKED`] or [`EKEYREJECTED`] if the key is no longer valid,
 /// - [`EINVAL`] if the secret is not `len` bytes long,
 /// - [`ENOMEM`] if there is no memory for it.
 ///
-/// Context: Task. Sleeps. C: `request_key()`.
+/// Context: Process context. May sleep. C: `request_key()`.
 #[inline]
 pub fn request(key_type: KeyType, description: &CStr, len: usize) -> Result<Key> {
     key_type.raw().request(description, len)
 }
 
-/// A type of keys, and what finds the secret of such a key.
+/// A key type, and the function that returns the secret of such a key.
 ///
 /// # Invariants
 ///
-/// `key_type` is valid as long as the code that uses it. For a key of that type, whose semaphore is
-/// held, `secret` returns NULL or a pointer to as many bytes as it says, which stay as they are
+/// `key_type` is valid as long as the code that uses it. For a key of this type whose semaphore is
+/// held, `secret` returns NULL, or a pointer to a secret and its length. The secret does not change
 /// until the semaphore is released.
 struct RawType {
     key_type: *mut bindings::key_type,
@@ -118,8 +119,8 @@ struct RawType {
 impl RawType {
     /// See [`request()`].
     fn request(&self, description: &CStr, len: usize) -> Result<Key> {
-        // SAFETY: `key_type` is a type by the type invariants, and `description` a C string. No
-        // domain means that of the type.
+        // SAFETY: `key_type` is a type by the type invariants, and `description` a C string. A NULL
+        // domain tag selects the domain of the type.
         let key = from_err_ptr(unsafe {
             bindings::request_key_tag(
                 self.key_type,
@@ -153,8 +154,8 @@ impl RawType {
         if secret_len as usize != len {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariants it points to `len` bytes, which stay as they are: `locked`
-        // is dropped at the end.
+        // SAFETY: By the type invariants it points to `len` bytes. They do not change until
+        // `locked` is dropped at the end.
         Key::new(unsafe { core::slice::from_raw_parts(secret.cast(), len) })
     }
 }
@@ -163,11 +164,11 @@ impl RawType {
 ///
 /// # Invariants
 ///
-/// It counts in `usage` of the key.
+/// The reference is counted in `usage` of the key.
 struct KeyRef(NonNull<bindings::key>);
 
 impl KeyRef {
-    /// Waits until nobody changes the key, and keeps everybody from it.
+    /// Locks the key for reading: waits for a writer, and excludes writers.
     fn lock(&self) -> Locked<'_> {
         // SAFETY: The key is alive by the type invariants, so its semaphore is initialised.
         unsafe { bindings::down_read(&raw mut (*self.0.as_ptr()).sem) };
@@ -178,21 +179,21 @@ impl KeyRef {
 
 impl Drop for KeyRef {
     fn drop(&mut self) {
-        // SAFETY: The reference is given up, and by the type invariants there is one.
+        // SAFETY: By the type invariants `self` owns a reference, and it is given up here.
         unsafe { bindings::key_put(self.0.as_ptr()) };
     }
 }
 
-/// A key that nobody changes.
+/// A key that is locked for reading.
 ///
 /// # Invariants
 ///
-/// Its semaphore is held for reading by this task.
+/// This task holds the semaphore of the key for reading.
 struct Locked<'a>(&'a KeyRef);
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // SAFETY: It is held by the type invariants.
+        // SAFETY: The semaphore is held by the type invariants.
         unsafe { bindings::up_read(&raw mut (*self.0 .0.as_ptr()).sem) };
     }
 }
@@ -210,14 +211,14 @@ mod tests {
         }
     }
 
-    /// Returns a key that is in no keyring.
+    /// Returns a key that is not linked to any keyring.
     fn new_key(secret: &[u8]) -> Result<KeyRef> {
         // CAST: From 32 to 64 bits.
         let not_in_quota = bindings::KEY_ALLOC_NOT_IN_QUOTA as kernel::ffi::c_ulong;
         let (uid, gid) = (bindings::kuid_t::default(), bindings::kgid_t::default());
 
-        // SAFETY: The type and the description are static, and the credentials are those of this
-        // task, which keeps them as long as this runs.
+        // SAFETY: The type and the description are static. The credentials are those of the current
+        // task, which keeps them during this call.
         let key = from_err_ptr(unsafe {
             bindings::key_alloc(
                 user().key_type,
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn the_secret_is_copied_if_it_is_as_long_as_expected() -> Result {
         let key = new_key(b"secret")?;
-        // SAFETY: It is of this type.
+        // SAFETY: The key is of this type.
         let copy = |len| unsafe { user().copy_secret(&key, len) };
 
         assert_eq!(copy(6)?.as_bytes(), b"secret");
@@ -261,9 +262,9 @@ mod tests {
     fn a_revoked_key_has_no_secret() -> Result {
         let key = new_key(b"secret")?;
 
-        // SAFETY: There is a reference to it.
+        // SAFETY: `key` is a reference to the key.
         unsafe { bindings::key_revoke(key.0.as_ptr()) };
-        // SAFETY: It is of this type.
+        // SAFETY: The key is of this type.
         let copy = unsafe { user().copy_secret(&key, 6) };
         assert_eq!(copy.err(), Some(EKEYREVOKED));
         Ok(())

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state of the hash MD5.
+//! The state of the MD5 hash.
 //!
-//! For formats that were made when MD5 was thought to be secure, such as that of Loop-AES, which
-//! uses the state as it is, without the end of the message that a digest has. Do not use it for
-//! anything new.
+//! For legacy formats, such as that of Loop-AES. Loop-AES uses the raw state, without the padding
+//! that a digest includes. Do not use MD5 in new formats: it is not secure.
 //!
 //! C header: [`include/crypto/md5.h`](srctree/include/crypto/md5.h)
 
@@ -14,17 +13,17 @@ use core::mem::MaybeUninit;
 
 use crate::bindings;
 
-/// Bytes of a state.
+/// The size of a state in bytes.
 pub const STATE_SIZE: usize = 16;
 
-/// Bytes that are hashed at once.
+/// The size of a message block in bytes.
 pub const BLOCK_SIZE: usize = 64;
 
-/// A message that is being hashed, wiped on drop.
+/// A message under hashing, wiped on drop.
 ///
 /// # Invariants
 ///
-/// `ctx` was initialised by `md5_init()`, and changed by `md5_update()` only.
+/// `ctx` was initialised by `md5_init()`, and only changed by `md5_update()`.
 pub struct Md5 {
     ctx: bindings::md5_ctx,
 }
@@ -32,7 +31,7 @@ pub struct Md5 {
 impl Md5 {
     /// Starts an empty message.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn new() -> Self {
         let mut ctx = MaybeUninit::zeroed();
@@ -41,14 +40,15 @@ impl Md5 {
         unsafe { bindings::md5_init(ctx.as_mut_ptr()) };
         // INVARIANT: Just initialised.
         Self {
-            // SAFETY: Zeros are a value of each field, and `md5_init()` writes values.
+            // SAFETY: All-zero bytes are a valid value of each field, and `md5_init()` writes valid
+            // values.
             ctx: unsafe { ctx.assume_init() },
         }
     }
 
     /// Appends to the message.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         // SAFETY:
@@ -57,11 +57,11 @@ impl Md5 {
         unsafe { bindings::md5_update(&mut self.ctx, bytes.as_ptr(), bytes.len()) };
     }
 
-    /// Returns the state after all whole blocks of [`BLOCK_SIZE`] bytes.
+    /// Returns the state after all complete blocks of [`BLOCK_SIZE`] bytes.
     ///
-    /// Bytes after them do not count.
+    /// Bytes of an incomplete block are not included.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn state(&self) -> [u8; STATE_SIZE] {
         let mut state = [0; STATE_SIZE];
@@ -110,7 +110,7 @@ impl Drop for Md5 {
 mod tests {
     use super::*;
 
-    /// Returns the digest of a message that fits into one block with its end.
+    /// Returns the digest of a message that fits into a single block with its padding.
     fn digest(message: &[u8]) -> Result<[u8; STATE_SIZE]> {
         let mut block = [0; BLOCK_SIZE];
         let (start, len) = block.split_at_mut(BLOCK_SIZE - 8);
@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn nothing_is_left_of_a_message() {
         let mut memory = MaybeUninit::new(Md5::new());
-        // SAFETY: There is one.
+        // SAFETY: `memory` holds a value.
         unsafe { memory.assume_init_mut() }.update(&[7; 100]);
-        // SAFETY: As above, and it is not used again as one.
+        // SAFETY: As above, and the value is not used again.
         unsafe { memory.assume_init_drop() };
 
         // SAFETY: `memset()` has written all of its bytes.
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_clone_goes_its_own_way() {
-        // With bytes of a block that is not whole yet, or none of one.
+        // With and without bytes of an incomplete block.
         for len in [0, 64, 100] {
             let mut start = Md5::new();
             start.update(&[1; 100][..len]);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Crypto requests in memory of their own.
+//! Crypto requests in their own allocation.
 //!
-//! A driver may go on with a request after the call that passed it on returned, on another CPU or
-//! by DMA, so the request, the vectors and the tables of data must not be on a stack then. A
-//! [`Frame`] is all of that in one piece, from a pool that a cipher keeps for it.
+//! A driver may use a request after the call that submitted it has returned, on another CPU or by
+//! DMA. So the request, its initialisation vector and its tables must not be on a stack. A
+//! [`Frame`] is a single allocation for all of them, from a pool of the cipher.
 //!
-//! Whoever passes a frame on waits until the driver is done with it, at once or by a [`Pending`]:
-//! nothing that it points to, nor the frame itself, can go away before.
+//! The submitter of a frame waits until the driver has completed it, at once or through a
+//! [`Pending`]. So the frame, and the memory that it points to, stay valid until then.
 
 use kernel::{
     error::to_result,
@@ -39,47 +39,47 @@ use crate::{
     }, //
 };
 
-/// Frames in the reserve of a cipher. One would do, as who has one needs no other; with these, a few
-/// CPUs go on when memory is short.
+/// Frames in the reserve of a cipher. One is enough for forward progress: a task holds at most one
+/// while it waits. With more, several CPUs make progress when memory is short.
 const RESERVE: usize = 4;
 
-/// A C request of type `R`, and what it needs.
+/// A C request of type `R`, with the memory that it points to.
 #[repr(C)]
 struct Layout<H, R> {
     wait: bindings::crypto_wait,
     head: H,
-    /// The last, as what belongs to the cipher, its context, follows.
+    /// The last field, as the context of the cipher follows.
     request: R,
 }
 
-/// Frames of one cipher.
+/// The pool of frames of a cipher.
 pub(crate) struct Frames<H, R> {
     pool: Pin<KBox<Mempool<KmallocBytes>>>,
     _layout: PhantomData<fn() -> (H, R)>,
 }
 
-/// A request in memory of its own, wiped on drop.
+/// A request in its own allocation, wiped on drop.
 ///
 /// # Invariants
 ///
-/// `memory` holds a [`Layout`] whose `wait` is initialised, and whose other bytes were all zero when
-/// it was made, with room for the context of a cipher behind it. No driver uses it.
+/// `memory` holds a [`Layout`], followed by room for the context of a cipher. Its `wait` is
+/// initialised, and its other bytes were all zero when it was made. No driver uses it.
 pub(crate) struct Frame<'p, H, R> {
     memory: Element<&'p Mempool<KmallocBytes>>,
     _layout: PhantomData<(H, R)>,
 }
 
-/// Types that are valid if all their bytes are zero, and that need not be dropped.
+/// Types for which all-zero bytes are a valid value, and that need no drop.
 ///
 /// # Safety
 ///
-/// Both must be so.
+/// The type must have both properties.
 pub(crate) unsafe trait Head {}
 
 impl<H: Head, R> Frames<H, R> {
     /// Creates the pool for a cipher whose context has `reqsize` bytes.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep.
     pub(crate) fn new(reqsize: u32) -> Result<Self> {
         let align = align_of::<Layout<H, R>>();
         // CAST: From 32 to 64 bits.
@@ -87,7 +87,7 @@ impl<H: Head, R> Frames<H, R> {
             .checked_add(reqsize as usize)
             .ok_or(EINVAL)?
             .max(size_of::<Layout<H, R>>())
-            // So that `kmalloc()` aligns it as much.
+            // With this size, `kmalloc()` returns memory with the alignment of a `Layout`.
             .checked_next_multiple_of(align)
             .ok_or(EINVAL)?;
 
@@ -97,21 +97,21 @@ impl<H: Head, R> Frames<H, R> {
         })
     }
 
-    /// Takes a frame.
+    /// Allocates a frame.
     ///
-    /// Fails with [`ENOMEM`] if there is none and `gfp` may not sleep.
+    /// Fails with [`ENOMEM`] if there is no frame and `gfp` may not sleep.
     ///
-    /// Context: Any but NMI. Sleeps if `gfp` allows it.
+    /// Context: Any context except NMI. May sleep if `gfp` allows it.
     pub(crate) fn alloc(&self, gfp: Gfp) -> Result<Frame<'_, H, R>> {
         let memory = self.pool.alloc(gfp)?;
         let layout: NonNull<Layout<H, R>> = memory.as_byte_ptr().cast();
 
-        // SAFETY: The memory is as large as a `Layout` at least, and aligned for one, see `new()`.
+        // SAFETY: The memory has at least the size and the alignment of a `Layout`, see `new()`.
         unsafe { layout.write_bytes(0, 1) };
         // SAFETY: `wait` is valid for writes.
         unsafe { bindings::crypto_init_wait(&raw mut (*layout.as_ptr()).wait) };
 
-        // INVARIANT: As written above; `new()` left room for the context.
+        // INVARIANT: As initialised above; `new()` left room for the context.
         Ok(Frame {
             memory,
             _layout: PhantomData,
@@ -120,51 +120,52 @@ impl<H: Head, R> Frames<H, R> {
 }
 
 impl<'p, H: Head, R> Frame<'p, H, R> {
-    /// Returns the address, valid as the type invariants say while `self` lives.
+    /// Returns the address of the layout, valid by the type invariants while `self` lives.
     #[inline]
     fn layout(&self) -> *mut Layout<H, R> {
         self.memory.as_byte_ptr().cast().as_ptr()
     }
 
-    /// Returns what is not the request.
+    /// Returns the memory that the request points to.
     #[inline]
     pub(crate) fn head(&mut self) -> &mut H {
-        // SAFETY: No driver uses the frame, by the type invariants, and `H` was all zeros at
-        // first, which is a value by the contract of `Head`.
+        // SAFETY: No driver uses the frame, by the type invariants. `H` was all-zero initially,
+        // which is a valid value by the contract of `Head`.
         unsafe { &mut (*self.layout()).head }
     }
 
-    /// Returns the request, with its context behind it.
+    /// Returns the request, which is followed by its context.
     #[inline]
     pub(crate) fn request(&mut self) -> *mut R {
         // SAFETY: The frame is valid by the type invariants.
         unsafe { &raw mut (*self.layout()).request }
     }
 
-    /// Returns what goes with [`Self::complete()`]: it must be the data of the request.
+    /// Returns the wait. It must be the callback data of the request.
     #[inline]
     pub(crate) fn wait(&mut self) -> *mut bindings::crypto_wait {
         // SAFETY: The frame is valid by the type invariants.
         unsafe { &raw mut (*self.layout()).wait }
     }
 
-    /// Passes the request on, and returns when the driver is done with it.
+    /// Submits the request, and returns when the driver has completed it.
     ///
     /// Fails with [`EDEADLK`] as [`check_context()`] does.
     ///
     /// # Safety
     ///
-    /// - `crypt` may be called with the request, which is filled in, and what it points to must stay
-    ///   valid until this returns.
+    /// - Calling `crypt` with the request must be allowed. The request must be filled in, and the
+    ///   memory that it points to must stay valid until this returns.
     /// - If the cipher `is_async`, the callback of the request must be `crypto_req_done()`, with
-    ///   [`Self::wait()`] as its data; otherwise the cipher must not go on after `crypt` returned.
+    ///   [`Self::wait()`] as its data. Otherwise the cipher must not use the request after `crypt`
+    ///   returned.
     pub(crate) unsafe fn run(
         &mut self,
         is_async: bool,
         crypt: unsafe extern "C" fn(*mut R) -> c_int,
     ) -> Result {
         check_context(is_async)?;
-        // SAFETY: By the safety requirements.
+        // SAFETY: By this function's contract.
         let error = unsafe { crypt(self.request()) };
         if !is_async {
             return to_result(error);
@@ -172,14 +173,14 @@ impl<'p, H: Head, R> Frame<'p, H, R> {
         self.wait_unless_done(error)
     }
 
-    /// Passes the request on, and leaves the waiting to others, unless the driver has no room for it.
+    /// Submits the request without waiting for it, unless the driver's queue is full.
     ///
-    /// Gives the frame back with the result if the driver is done with it. Fails as [`Self::run()`].
+    /// Returns the frame and the result if the driver has completed it. Fails as [`Self::run()`].
     ///
     /// # Safety
     ///
-    /// As for [`Self::run()`], but what the request points to must stay valid until what this returns
-    /// is waited for or dropped.
+    /// As for [`Self::run()`], but the memory that the request points to must stay valid until the
+    /// returned value is waited for or dropped.
     pub(crate) unsafe fn start(
         mut self,
         is_async: bool,
@@ -189,10 +190,10 @@ impl<'p, H: Head, R> Frame<'p, H, R> {
             return Started::Done(self, Err(error));
         }
 
-        // SAFETY: By the safety requirements.
+        // SAFETY: By this function's contract.
         let error = unsafe { crypt(self.request()) };
         if is_async && error == EINPROGRESS.to_errno() {
-            // INVARIANT: It goes on, by the meaning of this error.
+            // INVARIANT: `EINPROGRESS` means that the driver still uses the frame.
             return Started::Pending(Pending(ManuallyDrop::new(self)));
         }
         let result = if is_async {
@@ -203,25 +204,25 @@ impl<'p, H: Head, R> Frame<'p, H, R> {
         Started::Done(self, result)
     }
 
-    /// Waits until an asynchronous driver, which returned `error`, is done with the frame.
+    /// Waits until an asynchronous driver, which returned `error`, has completed the frame.
     #[inline]
     fn wait_unless_done(&mut self, error: c_int) -> Result {
-        // The wait cannot be interrupted, so the driver is done with everything afterwards. A
-        // request that it has no room for is backlogged, which needs no other treatment: the
-        // callback ignores the note that its turn has come.
+        // The wait is uninterruptible, so the driver has completed the request afterwards. A
+        // request that the driver has no room for is backlogged. That needs no special case: the
+        // callback ignores the notification that the driver has dequeued it.
         //
-        // SAFETY: `wait` is initialised by the type invariants, and what the callback completes, by
-        // the safety requirements of who called the driver. It is ready for the next request again
+        // SAFETY: `wait` is initialised by the type invariants, and the callback completes it, by
+        // the contract of the function that called the driver. It is ready for the next request
         // when this returns.
         to_result(unsafe { bindings::crypto_wait_req(error, self.wait()) })
     }
 }
 
-/// Fails with [`EDEADLK`] where a request must not be passed on: in a hard interrupt, and if the
-/// cipher `is_async`, so that it is waited for, also in a softirq, and with those or interrupts off.
+/// Fails with [`EDEADLK`] in contexts that must not submit a request: in a hard interrupt, and if
+/// the cipher `is_async`, also in a softirq and with softirqs or interrupts disabled.
 #[inline]
 fn check_context(is_async: bool) -> Result {
-    // The FPU state of interrupted code would be lost, see `irq_fpu_usable()` on x86.
+    // The cipher would overwrite the FPU state of interrupted code, see `irq_fpu_usable()` on x86.
     //
     // SAFETY: Reads a counter of this CPU.
     if unsafe { bindings::in_hardirq() } {
@@ -234,35 +235,36 @@ fn check_context(is_async: bool) -> Result {
     Ok(())
 }
 
-/// What became of a frame that was passed on.
+/// The result of submitting a frame.
 pub(crate) enum Started<'p, H: Head, R> {
-    /// The driver is done with it.
+    /// The driver has completed the frame.
     Done(Frame<'p, H, R>, Result),
-    /// The driver goes on with it.
+    /// The driver still uses the frame.
     Pending(Pending<'p, H, R>),
 }
 
-/// A frame that a driver goes on with. Waits for that on drop.
+/// A frame in flight. Its drop waits for the driver.
 ///
 /// # Invariants
 ///
-/// All those of [`Frame`] hold as soon as `wait` of the frame is completed, and it will be, once.
+/// All invariants of [`Frame`] hold after `wait` of the frame is completed, which happens exactly
+/// once.
 pub(crate) struct Pending<'p, H: Head, R>(ManuallyDrop<Frame<'p, H, R>>);
 
 impl<'p, H: Head, R> Pending<'p, H, R> {
-    /// Waits until the driver is done with the frame, and returns that with the result.
+    /// Waits until the driver has completed the frame, and returns the frame and the result.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep.
     pub(crate) fn wait(mut self) -> (Frame<'p, H, R>, Result) {
         let result = self.0.wait_unless_done(EINPROGRESS.to_errno());
-        // SAFETY: `self` is not used again, nor dropped.
+        // SAFETY: `self` is not used again, and not dropped.
         let frame = unsafe { ManuallyDrop::take(&mut self.0) };
 
         mem::forget(self);
         (frame, result)
     }
 
-    /// Returns whether the driver is done with the frame.
+    /// Returns whether the driver has completed the frame.
     #[cfg(all(kscale_kunit, not(CONFIG_PREEMPT_RT)))]
     pub(crate) fn is_done(&mut self) -> bool {
         // SAFETY: The completion is initialised by the type invariants.
@@ -272,16 +274,16 @@ impl<'p, H: Head, R> Pending<'p, H, R> {
 
 impl<H: Head, R> Drop for Pending<'_, H, R> {
     fn drop(&mut self) {
-        // Whether it failed is of no interest to who drops it.
+        // A dropped request has no consumer of its result.
         let _ = self.0.wait_unless_done(EINPROGRESS.to_errno());
-        // SAFETY: It is not used again.
+        // SAFETY: `self.0` is not used again.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 
 impl<H, R> Drop for Frame<'_, H, R> {
     fn drop(&mut self) {
-        // SAFETY: The memory has so many bytes, and no driver uses it by the type invariants.
+        // SAFETY: The memory has `size()` bytes, and no driver uses it by the type invariants.
         unsafe {
             bindings::memzero_explicit(
                 self.memory.as_byte_ptr().as_ptr().cast(),
@@ -291,17 +293,17 @@ impl<H, R> Drop for Frame<'_, H, R> {
     }
 }
 
-/// Calls `work` with interrupts off, and once more with softirqs off.
+/// Calls `work` with interrupts disabled, and then with softirqs disabled.
 #[cfg(kscale_kunit)]
 pub(crate) fn where_nobody_may_sleep<T>(mut work: impl FnMut() -> T) -> [T; 2] {
     let irqs_off = kernel::interrupt::local_interrupt_disable();
     let with_irqs_off = work();
     drop(irqs_off);
 
-    // SAFETY: Undone below, by the same task.
+    // SAFETY: Softirqs are enabled again below, by the same task.
     unsafe { bindings::local_bh_disable() };
     let with_softirqs_off = work();
-    // SAFETY: They were disabled above, and interrupts are on.
+    // SAFETY: Softirqs were disabled above, and interrupts are enabled.
     unsafe { bindings::local_bh_enable() };
 
     [with_irqs_off, with_softirqs_off]

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Key material that does not outlive its owner.
+//! Key material that is wiped when its owner is dropped.
 //!
-//! A [`Key`] is one allocation that is never moved or grown, and that is wiped when the key is
-//! dropped. Use it for whatever must not be left behind in freed memory; keep copies out of
-//! `KVec<u8>` and arrays.
+//! A [`Key`] is an allocation that is never moved or grown, and that is wiped on drop. Use it for
+//! all data that must not remain in freed memory. Do not keep copies in a `KVec<u8>` or an array.
 
 use kernel::{
     alloc::flags::__GFP_NOWARN,
@@ -22,10 +21,10 @@ use crate::bindings;
 
 /// Secret bytes, wiped on drop.
 ///
-/// [`Debug`](fmt::Debug) prints the length only. [`LowerHex`] prints the secret, in the form that
-/// device-mapper tables use.
+/// [`Debug`](fmt::Debug) prints the length only. [`LowerHex`] prints the secret in the format of
+/// device-mapper tables.
 pub struct Key {
-    /// Never grown: a reallocation would free the old bytes as they are.
+    /// Never grown: a reallocation would free the old bytes without wiping them.
     bytes: KVec<u8>,
 }
 
@@ -34,7 +33,7 @@ impl Key {
     ///
     /// Fails with [`ENOMEM`] if there is no memory for it.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let mut key = Self::zeroed(bytes.len())?;
 
@@ -42,18 +41,18 @@ impl Key {
         Ok(key)
     }
 
-    /// Decodes pairs of hexadecimal digits, in either case; a digit without a pair is ignored.
+    /// Decodes pairs of hexadecimal digits in either case. Ignores an unpaired last digit.
     ///
-    /// Decoding takes the same time whatever the digits are. Fails with [`EINVAL`] on anything
-    /// but digits, with [`ENOMEM`] if there is no memory for the key.
+    /// Takes constant time for all digits. Fails with [`EINVAL`] on other characters, and with
+    /// [`ENOMEM`] if there is no memory for the key.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn from_hex(digits: &[u8]) -> Result<Self> {
         let mut key = Self::zeroed(digits.len() / 2)?;
 
         // SAFETY:
         // - `bytes` is valid for writes of its length.
-        // - `digits` is valid for reads of twice that length: `zeroed()` got half of its length,
+        // - `digits` is valid for reads of twice that length, which is half of `digits.len()`,
         //   rounded down. `hex2bin()` in `lib/hexdump.c` needs no terminator.
         to_result(unsafe {
             bindings::hex2bin(
@@ -65,11 +64,12 @@ impl Key {
         Ok(key)
     }
 
-    /// Makes a key of `len` random bytes.
+    /// Generates a key of `len` random bytes.
     ///
     /// Fails with [`ENOMEM`] if there is no memory for it.
     ///
-    /// Context: Task. Sleeps, also until there is enough entropy. C: `get_random_bytes()`.
+    /// Context: Process context. May sleep, and waits until the random number generator is
+    /// initialised. C: `get_random_bytes()`.
     pub fn random(len: usize) -> Result<Self> {
         let mut key = Self::zeroed(len)?;
 
@@ -78,7 +78,7 @@ impl Key {
         Ok(key)
     }
 
-    /// Returns a key of `len` zero bytes. Whoever asks for too many gets no warning in the log.
+    /// Returns a key of `len` zero bytes. A `len` that is too large does not print a warning.
     pub(crate) fn zeroed(len: usize) -> Result<Self> {
         Ok(Self {
             bytes: KVec::zeroed(len, GFP_KERNEL | __GFP_NOWARN)?,
@@ -87,16 +87,16 @@ impl Key {
 
     /// Returns the secret.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Overwrites the secret with another one of the same length. Allocates nothing.
+    /// Overwrites the secret with another secret of the same length. Allocates nothing.
     ///
-    /// Fails with [`EINVAL`] if it has another length.
+    /// Fails with [`EINVAL`] if the lengths differ.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn replace(&mut self, bytes: &[u8]) -> Result {
         if bytes.len() != self.bytes.len() {
             return Err(EINVAL);
@@ -105,9 +105,10 @@ impl Key {
         Ok(())
     }
 
-    /// Overwrites the secret with others, one behind the other.
+    /// Overwrites the secret with the concatenation of `parts`.
     ///
-    /// Fails with [`EINVAL`], and leaves some of it, if they have not the same length together.
+    /// Fails with [`EINVAL`] if the total length differs. The secret may then be partially
+    /// overwritten.
     pub(crate) fn replace_by_parts(&mut self, parts: &[&[u8]]) -> Result {
         let mut rest = &mut *self.bytes;
 
@@ -151,19 +152,21 @@ impl LowerHex for Key {
     }
 }
 
-/// Returns the hexadecimal digit of a value below 16, without a table or a branch to time.
+/// Returns the hexadecimal digit of a value below 16, in constant time: without a table or a
+/// branch.
 fn digit(value: u8) -> char {
-    // The borrow of `9 - value` has all bits set for ten and up, and 0x27 is `'a' - '0' - 10`.
+    // The borrow of `9 - value` sets all upper bits for values above 9, and 0x27 is `'a' - '0' -
+    // 10`.
     let letter = (u32::from(value).wrapping_neg().wrapping_add(9) >> 4) & 0x27;
 
     char::from(value.wrapping_add(b'0').wrapping_add(letter as u8))
 }
 
-/// Zeroes `bytes` in a way that the compiler does not drop, even if nothing reads them again.
+/// Zeroes `bytes`. The compiler does not remove the write, even if the bytes are not read again.
 ///
-/// For secrets on the stack; others are a [`Key`], which does it by itself.
+/// For secrets on the stack. A [`Key`] wipes its bytes itself.
 ///
-/// Context: Any.
+/// Context: Any context. Never sleeps.
 #[inline]
 pub fn memzero_explicit(bytes: &mut [u8]) {
     // SAFETY: `bytes` is valid for writes of its length.
@@ -202,7 +205,7 @@ mod tests {
         Ok(())
     }
 
-    /// The kernel warns of an order that the page allocator does not have.
+    /// The kernel warns of an allocation order above the maximum of the page allocator.
     #[test]
     fn a_key_that_is_too_long_is_refused() {
         for len in [1 << 23, 1 << 48, usize::MAX] {

@@ -2,16 +2,17 @@
 
 //! Symmetric key ciphers.
 //!
-//! A [`Skcipher`] is a cipher and its key, which any number of threads can use at once. Each of
-//! them does so through a [`Request`] of its own: scratch memory on its stack, set up once and
-//! used for as many pieces of data as there are. Drivers that finish a request later
-//! (`CRYPTO_ALG_ASYNC`) are waited for; a [`Queue`] has several requests of theirs under way.
+//! A [`Skcipher`] is a cipher and its key. Any number of threads can use it at once, each through
+//! its own [`Request`]: scratch memory on the stack, set up once and used for any number of pieces
+//! of data. A request waits for asynchronous drivers (`CRYPTO_ALG_ASYNC`). A [`Queue`] has several
+//! asynchronous requests in flight.
 //!
-//! Data is named by page ([`Segment`], [`SegmentMut`]) rather than borrowed, as user space may
-//! write to it meanwhile.
+//! Data is passed by page ([`Segment`], [`SegmentMut`]) and not borrowed as a slice, as userspace
+//! may write to it at any time.
 //!
-//! Not supported: drivers that allocate for a request (`CRYPTO_ALG_ALLOCATES_MEMORY`), data in more
-//! than one piece, chained calls. For authenticated encryption see [`aead`](crate::crypto::aead).
+//! Not supported: drivers that allocate memory for a request (`CRYPTO_ALG_ALLOCATES_MEMORY`), data
+//! in more than one piece, chained calls. For authenticated encryption see
+//! [`aead`](crate::crypto::aead).
 //!
 //! C header: [`include/crypto/skcipher.h`](srctree/include/crypto/skcipher.h)
 //!
@@ -108,7 +109,7 @@ mod tests {
         Ok(cipher)
     }
 
-    /// Returns the name of an XTS that finishes later: cryptd wraps implementations, not ciphers.
+    /// Returns the name of an asynchronous XTS: cryptd wraps implementations, not ciphers.
     fn later_name() -> Result<CString> {
         let cipher = Skcipher::new(c"xts(aes)")?;
         let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
@@ -205,7 +206,7 @@ mod tests {
         let src = Buffer::new(&[], 0)?;
         let mut dst = Buffer::new(&[], 0)?;
 
-        // Length of the source, of the destination, and of the initialisation vector.
+        // Lengths of the source, the destination and the initialisation vector.
         for (src_len, dst_len, iv_len) in [
             (512, 512, 15),
             (512, 512, 17),
@@ -250,7 +251,7 @@ mod tests {
     fn wrong_key_length() -> Result {
         let [vector, ..] = &VECTORS;
 
-        // XTS takes 32 to 64 bytes; a length out of this range does not touch the old key.
+        // XTS takes 32 to 64 bytes. A length out of this range does not change the old key.
         for (len, then) in [
             (0, Ok(())),
             (31, Ok(())),
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn ciphers_that_finish_at_once_are_preferred() -> Result {
-        // Now that there is a cryptd(), it has the higher priority.
+        // An instance of cryptd() has the higher priority.
         let _later = Skcipher::new(&later_name()?)?;
 
         let cipher = Skcipher::new(c"xts(aes)")?;
@@ -310,8 +311,8 @@ mod tests {
 
     #[test]
     fn ciphers_that_a_stack_has_no_room_for_are_used_without_a_warning() -> Result {
-        // Each adds its own context to that of the one in it. The kernel's log is not to say so: a
-        // guest with a warning has failed.
+        // Each `essiv()` adds its own context to that of the inner cipher. The kernel must not warn
+        // of it: a warning fails the guest.
         let name =
             c"essiv(essiv(essiv(essiv(essiv(cbc(aes),sha256),sha256),sha256),sha256),sha256)";
         let mut cipher = Skcipher::new(name)?;
@@ -359,7 +360,7 @@ mod tests {
         Ok(())
     }
 
-    /// Tells whether memory of a page has these bytes somewhere.
+    /// Returns whether the memory of a page contains these bytes.
     fn has(page: &mut Page<0>, wanted: &[u8]) -> Result<bool> {
         let len = size_of::<Request<'_>>();
         let mut bytes = KVec::zeroed(len, GFP_KERNEL)?;
@@ -378,23 +379,23 @@ mod tests {
         let mut data = Buffer::new(&[7; 512], 0)?;
         let request: *mut Request<'_> = page.as_uninit_slice_mut().as_mut_ptr().cast();
 
-        // SAFETY: A page has room for a request, and nobody else uses it.
+        // SAFETY: A page has room for a request, and nothing else uses it.
         unsafe { request.write(cipher.request()) };
-        // SAFETY: It was written just now.
+        // SAFETY: The request was written above.
         unsafe { &mut *request }.encrypt_in_place(data.segment_mut(0, 512)?, &[5; 16])?;
-        // The vector of what would come next.
+        // The initialisation vector of the next block.
         let last = data.contents(496, 16)?;
         // SAFETY: `tfm` is a cipher.
         let tfm = unsafe { &raw const (*cipher.tfm.as_ptr()).base as usize }.to_ne_bytes();
         assert!(has(&mut page, &last)? && has(&mut page, &tfm)?);
 
-        // SAFETY: There is one, and it is not used again.
+        // SAFETY: The request was written above, and is not used again.
         unsafe { request.drop_in_place() };
         assert!(!has(&mut page, &last)? && !has(&mut page, &tfm)?);
         Ok(())
     }
 
-    /// No vector is longer. User-Mode Linux has no such cipher.
+    /// The initialisation vector has the maximum size. User-Mode Linux has no such cipher.
     #[test]
     fn the_longest_vectors() -> Result {
         let mut cipher = match Skcipher::new(c"adiantum(xchacha12,aes)") {
@@ -411,7 +412,7 @@ mod tests {
         let ciphertext = data.contents(0, 512)?;
         request.decrypt_in_place(data.segment_mut(0, 512)?, &iv)?;
         assert!(*data.contents(0, 512)? == [7; 512]);
-        // The last byte counts.
+        // The last byte is used.
         iv[MAX_IV_SIZE - 1] = 8;
         request.encrypt_in_place(data.segment_mut(0, 512)?, &iv)?;
         assert!(*data.contents(0, 512)? != *ciphertext);

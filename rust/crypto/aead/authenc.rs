@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The keys of `authenc()`.
+//! Keys of `authenc()`.
 
 use kernel::{
     error::to_result,
@@ -17,10 +17,11 @@ use crate::{
 
 use super::Aead;
 
-/// Room for the two keys of `authenc(<digest>,<cipher>)` in the one piece that it takes.
+/// A buffer for the two keys of `authenc(<digest>,<cipher>)`, in the format that `authenc()`
+/// requires.
 ///
-/// Made beforehand, so that a key can be replaced when memory is short. Between the calls of
-/// [`AuthencKey::set()`] there is no key in it.
+/// It is allocated in advance, so that a key can be replaced when memory is short. It holds a key
+/// only during [`AuthencKey::set()`].
 ///
 /// C: `struct crypto_authenc_key_param` in `include/crypto/authenc.h`.
 pub struct AuthencKey {
@@ -28,16 +29,16 @@ pub struct AuthencKey {
     encryption_len: usize,
 }
 
-/// A `struct rtattr` in the byte order of the machine: its length and type, 16 bits each, and as its
-/// data the length of the key for encryption, big endian.
+/// The size of a `struct rtattr` with its data: length and type in native byte order, 16 bits each,
+/// and the length of the encryption key in big endian.
 const HEADER_LEN: usize = 8;
 
-/// Returns the length of the digests of a hash in bytes, 32 for `hmac(sha256)`: that of the longest tag
-/// of `authenc()`, and what dm-crypt takes for the length of its key.
+/// Returns the digest size of a hash in bytes, for example 32 for `hmac(sha256)`. It is the maximum
+/// tag size of `authenc()`, and dm-crypt uses it as the length of the authentication key.
 ///
 /// May load a module. Fails with [`ENOENT`] if there is no such hash or its name is empty.
 ///
-/// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it. C:
+/// Context: Process context. May sleep. Not for the I/O path: loading a module may wait for I/O. C:
 /// `crypto_alloc_ahash()`, `crypto_ahash_digestsize()` in `include/crypto/hash.h`.
 pub fn digest_size(hash: &CStr) -> Result<u32> {
     not_empty(hash)?;
@@ -49,11 +50,12 @@ pub fn digest_size(hash: &CStr) -> Result<u32> {
 }
 
 impl AuthencKey {
-    /// Makes room for keys of so many bytes.
+    /// Allocates the buffer for keys of these lengths in bytes.
     ///
-    /// Fails with [`EINVAL`] if they are too long for C, and with [`ENOMEM`] if there is no memory.
+    /// Fails with [`EINVAL`] if they exceed the limit of C, and with [`ENOMEM`] if there is no
+    /// memory.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep.
     pub fn new(encryption_len: usize, authentication_len: usize) -> Result<Self> {
         let len = encryption_len
             .checked_add(authentication_len)
@@ -69,10 +71,10 @@ impl AuthencKey {
 
     /// Replaces the key of `cipher`.
     ///
-    /// Fails with [`EINVAL`] if the keys are not as long as this was made for, and as
-    /// [`Aead::set_key()`] does.
+    /// Fails with [`EINVAL`] if the lengths differ from those of [`AuthencKey::new()`], and with
+    /// the errors of [`Aead::set_key()`].
     ///
-    /// Context: Task. Whether it sleeps is up to the cipher.
+    /// Context: Process context. May sleep if the cipher does.
     pub fn set(&mut self, cipher: &mut Aead, encryption: &[u8], authentication: &[u8]) -> Result {
         let result = self
             .pack(encryption, authentication)
@@ -86,7 +88,7 @@ impl AuthencKey {
         if encryption.len() != self.encryption_len {
             return Err(EINVAL);
         }
-        // CAST: `new()` checked it.
+        // CAST: `new()` checked the length.
         let [enc_0, enc_1, enc_2, enc_3] = (encryption.len() as u32).to_be_bytes();
         // CAST: The constant is 8.
         let [len_0, len_1] = (HEADER_LEN as u16).to_ne_bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One thread's use of an authenticated cipher.
+//! Requests of an authenticated cipher.
 
 use kernel::{
     ffi::{
@@ -25,28 +25,29 @@ use super::{
     MAX_TAG_SIZE, //
 };
 
-/// What a request points to. All of it is copied here, so that a driver may use it by DMA.
+/// The buffers of a request. All small inputs are copied here, so that a driver may use DMA.
 #[repr(C, align(16))]
 pub(super) struct Head {
     iv: [u8; MAX_IV_SIZE],
     associated: [u8; MAX_ASSOCIATED_SIZE],
     tag: [u8; MAX_TAG_SIZE],
-    /// Associated data, if there is some, data, and tag.
+    /// Associated data (unless empty), data, and tag.
     sg: [bindings::scatterlist; 3],
 }
 
-// SAFETY: Numbers, and a struct of numbers.
+// SAFETY: All fields are integers or structs of integers.
 unsafe impl request_buf::Head for Head {}
 
-/// One thread's use of an [`Aead`].
+/// A request of an [`Aead`], for a single thread.
 ///
-/// Each call copies the vector, the associated data and the tag; the data stays where it is.
+/// Each call copies the initialisation vector, the associated data and the tag. The data is not
+/// copied.
 ///
-/// What the cipher left in it is wiped on drop.
+/// The request is wiped on drop.
 ///
 /// # Invariants
 ///
-/// The request of `frame` is initialised, has the cipher of `cipher`, and completes the wait of
+/// The request of `frame` is initialised, uses the cipher of `cipher`, and completes the wait of
 /// `frame`.
 pub struct Request<'t> {
     cipher: &'t Aead,
@@ -54,15 +55,15 @@ pub struct Request<'t> {
 }
 
 impl<'t> Request<'t> {
-    /// Sets a request up for `cipher`, in a frame of its own.
+    /// Sets up a request for `cipher` in its own frame.
     pub(super) fn new(
         cipher: &'t Aead,
         mut frame: request_buf::Frame<'t, Head, bindings::aead_request>,
     ) -> Self {
         let (request, wait) = (frame.request(), frame.wait());
 
-        // SAFETY: `tfm` is a cipher by its type invariants; the request is valid for writes, and
-        // zeros are a valid value.
+        // SAFETY: `tfm` is a cipher by its type invariants. The request is valid for writes, and
+        // all-zero bytes are a valid value.
         unsafe { bindings::aead_request_set_tfm(request, cipher.tfm.as_ptr()) };
         // SAFETY: As above; the callback takes a `crypto_wait`.
         unsafe {
@@ -77,16 +78,19 @@ impl<'t> Request<'t> {
         Self { cipher, frame }
     }
 
-    /// Encrypts `data` in place, and makes the `tag` of it and of what goes with it.
+    /// Encrypts `data` in place. Writes the tag of the data, `associated` and `iv` to `tag`.
     ///
-    /// Fails with [`EINVAL`] unless the length of `data` is a multiple of [`Aead::block_size`],
-    /// `iv` is [`Aead::iv_size`] and `tag` is [`Aead::tag_size`] bytes, and `associated` is at most
-    /// [`MAX_ASSOCIATED_SIZE`]; with `ENOKEY` if the cipher has no key; with [`EDEADLK`] in a hard
-    /// interrupt, and if [`Aead::is_async`] also in a softirq, and with those or interrupts off; with
-    /// [`ENOMEM`] if the data is not aligned as the cipher needs it and there is no memory to copy it
-    /// to. `data` and `tag` are undefined then.
+    /// After a failure, the contents of `data` and `tag` are undefined. Fails with
     ///
-    /// Context: Task or softirq. Sleeps if [`Aead::is_async`].
+    /// - [`EINVAL`] unless the length of `data` is a multiple of [`Aead::block_size`] and not 0,
+    ///   `iv` is [`Aead::iv_size`] bytes, `tag` is [`Aead::tag_size`] bytes, and `associated` is at
+    ///   most [`MAX_ASSOCIATED_SIZE`] bytes,
+    /// - `ENOKEY` if the cipher has no key,
+    /// - [`EDEADLK`] in a hard interrupt; if [`Aead::is_async`], also in a softirq and with
+    ///   softirqs or interrupts disabled,
+    /// - [`ENOMEM`] if the cipher must copy unaligned data and there is no memory for the copy.
+    ///
+    /// Context: Process or softirq context. May sleep if [`Aead::is_async`].
     pub fn encrypt(
         &mut self,
         data: SegmentMut<'_>,
@@ -94,9 +98,9 @@ impl<'t> Request<'t> {
         iv: &[u8],
         tag: &mut [u8],
     ) -> Result {
-        // What was in the frame before does not matter.
+        // The old contents of the frame do not matter.
         self.set_crypt(&data, associated, iv, tag, 0)?;
-        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the data.
+        // SAFETY: `set_crypt()` succeeded above, and the caller lends the data.
         unsafe { self.run(bindings::crypto_aead_encrypt)? };
         if let Some(made) = self.frame.head().tag.get(..tag.len()) {
             tag.copy_from_slice(made);
@@ -104,12 +108,12 @@ impl<'t> Request<'t> {
         Ok(())
     }
 
-    /// Decrypts `data` in place, if it and what goes with it is what the `tag` was made of.
+    /// Decrypts `data` in place, and verifies the data, `associated` and `iv` with `tag`.
     ///
-    /// Fails with [`EBADMSG`] if it is not, and otherwise as [`Self::encrypt()`]. `data` is
-    /// undefined then.
+    /// Fails with [`EBADMSG`] if the verification fails, and otherwise as [`Self::encrypt()`].
+    /// After a failure, the contents of `data` are undefined.
     ///
-    /// Context: Task or softirq. Sleeps if [`Aead::is_async`].
+    /// Context: Process or softirq context. May sleep if [`Aead::is_async`].
     pub fn decrypt(
         &mut self,
         data: SegmentMut<'_>,
@@ -117,15 +121,15 @@ impl<'t> Request<'t> {
         iv: &[u8],
         tag: &[u8],
     ) -> Result {
-        // The cipher takes what it verifies as a part of the ciphertext. OVERFLOW: At most 64.
+        // The tag to verify is a part of the ciphertext. OVERFLOW: At most 64.
         self.set_crypt(&data, associated, iv, tag, tag.len() as u32)?;
-        // SAFETY: `set_crypt()` succeeded just now, and the caller lent us the data.
+        // SAFETY: `set_crypt()` succeeded above, and the caller lends the data.
         unsafe { self.run(bindings::crypto_aead_decrypt) }
     }
 
-    /// Points the request to the data and to copies of the rest.
+    /// Points the request to the data and to copies of the other inputs.
     ///
-    /// The cipher gets `more` bytes after the data.
+    /// The length for the cipher includes `more` bytes after the data.
     fn set_crypt(
         &mut self,
         data: &SegmentMut<'_>,
@@ -149,11 +153,11 @@ impl<'t> Request<'t> {
         copy_to(&mut head.associated, associated)?;
         copy_to(&mut head.tag, tag)?;
 
-        // There must be no empty entries before the last byte.
+        // Empty entries before the last byte are not allowed.
         let skip = usize::from(associated.is_empty());
         let n_entries = 3 - skip - usize::from(tag.is_empty());
         let sg = head.sg.as_mut_ptr();
-        // SAFETY: The table has three entries at least.
+        // SAFETY: The table has at least three entries.
         unsafe { bindings::sg_init_table(sg, n_entries as c_uint) };
         if skip == 0 {
             // SAFETY: The entry is initialised, and the bytes are memory from `kmalloc()`.
@@ -166,7 +170,7 @@ impl<'t> Request<'t> {
                 )
             };
         }
-        // SAFETY: The entry is initialised, and `page` is a page with `len` bytes at `offset` by the
+        // SAFETY: The entry is initialised. `page` is a page with `len` bytes at `offset`, by the
         // invariants of the segment.
         unsafe { bindings::sg_set_page(sg.add(1 - skip), page, len, offset) };
         if !tag.is_empty() {
@@ -196,7 +200,7 @@ impl<'t> Request<'t> {
     ///
     /// # Safety
     ///
-    /// `set_crypt()` succeeded, and the data is still borrowed by the caller.
+    /// `set_crypt()` must have succeeded, and the caller must still borrow the data.
     unsafe fn run(
         &mut self,
         crypt: unsafe extern "C" fn(*mut bindings::aead_request) -> c_int,
@@ -205,14 +209,14 @@ impl<'t> Request<'t> {
 
         // SAFETY:
         // - The request has a cipher, and completes the wait of the frame, by the type invariants.
-        // - Data, vector and table are set and live, by the contract of this function; the
-        //   frame has room for the context of the cipher by the type invariants of `Aead`.
-        // - Unless `is_async`, the cipher is done with it when the call returns.
+        // - Data, initialisation vector and table are set and live, by this function's contract.
+        //   The frame has room for the context of the cipher, by the type invariants of `Aead`.
+        // - Unless `is_async`, the cipher has completed the request when the call returns.
         unsafe { self.frame.run(is_async, crypt) }
     }
 }
 
-/// Copies `from` to the begin of `to`.
+/// Copies `from` to the start of `to`.
 fn copy_to(to: &mut [u8], from: &[u8]) -> Result {
     to.get_mut(..from.len())
         .ok_or(EINVAL)?

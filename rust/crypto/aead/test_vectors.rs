@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of authenticated ciphers.
+//! Tests of authenticated ciphers with known answers.
 
 use kernel::prelude::*;
 
@@ -31,7 +31,7 @@ mod tests {
     struct Vector {
         cipher: &'static CStr,
         key: &'static [u8],
-        /// The other key of `authenc()`.
+        /// The authentication key of `authenc()`.
         mac_key: Option<&'static [u8]>,
         iv: &'static [u8],
         associated: &'static [u8],
@@ -78,7 +78,7 @@ mod tests {
         Ok(cipher)
     }
 
-    /// As [`cipher()`], but one that finishes later: cryptd wraps implementations, not ciphers.
+    /// As [`cipher()`], but asynchronous: cryptd wraps implementations, not ciphers.
     fn later(vector: &Vector) -> Result<Aead> {
         let cipher = Aead::new(vector.cipher)?;
         let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
@@ -109,7 +109,7 @@ mod tests {
         Ok(())
     }
 
-    /// What is encrypted, and what goes with it.
+    /// The inputs of an encryption.
     struct Message {
         data: Buffer,
         len: u32,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     impl Message {
-        /// Makes the plaintext of `vector`, somewhere in a page.
+        /// Stores the plaintext of `vector` at an offset in a page.
         fn new(vector: &Vector) -> Result<Self> {
             let plaintext = Key::from_hex(vector.plaintext)?;
 
@@ -160,7 +160,7 @@ mod tests {
         check_answers(cipher)
     }
 
-    /// Compares what `make` makes with the answers.
+    /// Compares the results of the cipher that `make` returns with the known answers.
     fn check_answers(make: fn(&Vector) -> Result<Aead>) -> Result {
         for vector in &VECTORS {
             let cipher = make(vector)?;
@@ -170,7 +170,7 @@ mod tests {
             let tag = Key::from_hex(vector.tag)?;
             let mut message = Message::new(vector)?;
 
-            // A request serves many times.
+            // A request is used several times.
             for _ in 0..3 {
                 message.encrypt(&mut request)?;
                 assert!(*message.contents()? == *ciphertext.as_bytes());
@@ -178,7 +178,7 @@ mod tests {
                 message.decrypt(&mut request)?;
                 assert!(*message.contents()? == *plaintext.as_bytes());
             }
-            // Nothing else in the page was touched.
+            // The rest of the page did not change.
             assert!(*message.data.contents(0, 512)? == [0; 512]);
             let end = 512 + message.len as usize;
             assert!(*message.data.contents(end, 512)? == [0; 512]);
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn ciphers_that_finish_at_once_are_preferred() -> Result {
         let [vector, ..] = &VECTORS;
-        // Now that there is a cryptd(), it has the higher priority.
+        // An instance of cryptd() has the higher priority.
         let _later = later(vector)?;
 
         assert!(!cipher(vector)?.is_async());
@@ -229,7 +229,8 @@ mod tests {
                         let last = message.tag.len() - 1;
                         message.tag[last] ^= 1;
                     }
-                    // The vector of `authenc()` is not authenticated unless it is in the data.
+                    // `authenc()` authenticates the initialisation vector only as a part of the
+                    // data.
                     _ if vector.mac_key.is_some() => continue,
                     _ => message.iv = flip(&message.iv)?,
                 }
@@ -285,7 +286,7 @@ mod tests {
         let mut data = Buffer::new(&[1; 512], 0)?;
         let bytes = [0; MAX_ASSOCIATED_SIZE + 1];
 
-        // Length of the data, the associated data, the vector and the tag.
+        // Lengths of the data, the associated data, the initialisation vector and the tag.
         for (len, associated, iv, tag) in [
             (500, 8, 16, 32),
             (512, MAX_ASSOCIATED_SIZE + 1, 16, 32),
@@ -308,7 +309,7 @@ mod tests {
         Ok(())
     }
 
-    /// What a request was set up for before is not used again.
+    /// The inputs of an earlier call are not used again.
     #[test]
     fn what_is_refused_touches_nothing() -> Result {
         for vector in &VECTORS {
@@ -356,14 +357,15 @@ mod tests {
         message.encrypt(&mut request)?;
         message.decrypt(&mut request)?;
         message.encrypt(&mut request)?;
-        // The last byte counts.
+        // The last byte is authenticated.
         bytes[MAX_ASSOCIATED_SIZE - 1] = 6;
         message.associated = Key::new(&bytes)?;
         assert_eq!(message.decrypt(&mut request), Err(EBADMSG));
         Ok(())
     }
 
-    /// The tag is as long as any, and so is the vector. User-Mode Linux has no such ciphers.
+    /// The tag and the initialisation vector have the maximum size. User-Mode Linux has no such
+    /// ciphers.
     #[test]
     fn the_longest_tags_and_vectors() -> Result {
         let mut cipher = match Aead::new(c"authenc(hmac(sha512),adiantum(xchacha12,aes))") {
@@ -383,7 +385,7 @@ mod tests {
         let ciphertext = Buffer::new(&data.contents(0, 512)?, 0)?;
         request.decrypt(data.segment_mut(0, 512)?, &[], &iv, &tag)?;
         assert!(*data.contents(0, 512)? == [7; 512]);
-        // The last byte of each counts.
+        // The last byte of each is used.
         iv[31] = 8;
         let mut data = Buffer::new(&ciphertext.contents(0, 512)?, 0)?;
         request.decrypt(data.segment_mut(0, 512)?, &[], &iv, &tag)?;
@@ -416,12 +418,12 @@ mod tests {
         for (key, mac_key) in [
             (&key[1..], mac_key),
             (key, &mac_key[1..]),
-            // As long together, but cut elsewhere.
+            // The same total length, but split differently.
             (mac_key, key),
         ] {
             assert_eq!(both.set(&mut cipher, key, mac_key), Err(EINVAL));
         }
-        // The old keys are still there.
+        // The old keys did not change.
         let mut request = cipher.request(Gfp::KERNEL)?;
         let mut message = Message::new(vector)?;
         message.encrypt(&mut request)?;
@@ -455,7 +457,7 @@ mod tests {
         for len in [0, 15, 17, 33] {
             let key = KVec::from_elem(1, len, GFP_KERNEL)?;
             assert_eq!(cipher(gcm)?.set_key(&key), Err(EINVAL));
-            // Two keys in one piece without a header.
+            // Two keys in a single buffer without a header.
             assert_eq!(cipher(authenc)?.set_key(&key), Err(EINVAL));
         }
         Ok(())
@@ -466,7 +468,7 @@ mod tests {
         for name in [c"", c"kscale_no_such_cipher"] {
             assert!(Aead::new(name).is_err());
         }
-        // A cipher without authentication is not one.
+        // A cipher without authentication is no AEAD.
         assert!(Aead::new(c"xts(aes)").is_err());
     }
 

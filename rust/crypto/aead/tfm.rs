@@ -32,10 +32,10 @@ use super::{
     Request, //
 };
 
-/// The longest tag that a [`Request`] has room for, in bytes: that of the longest digest.
+/// The maximum size of a tag in a [`Request`], in bytes. It is the size of the longest digest.
 pub const MAX_TAG_SIZE: usize = 64;
 
-/// The most associated data that a [`Request`] has room for, in bytes.
+/// The maximum size of the associated data of a [`Request`], in bytes.
 pub const MAX_ASSOCIATED_SIZE: usize = 64;
 
 /// An authenticated cipher and its key.
@@ -43,7 +43,7 @@ pub const MAX_ASSOCIATED_SIZE: usize = 64;
 /// # Invariants
 ///
 /// - `tfm` came from a successful `crypto_alloc_aead()` and has not been freed.
-/// - `is_async` is set unless `tfm` finishes every request before the call returns.
+/// - `is_async` is set unless `tfm` completes every request before the call returns.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
 /// - `tag_size` is that of `tfm`, and at most [`MAX_TAG_SIZE`].
 /// - `frames` have room for the context of `tfm`.
@@ -56,26 +56,27 @@ pub struct Aead {
     frames: Frames<Head, bindings::aead_request>,
 }
 
-// SAFETY: A `crypto_aead` is not tied to the task that allocated it: `crypto_destroy_tfm()` in
-// `crypto/api.c` may be called by any task.
+// SAFETY: A `crypto_aead` is not tied to the task that allocated it: any task may call
+// `crypto_destroy_tfm()` in `crypto/api.c`.
 unsafe impl Send for Aead {}
 
-// SAFETY: Through `&self` the C cipher is only read: encryption and decryption do not modify it and
-// may run in parallel (`struct aead_alg` in `include/crypto/aead.h`); its key and the size of its
-// tags change through `&mut self` only.
+// SAFETY: `&self` only reads the C cipher: encryption and decryption do not modify it and may run
+// in parallel (`struct aead_alg` in `include/crypto/aead.h`). Its key and the size of its tags only
+// change through `&mut self`.
 unsafe impl Sync for Aead {}
 
 impl Aead {
     /// Returns the best implementation of `name`, such as `gcm(aes)`, without a key.
     ///
-    /// One that finishes requests at once is preferred to one that does not, whatever their
-    /// priorities. Tags are as long as the cipher can make them.
+    /// A synchronous implementation is preferred to an asynchronous one, regardless of their
+    /// priorities. The tag size is the maximum of the cipher.
     ///
-    /// May load a module. Fails with [`ENOENT`] if there is no such cipher or `name` is empty, and with
-    /// [`EINVAL`] if its initialisation vector is longer than [`MAX_IV_SIZE`] or its tag than
-    /// [`MAX_TAG_SIZE`].
+    /// May load a module. Fails with [`ENOENT`] if there is no such cipher or `name` is empty.
+    /// Fails with [`EINVAL`] if its initialisation vector is longer than [`MAX_IV_SIZE`] or its tag
+    /// than [`MAX_TAG_SIZE`].
     ///
-    /// Context: Task. Sleeps. Not for the I/O path: loading a module may wait for it.
+    /// Context: Process context. May sleep. Not for the I/O path: loading a module may wait for
+    /// I/O.
     pub fn new(name: &CStr) -> Result<Self> {
         not_empty(name)?;
         let alloc = |mask| {
@@ -85,7 +86,7 @@ impl Aead {
         let tfm = alloc(bindings::CRYPTO_ALG_ALLOCATES_MEMORY | bindings::CRYPTO_ALG_ASYNC)
             .or_else(|_| alloc(bindings::CRYPTO_ALG_ALLOCATES_MEMORY))?;
         let tfm = NonNull::new(tfm).ok_or(ENOENT)?;
-        // From here on it is freed, whatever happens.
+        // The drop of `tfm` frees the cipher if a later step fails.
         let tfm = Tfm(tfm);
 
         let Sizes {
@@ -101,14 +102,14 @@ impl Aead {
         }
         let frames = Frames::new(request)?;
 
-        // INVARIANT: `tfm` is a new cipher, the sizes are its own and were checked, and the frames
-        // were made for it.
+        // INVARIANT: `tfm` is a new cipher. The sizes are its own and were checked, and the frames
+        // were allocated for it.
         Ok(Self {
             tfm: tfm.into_raw(),
             is_async,
             iv_size: iv,
             tag_size: tag,
-            // A block of no bytes, if there were such a cipher, would bound nothing.
+            // A block size of 0 would mean no restriction on the length.
             block_size: NonZeroU32::new(block).unwrap_or(NonZeroU32::MIN),
             frames,
         })
@@ -116,66 +117,66 @@ impl Aead {
 
     /// Replaces the key.
     ///
-    /// `authenc(...)` takes its two keys in one piece, see [`AuthencKey`](super::AuthencKey).
+    /// `authenc(...)` takes its two keys in a single buffer, see [`AuthencKey`](super::AuthencKey).
     ///
-    /// Fails with [`EINVAL`] if the cipher does not take keys of that length, and with what the
-    /// cipher returns if it refuses the key. After a failure it has no key.
+    /// Fails with [`EINVAL`] if the cipher does not support keys of that length, and with the error
+    /// of the cipher if it refuses the key. After a failure it has no key.
     ///
-    /// Context: Task. Whether it sleeps is up to the cipher.
+    /// Context: Process context. May sleep if the cipher does.
     pub fn set_key(&mut self, key: &[u8]) -> Result {
         let len = u32::try_from(key.len())?;
 
         // SAFETY:
-        // - `tfm` is a cipher by the type invariants, and `&mut self` keeps other users out.
+        // - `tfm` is a cipher by the type invariants, and `&mut self` excludes other users.
         // - `key` is valid for reads of `len` bytes.
         to_result(unsafe { bindings::crypto_aead_setkey(self.tfm.as_ptr(), key.as_ptr(), len) })
     }
 
-    /// Makes tags `bytes` long.
+    /// Sets the size of the tags to `bytes`.
     ///
-    /// Fails with [`EINVAL`], and leaves tags as they were, if the cipher does not make such tags.
+    /// Fails with [`EINVAL`], and does not change the size, if the cipher does not support it.
     ///
-    /// Context: Task. Never sleeps.
+    /// Context: Process context. Never sleeps.
     pub fn set_tag_size(&mut self, bytes: usize) -> Result {
         let size = u32::try_from(bytes)?;
 
         if bytes > MAX_TAG_SIZE {
             return Err(EINVAL);
         }
-        // SAFETY: `tfm` is a cipher by the type invariants, and `&mut self` keeps other users out.
+        // SAFETY: `tfm` is a cipher by the type invariants, and `&mut self` excludes other users.
         to_result(unsafe { bindings::crypto_aead_setauthsize(self.tfm.as_ptr(), size) })?;
-        // INVARIANT: Set just now, and checked above.
+        // INVARIANT: `crypto_aead_setauthsize()` set this size, and it was checked above.
         self.tag_size = size;
         Ok(())
     }
 
     /// Returns the length of a tag in bytes.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn tag_size(&self) -> usize {
         self.tag_size as usize
     }
 
-    /// Returns the length of the initialisation vector in bytes, 0 if the cipher takes none.
+    /// Returns the size of the initialisation vector in bytes, or 0 if the cipher has none.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn iv_size(&self) -> usize {
         self.iv_size as usize
     }
 
-    /// Returns what the length of data must be a multiple of, in bytes.
+    /// Returns the block size in bytes. The length of data must be a multiple of it.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn block_size(&self) -> usize {
         self.block_size.get() as usize
     }
 
-    /// Returns whether the cipher may finish requests later, so that using it may sleep.
+    /// Returns whether the cipher is asynchronous, so that a request may sleep.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn is_async(&self) -> bool {
         self.is_async
@@ -183,26 +184,26 @@ impl Aead {
 
     /// Returns the name of the implementation, such as `generic-gcm-aesni`.
     ///
-    /// Context: Any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn driver_name(&self) -> &CStr {
         // SAFETY: `tfm` is a cipher by the type invariants.
         let name = unsafe { bindings::crypto_aead_driver_name(self.tfm.as_ptr()) };
 
-        // SAFETY: `name` is the C string `cra_driver_name` of the algorithm, which does not change
-        // and which `tfm` holds a reference to for as long as it lives (`crypto_destroy_tfm()` in
+        // SAFETY: `name` is the C string `cra_driver_name` of the algorithm, which does not change.
+        // `tfm` holds a reference to the algorithm while it lives (`crypto_destroy_tfm()` in
         // `crypto/api.c` drops it).
         unsafe { CStr::from_char_ptr(name) }
     }
 
-    /// Returns a new [`Request`] for this cipher: one allocation, so keep it for a whole bio.
+    /// Allocates a [`Request`] for this cipher. Use it for a whole bio, to allocate only once.
     ///
-    /// There are a few in reserve, and requests of the same cipher come back, so who may sleep gets
-    /// one in the end, unless he has another in hand.
+    /// The cipher has a small reserve, and freed requests return to it. So an allocation that may
+    /// sleep always succeeds in the end, unless the caller holds another request.
     ///
-    /// Fails with [`ENOMEM`] if there is no memory and `gfp` may not sleep, and with [`EINVAL`]
+    /// Fails with [`ENOMEM`] if there is no memory and `gfp` may not sleep. Fails with [`EINVAL`]
     /// for [`Gfp::ZERO`].
     ///
-    /// Context: Any but NMI. Sleeps if `gfp` allows it.
+    /// Context: Any context except NMI. May sleep if `gfp` allows it.
     pub fn request(&self, gfp: Gfp) -> Result<Request<'_>> {
         Ok(Request::new(self, self.frames.alloc(gfp)?))
     }
@@ -219,10 +220,10 @@ impl Drop for Aead {
 ///
 /// # Invariants
 ///
-/// It came from a successful `crypto_alloc_aead()`, and nobody uses it after the drop.
+/// The cipher came from a successful `crypto_alloc_aead()`, and is not used after the drop.
 struct Tfm(NonNull<bindings::crypto_aead>);
 
-/// What a cipher says of itself, in bytes.
+/// The properties of a cipher, with sizes in bytes.
 struct Sizes {
     iv: u32,
     tag: u32,
@@ -235,7 +236,7 @@ impl Tfm {
     fn sizes(&self) -> Sizes {
         let tfm = self.0.as_ptr();
 
-        // SAFETY: It is a cipher by the type invariants.
+        // SAFETY: `tfm` is a cipher by the type invariants.
         unsafe {
             Sizes {
                 iv: bindings::crypto_aead_ivsize(tfm),
@@ -257,8 +258,8 @@ impl Tfm {
 
 impl Drop for Tfm {
     fn drop(&mut self) {
-        // SAFETY: It is a cipher by the type invariants, and not used again. No request uses it
-        // either, as each borrows the `Aead`.
+        // SAFETY: `self.0` is a cipher by the type invariants, and not used again. No request uses
+        // it, as each request borrows the `Aead`.
         unsafe { bindings::crypto_free_aead(self.0.as_ptr()) };
     }
 }

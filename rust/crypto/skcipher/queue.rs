@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several requests of a cipher at once.
+//! A queue of requests of a cipher.
 
 use kernel::prelude::*;
 
@@ -32,26 +32,27 @@ use super::{
     Skcipher, //
 };
 
-/// Requests that a queue has under way at most.
+/// The maximum number of requests of a queue in flight.
 const MAX_STARTED: usize = 16;
 
-/// A request that its cipher goes on with.
+/// A request in flight.
 type Pending<'d> = request_buf::Pending<'d, Head, bindings::skcipher_request>;
 
 impl Skcipher {
-    /// Calls `work` with a queue of requests for this cipher, and waits for all of them.
+    /// Calls `work` with a queue of requests for this cipher, and waits for all requests.
     ///
-    /// A cipher that finishes later works on some pieces of data meanwhile others are prepared. One
-    /// that finishes at once is done with each when it is given to the queue; a
-    /// [`Request`](super::Request) is faster then.
+    /// An asynchronous cipher processes some requests while the caller prepares others. A
+    /// synchronous cipher completes each request when it is queued; a [`Request`](super::Request)
+    /// is faster then.
     ///
-    /// Fails as `work` does, and otherwise with the error of the first request that failed.
+    /// Fails with the error of `work`, or otherwise with the error of the first failed request.
     ///
-    /// Context: Task or softirq. Sleeps as a request does.
+    /// Context: Process or softirq context. May sleep if [`Skcipher::may_sleep`] and both softirqs
+    /// and interrupts are enabled.
     pub fn queue<'d>(&'d self, work: impl FnOnce(&mut Queue<'d>) -> Result) -> Result {
-        // INVARIANT: Nothing is started. `work` cannot keep the queue, which is dropped here, nor
-        // give it away for another that would not be: all are made here. `'d` is longer than this
-        // call, as is every lifetime that a function takes.
+        // INVARIANT: No request is in flight. The queue is dropped here: `work` cannot keep it, and
+        // cannot swap it with a queue that outlives this call, as all queues are made here. `'d`
+        // outlives this call, as does every lifetime parameter of a function.
         let mut queue = Queue {
             cipher: self,
             started: [const { None }; MAX_STARTED],
@@ -68,68 +69,69 @@ impl Skcipher {
     }
 }
 
-/// Requests of one cipher, of which several may be under way: see [`Skcipher::queue()`].
+/// A queue with several requests of a cipher in flight: see [`Skcipher::queue()`].
 ///
-/// Their data is lent for `'d`, which is longer than the queue lives.
+/// The data is borrowed for `'d`, which outlives the queue.
 ///
 /// # Invariants
 ///
-/// - From `oldest` on, around the end, there are `len` requests in `started`, in the order in which
-///   they were started. What they point to is valid for `'d`.
-/// - They and `spare` are set up as [`new_frame()`] does for `cipher`.
+/// - From `oldest` on, modulo the size, `started` has `len` requests in FIFO order. The memory that
+///   they point to is valid for `'d`.
+/// - They and `spare` are set up for `cipher` by [`new_frame()`].
 /// - The queue is dropped before `'d` ends.
 pub struct Queue<'d> {
     cipher: &'d Skcipher,
-    /// With what is to be reset if it fails.
+    /// Requests in flight, with the counter to reset if the request fails.
     started: [Option<(Pending<'d>, Option<&'d Filled>)>; MAX_STARTED],
     oldest: usize,
     len: usize,
-    /// A request that is done, for the next.
+    /// A completed request for reuse.
     spare: Option<Frame<'d>>,
-    /// That of the requests that were waited for.
+    /// The first error of the requests that were waited for.
     result: Result,
-    /// Data that is lent for less than `'d` will not do.
+    /// Invariant in `'d`: data with a shorter lifetime is refused.
     _data: PhantomData<fn(&'d ()) -> &'d ()>,
 }
 
 impl<'d> Queue<'d> {
-    /// Encrypts `src` into `dst`, which is done when the queue is.
+    /// Encrypts `src` into `dst`. The operation is complete when [`Skcipher::queue()`] returns.
     ///
-    /// Waits for an older request if there are too many, and for this one if the cipher has no room
-    /// for more. Fails as [`Request::encrypt()`](super::Request::encrypt), and with the error of an
-    /// older request if that failed. Nothing is encrypted then, but what is under way still may be.
+    /// Waits for an older request if the queue is full, and for this request if the queue of the
+    /// driver is full. Fails as [`Request::encrypt()`](super::Request::encrypt), and with the error
+    /// of an older request that failed. This request is not started then, but requests in flight
+    /// continue.
     ///
-    /// Context: As for [`Request::encrypt()`](super::Request::encrypt).
+    /// Context: As [`Request::encrypt()`](super::Request::encrypt).
     pub fn encrypt(&mut self, src: Segment<'d>, dst: SegmentMut<'d>, iv: &[u8]) -> Result {
         let data = Data {
             src: Some(src.as_raw_parts()),
             dst: dst.as_raw_parts(),
         };
 
-        // SAFETY: The segments are lent for `'d`.
+        // SAFETY: The segments are borrowed for `'d`.
         unsafe { self.start(&data, iv, bindings::crypto_skcipher_encrypt, dst.filled())? };
-        // It was written, or is reset if that fails later.
+        // `dst` was written, or the counter is reset if the request fails later.
         dst.note_filled();
         Ok(())
     }
 
-    /// Decrypts `data` in place, which is done when the queue is. Otherwise as [`Self::encrypt()`].
+    /// Decrypts `data` in place. Otherwise as [`Self::encrypt()`].
     pub fn decrypt_in_place(&mut self, data: SegmentMut<'d>, iv: &[u8]) -> Result {
         let data = Data {
             src: None,
             dst: data.as_raw_parts(),
         };
 
-        // SAFETY: The segment is lent for `'d`.
+        // SAFETY: The segment is borrowed for `'d`.
         unsafe { self.start(&data, iv, bindings::crypto_skcipher_decrypt, None) }
     }
 
-    /// Starts a request. Should it fail after this has returned, what was written of `filled` is reset.
+    /// Starts a request. If it fails after `start` has returned, `filled` is reset.
     ///
     /// # Safety
     ///
-    /// The segments that `data` is made of must be lent for `'d`. `crypt` must do what
-    /// `crypto_skcipher_encrypt()` does.
+    /// The segments of `data` must be borrowed for `'d`. `crypt` must behave as
+    /// `crypto_skcipher_encrypt()`.
     unsafe fn start(
         &mut self,
         data: &Data,
@@ -140,19 +142,19 @@ impl<'d> Queue<'d> {
         self.result?;
         self.cipher.check(data, iv)?;
         let Some(frames) = self.cipher.frames() else {
-            // SAFETY: The segments are lent for longer than this call.
+            // SAFETY: The segments are borrowed for longer than this call.
             return unsafe { self.cipher.request().crypt(data, iv, crypt) };
         };
         let mut frame = self.frame(frames)?;
         let request = frame.request();
 
-        // SAFETY: The request and the tables are initialised, see `new_frame()`; the data is by the
-        // safety requirements.
+        // SAFETY: The request and the tables are initialised, see `new_frame()`. The data is valid
+        // by this function's contract.
         unsafe { frame.head().set_crypt(request, data, iv)? };
         // SAFETY:
         // - The request is set up, and has a callback, see `new_frame()`.
-        // - What it points to is in the frame, or lent for `'d`, before the end of which the queue
-        //   drops what this returns, by the type invariants.
+        // - The memory that it points to is in the frame, or borrowed for `'d`. The queue drops the
+        //   returned value before `'d` ends, by the type invariants.
         match unsafe { frame.start(self.cipher.is_async, crypt) } {
             Started::Done(frame, Ok(())) => {
                 self.spare = Some(frame);
@@ -162,7 +164,7 @@ impl<'d> Queue<'d> {
             Started::Pending(pending) => {
                 let free = self.oldest.wrapping_add(self.len) % MAX_STARTED;
                 if let Some(free) = self.started.get_mut(free) {
-                    // INVARIANT: The newest is the last. `frame()` left room for it.
+                    // INVARIANT: The newest request is the last. `frame()` left room for it.
                     *free = Some((pending, filled));
                     self.len += 1;
                 }
@@ -171,13 +173,14 @@ impl<'d> Queue<'d> {
         }
     }
 
-    /// Returns a frame that is set up for the cipher, and leaves room for one that is started.
+    /// Returns a frame that is set up for the cipher, and leaves room for a request in flight.
     fn frame(&mut self, frames: &'d Frames<Head, bindings::skcipher_request>) -> Result<Frame<'d>> {
         if self.len < MAX_STARTED {
             if let Some(frame) = self.spare.take() {
                 return Ok(frame);
             }
-            // Who has frames must not wait for more: all that there are may be in such hands.
+            // A queue that holds frames must not wait for another: all frames may be held by such
+            // queues.
             let gfp = match self.len {
                 0 => Gfp::noio_or_atomic(),
                 _ => Gfp::NOWAIT,
@@ -191,10 +194,10 @@ impl<'d> Queue<'d> {
         self.wait_for_oldest().ok_or(ENOMEM)
     }
 
-    /// Waits for the request that was started first, and returns its frame, if there is one.
+    /// Waits for the oldest request, and returns its frame, or [`None`] without a request.
     fn wait_for_oldest(&mut self) -> Option<Frame<'d>> {
         let (pending, filled) = self.started.get_mut(self.oldest)?.take()?;
-        // INVARIANT: One less, from the next one on.
+        // INVARIANT: One request less, from the next one on.
         self.oldest = self.oldest.wrapping_add(1) % MAX_STARTED;
         self.len -= 1;
 
@@ -225,7 +228,7 @@ mod tests {
     const LEN: u32 = 512;
     const IV: [u8; 16] = [3; 16];
 
-    /// Returns an XTS with a key, and the same that finishes later: cryptd wraps implementations.
+    /// Returns a synchronous XTS with a key, and an asynchronous one: cryptd wraps implementations.
     fn ciphers() -> Result<(Skcipher, Skcipher)> {
         let mut cipher = Skcipher::new(c"xts(aes)")?;
         let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
@@ -237,7 +240,7 @@ mod tests {
         Ok((cipher, later))
     }
 
-    /// Returns so many pages, each with data of its own.
+    /// Returns `count` pages with different data.
     fn buffers(count: u8) -> Result<KVec<Buffer>> {
         let mut buffers = KVec::new();
         for i in 0..count {
@@ -246,14 +249,14 @@ mod tests {
         Ok(buffers)
     }
 
-    /// Decrypts each in place, up to the first failure.
+    /// Decrypts each buffer in place, until the first failure.
     fn decrypt<'d>(queue: &mut Queue<'d>, buffers: &'d mut [Buffer]) -> Result {
         buffers
             .iter_mut()
             .try_for_each(|data| queue.decrypt_in_place(data.segment_mut(0, LEN)?, &IV))
     }
 
-    /// Tells the request's owner that there is room for it, if there was none, and that it failed.
+    /// Completes the request with each of `errors`; `EINPROGRESS` means that it left the backlog.
     ///
     /// # Safety
     ///
@@ -268,7 +271,7 @@ mod tests {
         }
     }
 
-    /// A driver that takes the request and fails, before it has said that it goes on with it.
+    /// A driver that fails the request before it returns `EINPROGRESS`.
     ///
     /// # Safety
     ///
@@ -279,18 +282,18 @@ mod tests {
         EINPROGRESS.to_errno()
     }
 
-    /// As [`fails_later()`], but first it has no room for the request.
+    /// As [`fails_later()`], but the request is backlogged first.
     ///
     /// # Safety
     ///
-    /// As for that.
+    /// As for [`fails_later()`].
     unsafe extern "C" fn has_no_room(request: *mut bindings::skcipher_request) -> c_int {
         // SAFETY: By this function's contract.
         unsafe { fail(request, &[EINPROGRESS, EIO]) };
         EBUSY.to_errno()
     }
 
-    /// Starts a request by a driver that is not there.
+    /// Starts a request with a fake driver function.
     fn start<'d>(
         queue: &mut Queue<'d>,
         buffer: &'d mut Buffer,
@@ -302,11 +305,11 @@ mod tests {
             dst: buffer.segment_mut(0, LEN)?.as_raw_parts(),
         };
 
-        // SAFETY: The buffer is lent for `'d`, and `crypt` does nothing with it.
+        // SAFETY: The buffer is borrowed for `'d`, and `crypt` does not access it.
         unsafe { queue.start(&data, &IV, crypt, filled) }
     }
 
-    // With `CONFIG_PREEMPT_RT` the locks of cryptd sleep, so it gets on.
+    // With `CONFIG_PREEMPT_RT` the locks of cryptd sleep, so cryptd makes progress.
     #[test]
     #[cfg(not(CONFIG_PREEMPT_RT))]
     fn several_are_under_way_at_once() -> Result {
@@ -316,9 +319,10 @@ mod tests {
         let mut under_way = 0;
 
         cipher.queue(|queue| {
-            // This one may sleep, and the next ones use what it allocated, or get more at once.
+            // The first request may sleep. The next ones reuse its frame, or allocate without
+            // sleeping.
             decrypt(queue, first)?;
-            // cryptd works on the CPU that it was called on, so now it does not get on.
+            // cryptd runs on the CPU of the submitter, so without preemption it makes no progress.
             let cpu = crate::percpu::preempt_disable();
             let result = decrypt(queue, rest);
             let is_not_done =
@@ -382,7 +386,7 @@ mod tests {
             Ok(())
         });
         assert_eq!(result, Err(EIO));
-        // Nothing was after there had to be waited for the first.
+        // No request was started after the queue had to wait for the first.
         assert_eq!(started, MAX_STARTED);
 
         let result = cipher.queue(|queue| {
@@ -401,7 +405,7 @@ mod tests {
         let filled = Filled::new();
 
         for data in rest {
-            // SAFETY: `filled` is of these bytes.
+            // SAFETY: `filled` counts these bytes.
             let segment = unsafe { data.unfilled_segment_mut(LEN, &filled) }?;
             assert_eq!((segment.len(), filled.len()), (LEN, 0));
             segment.note_filled();
@@ -417,7 +421,7 @@ mod tests {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(3)?;
 
-        // All are waited for at the end, the one that failed first.
+        // All requests are waited for at the end, the failed one first.
         let result = cipher.queue(|queue| {
             let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
             start(queue, first, fails_later, None)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One thread's use of a cipher.
+//! Requests of a cipher.
 
 use kernel::{
     error::to_result,
@@ -29,32 +29,32 @@ use crate::{
 
 use super::Skcipher;
 
-/// The longest initialisation vector that a [`Request`] has room for, in bytes.
+/// The maximum size of the initialisation vector of a [`Request`], in bytes.
 ///
 /// No cipher of the kernel has a longer one.
 pub const MAX_IV_SIZE: usize = 32;
 
-/// A C request and the memory behind it that belongs to the cipher.
+/// A C request, followed by the context of the cipher.
 #[repr(C)]
 struct OnStack {
     request: MaybeUninit<bindings::skcipher_request>,
-    /// `skcipher_request::__ctx`. Written by the cipher before it reads it.
+    /// `skcipher_request::__ctx`. The cipher writes it before it reads it.
     context: MaybeUninit<[u8; bindings::MAX_SYNC_SKCIPHER_REQSIZE as usize]>,
 }
 
-// `SYNC_SKCIPHER_REQUEST_ON_STACK()` in `include/crypto/skcipher.h` has no gap here either.
+// `SYNC_SKCIPHER_REQUEST_ON_STACK()` in `include/crypto/skcipher.h` has no gap here, either.
 const _: () = assert!(offset_of!(OnStack, context) == size_of::<bindings::skcipher_request>());
 
-/// A copy of an initialisation vector, which ciphers overwrite. Aligned as most of them like it:
-/// `skcipher_walk_first()` in `crypto/skcipher.c` copies it to new memory otherwise.
+/// A copy of an initialisation vector, which ciphers overwrite. The alignment suits most ciphers:
+/// otherwise `skcipher_walk_first()` in `crypto/skcipher.c` copies the vector to new memory.
 #[repr(C, align(16))]
 struct Iv([u8; MAX_IV_SIZE]);
 
-/// What a C request points to.
+/// The memory that a C request points to.
 ///
 /// # Invariants
 ///
-/// `src` and `dst` are tables of one entry, once [`Head::new()`] made them.
+/// `src` and `dst` are tables with a single entry after [`Head::new()`].
 #[repr(C)]
 pub(super) struct Head {
     src: bindings::scatterlist,
@@ -62,16 +62,16 @@ pub(super) struct Head {
     iv: Iv,
 }
 
-// SAFETY: Numbers, and structs of numbers.
+// SAFETY: All fields are integers or structs of integers.
 unsafe impl request_buf::Head for Head {}
 
-/// A request in memory of its own.
+/// A request in its own allocation.
 pub(super) type Frame<'t> = request_buf::Frame<'t, Head, bindings::skcipher_request>;
 
 impl Head {
-    /// Makes tables of one entry, as `sg_init_table()` in `lib/scatterlist.c` does.
+    /// Makes tables with a single entry, as `sg_init_table()` in `lib/scatterlist.c` does.
     ///
-    /// That takes a pointer: what it made would be copied to where it stays.
+    /// `sg_init_table()` takes a pointer, so its table would have to be copied to its final place.
     #[inline]
     fn new() -> Self {
         let table = || bindings::scatterlist {
@@ -86,11 +86,12 @@ impl Head {
         }
     }
 
-    /// Points `request` to the data and to a copy of `iv`. No `src` means in place.
+    /// Points `request` to the data and to a copy of `iv`. Without `src`, the operation is in
+    /// place.
     ///
     /// # Safety
     ///
-    /// - `request` must be valid, and the data segments that are still borrowed.
+    /// - `request` must be valid, and `data` must be the parts of segments that are still borrowed.
     /// - The tables must be initialised.
     #[inline]
     pub(super) unsafe fn set_crypt(
@@ -107,8 +108,8 @@ impl Head {
             .ok_or(EINVAL)?
             .copy_from_slice(iv);
 
-        // SAFETY: `dst` is an initialised table of one entry by the safety requirements, and `page`
-        // is a page with `len` bytes at `offset` by the invariants of the segment it came from.
+        // SAFETY: `dst` is an initialised table with a single entry by this function's contract.
+        // `page` is a page with `len` bytes at `offset`, by the invariants of its segment.
         unsafe { bindings::sg_set_page(&raw mut self.dst, page, len, offset) };
 
         let src = match data.src {
@@ -121,7 +122,7 @@ impl Head {
             Some(_) => return Err(EINVAL),
         };
 
-        // SAFETY: The request is valid by the safety requirements.
+        // SAFETY: The request is valid by this function's contract.
         unsafe {
             bindings::skcipher_request_set_crypt(
                 request,
@@ -138,31 +139,31 @@ impl Head {
 /// Page, offset and length of a segment.
 type RawParts = (*mut bindings::page, u32, u32);
 
-/// What is encrypted or decrypted; in place without a `src`.
+/// The data of an operation, which is in place without a `src`.
 pub(super) struct Data {
     pub(super) src: Option<RawParts>,
     pub(super) dst: RawParts,
 }
 
-/// What is done with the data.
+/// The C function of the operation.
 pub(super) type Crypt = unsafe extern "C" fn(*mut bindings::skcipher_request) -> c_int;
 
-/// One thread's use of a [`Skcipher`].
+/// A request of a [`Skcipher`], for a single thread.
 ///
-/// It is big (about 600 bytes), so keep it for a whole bio. Each call but writes five pointers and
-/// the initialisation vector. It may be moved between calls: nothing points into it then.
+/// It is large (about 600 bytes), so use it for a whole bio. Each call only writes five pointers
+/// and the initialisation vector. It may be moved between calls, as no pointer into it is left.
 ///
-/// The first call for a cipher that may finish later, or that needs more memory, allocates a request
-/// that stays where it is. Every call waits until the cipher is done.
+/// If [`Skcipher::may_sleep`], the first call allocates a request that does not move. Every call
+/// waits until the cipher has completed the request.
 ///
-/// What the cipher left in it is wiped on drop.
+/// The C request, its context and the initialisation vector are wiped on drop.
 ///
 /// # Invariants
 ///
 /// - `on_stack.request` is initialised, and its `base.tfm` is that of `cipher`.
 /// - The tables of `head` are initialised.
-/// - If there is a `frame`, its request is initialised, has the cipher of `cipher`, and completes
-///   the wait of `frame`; the tables of its head are initialised.
+/// - If there is a `frame`, its request is initialised, uses the cipher of `cipher`, and completes
+///   the wait of `frame`. The tables of its head are initialised.
 pub struct Request<'t> {
     cipher: &'t Skcipher,
     on_stack: OnStack,
@@ -171,10 +172,10 @@ pub struct Request<'t> {
 }
 
 impl<'t> Request<'t> {
-    /// Sets a request up for `cipher`.
+    /// Sets up a request for `cipher`.
     #[inline]
     pub(super) fn new(cipher: &'t Skcipher) -> Self {
-        // All bits zero are a valid value: no flags, no callback, no pointers.
+        // All-zero bytes are a valid value: no flags, no callback, no pointers.
         let mut request = MaybeUninit::<bindings::skcipher_request>::zeroed();
         // As `skcipher_request_set_tfm()` in `include/crypto/skcipher.h`.
         //
@@ -183,7 +184,7 @@ impl<'t> Request<'t> {
             (*request.as_mut_ptr()).base.tfm = &raw mut (*cipher.tfm.as_ptr()).base;
         }
 
-        // INVARIANT: Establishes the invariants; there is no frame.
+        // INVARIANT: `request` and `head` are initialised above; there is no frame.
         Self {
             cipher,
             on_stack: OnStack {
@@ -197,18 +198,21 @@ impl<'t> Request<'t> {
 
     /// Encrypts `src` into `dst`.
     ///
-    /// The two may be the same memory; if they overlap otherwise the result is garbage.
+    /// Both may be the same memory. With any other overlap, the result is undefined data.
     ///
-    /// Fails with [`EINVAL`] unless both have the same length, which is not 0 and a multiple of
-    /// [`Skcipher::block_size`], and `iv` is [`Skcipher::iv_size`] bytes; with `ENOKEY` if the
-    /// cipher has no key; with [`EDEADLK`] in a hard interrupt, and if [`Skcipher::is_async`] also
-    /// in a softirq, and with those or interrupts off; with [`ENOMEM`] if the data is not aligned as
-    /// the cipher needs it and there is no memory to copy it to, or if [`Skcipher::may_sleep`], it
-    /// must not sleep, and there is no memory for the request. The contents of `dst` are undefined
-    /// then.
+    /// After a failure, the contents of `dst` are undefined. Fails with
     ///
-    /// Context: Task or softirq. Sleeps if [`Skcipher::may_sleep`], and softirqs and interrupts are
-    /// on.
+    /// - [`EINVAL`] unless both have the same length, which must be a multiple of
+    ///   [`Skcipher::block_size`] and not 0, and `iv` is [`Skcipher::iv_size`] bytes,
+    /// - `ENOKEY` if the cipher has no key,
+    /// - [`EDEADLK`] in a hard interrupt; if [`Skcipher::is_async`], also in a softirq and with
+    ///   softirqs or interrupts disabled,
+    /// - [`ENOMEM`] if the cipher must copy unaligned data and there is no memory for the copy, or
+    ///   if [`Skcipher::may_sleep`], the context cannot sleep, and there is no memory for the
+    ///   request.
+    ///
+    /// Context: Process or softirq context. May sleep if [`Skcipher::may_sleep`] and both softirqs
+    /// and interrupts are enabled.
     #[inline]
     pub fn encrypt(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8]) -> Result {
         let data = Data {
@@ -216,7 +220,7 @@ impl<'t> Request<'t> {
             dst: dst.as_raw_parts(),
         };
 
-        // SAFETY: The caller lent us the segments.
+        // SAFETY: The caller lends the segments.
         unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt)? };
         dst.note_filled();
         Ok(())
@@ -232,7 +236,7 @@ impl<'t> Request<'t> {
             dst: dst.as_raw_parts(),
         };
 
-        // SAFETY: The caller lent us the segments.
+        // SAFETY: The caller lends the segments.
         unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt)? };
         dst.note_filled();
         Ok(())
@@ -248,7 +252,7 @@ impl<'t> Request<'t> {
             dst: data.as_raw_parts(),
         };
 
-        // SAFETY: The caller lent us the segment.
+        // SAFETY: The caller lends the segment.
         unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt) }
     }
 
@@ -262,7 +266,7 @@ impl<'t> Request<'t> {
             dst: data.as_raw_parts(),
         };
 
-        // SAFETY: The caller lent us the segment.
+        // SAFETY: The caller lends the segment.
         unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt) }
     }
 
@@ -270,15 +274,16 @@ impl<'t> Request<'t> {
     ///
     /// # Safety
     ///
-    /// The segments that `data` is made of must be borrowed until this returns.
+    /// The segments of `data` must be borrowed until this returns.
     #[inline]
     pub(super) unsafe fn crypt(&mut self, data: &Data, iv: &[u8], crypt: Crypt) -> Result {
         self.cipher.check(data, iv)?;
         if let Some(frames) = self.cipher.frames() {
-            // SAFETY: By the safety requirements.
+            // SAFETY: By this function's contract.
             return unsafe { self.crypt_in_frame(frames, data, iv, crypt) };
         }
-        // The FPU state of interrupted code would be lost, see `irq_fpu_usable()` on x86.
+        // The cipher would overwrite the FPU state of interrupted code, see `irq_fpu_usable()` on
+        // x86.
         //
         // SAFETY: Reads a counter of this CPU.
         if unsafe { bindings::in_hardirq() } {
@@ -286,14 +291,14 @@ impl<'t> Request<'t> {
         }
 
         let request = self.on_stack.request.as_mut_ptr();
-        // SAFETY: The request and the tables are initialised by the type invariants; the data is by
-        // the safety requirements.
+        // SAFETY: The request and the tables are initialised by the type invariants. The data is
+        // valid by this function's contract.
         unsafe { self.head.set_crypt(request, data, iv)? };
         // SAFETY:
-        // - The request has a cipher by the type invariants; source, destination and
-        //   initialisation vector are set and live, see above.
-        // - The cipher has no frames, so by its type invariants it is synchronous, and nothing is used
-        //   after the call returns, and its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes, so
+        // - The request has a cipher by the type invariants. Source, destination and initialisation
+        //   vector are set and live, see above.
+        // - The cipher has no frames, so by its type invariants it is synchronous, and uses nothing
+        //   after the call returns. Its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes, so
         //   it fits.
         match unsafe { crypt((&raw mut self.on_stack).cast()) } {
             0 => Ok(()),
@@ -301,7 +306,8 @@ impl<'t> Request<'t> {
         }
     }
 
-    /// As [`Self::crypt()`], but in memory that a driver may use for longer, and waits for it.
+    /// As [`Self::crypt()`], but in a separate allocation that a driver may use after `crypt`
+    /// returns. Waits for the driver.
     ///
     /// # Safety
     ///
@@ -321,24 +327,24 @@ impl<'t> Request<'t> {
         };
         let request = frame.request();
 
-        // SAFETY: The request and the tables are initialised by the type invariants; the data is by
-        // the safety requirements.
+        // SAFETY: The request and the tables are initialised by the type invariants. The data is
+        // valid by this function's contract.
         unsafe { frame.head().set_crypt(request, data, iv)? };
         // SAFETY:
-        // - The request has a cipher by the type invariants; source, destination and
-        //   initialisation vector are set and live until this returns, and the frame has room for
-        //   the context by the type invariants of `Skcipher`.
+        // - The request has a cipher by the type invariants. Source, destination and initialisation
+        //   vector are set and live until this returns. The frame has room for the context by the
+        //   type invariants of `Skcipher`.
         // - The callback is set, see `new_frame()`.
         unsafe { frame.run(self.cipher.is_async, crypt) }
     }
 }
 
-/// Sets the request of `frame` up for `cipher`.
+/// Sets up the request of `frame` for `cipher`.
 pub(super) fn new_frame<'t>(cipher: &Skcipher, mut frame: Frame<'t>) -> Frame<'t> {
     let (request, wait) = (frame.request(), frame.wait());
 
-    // SAFETY: `tfm` is a cipher by its type invariants; the request is valid for writes, and
-    // zeros are a valid value.
+    // SAFETY: `tfm` is a cipher by its type invariants. The request is valid for writes, and
+    // all-zero bytes are a valid value.
     unsafe { bindings::skcipher_request_set_tfm(request, cipher.tfm.as_ptr()) };
     // SAFETY: As above; the callback takes a `crypto_wait`.
     unsafe {
@@ -355,10 +361,10 @@ pub(super) fn new_frame<'t>(cipher: &Skcipher, mut frame: Frame<'t>) -> Frame<'t
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        // With frames, nothing was done on the stack, and there is no room for the context.
+        // With frames, the request on the stack is unused, and has no room for the context.
         if self.cipher.frames().is_none() {
-            // SAFETY: The request has a cipher by the type invariants, and memory for its context
-            // behind it: see `crypt()`.
+            // SAFETY: The request has a cipher by the type invariants, followed by memory for its
+            // context: see `crypt()`.
             unsafe { bindings::skcipher_request_zero((&raw mut self.on_stack).cast()) };
         }
         memzero_explicit(&mut self.head.iv.0);
