@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What helpers/list_lru.c has for each CPU: inlined helpers are code of other modules, too. */
+/* Per-CPU data of helpers/list_lru.c, which is inlined into other modules. */
 
 #include <linux/export.h>
 #include <linux/percpu.h>

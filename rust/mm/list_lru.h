@@ -4,11 +4,11 @@
 
 struct task_struct;
 
-/* What a walk that looks at an item keeps on the stack of its task. */
+/* A call of a walk's callback, on the stack of its task. */
 struct kscale_list_lru_walker {
-	/* With CONFIG_PREEMPT_RT who walks, otherwise who walks around this. */
+	/* CONFIG_PREEMPT_RT: the walking task. Otherwise: the task of the outer call, or NULL. */
 	struct task_struct *task;
-	/* With CONFIG_PREEMPT_RT the one that began before this on this CPU and has not ended yet. */
+	/* CONFIG_PREEMPT_RT: the previous call on this CPU that is still running. */
 	struct kscale_list_lru_walker *next;
 };
 

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists of what may be freed, in the order of its last use.
+//! LRU lists of freeable objects.
 //!
-//! A [`ListLru`] has a list for each NUMA node and memory cgroup, which its [`Item`]s are on while
-//! they may be freed. Use it behind a [shrinker](crate::mm::shrinker), for a cache of many objects; it is
-//! what the kernel has its own caches of dentries and inodes on. For a few objects that are all
-//! alike, a list of one's own will do.
+//! A [`ListLru`] has a list for each NUMA node and memory cgroup. [`Item`]s are on a list while
+//! they may be freed. Use it with a [shrinker](crate::mm::shrinker) for a cache of many objects.
+//! The kernel uses `struct list_lru` for its dentry and inode caches. A plain list is enough for a
+//! few equivalent objects.
 //!
-//! An item is on one list at most, that of the [`ListLru`] which it was allocated from, of the node
-//! that its memory is on and the cgroup that it was charged to. It is counted: the list has a
-//! reference for as long as the item is on it, others may have more, such as a table that it is found
-//! by.
+//! An item is on at most one list: the list of the [`ListLru`] that allocated it, for the node of
+//! its memory and the cgroup that is charged for it. An item has a reference count. A list holds a
+//! reference to each of its items, and other users may hold more, such as a lookup table.
 //!
 //! # Freeing
 //!
-//! [`shrink_walk()`](ListLru::shrink_walk) asks about one item after the other, from the one that was
-//! added or rotated longest ago, and takes some off the list. It returns these when it has unlocked
-//! the list: nothing is freed before, and what is done with them then may take any lock. An item may
-//! be found, and even added again, until whoever walked has removed it from where others find it.
+//! [`shrink_walk()`](ListLru::shrink_walk) calls a function for one item after the other, starting
+//! with the item that was added or rotated the longest time ago, and isolates some items. It
+//! returns the isolated items after it has unlocked the list. No item is freed before that, so the
+//! caller may take any lock to free the items. Other users may find an isolated item, and even add
+//! it again, until the caller has removed the item from their lookup table.
 //!
-//! An item that is used need not be moved each time: note that in the item, and
-//! [rotate](Status::Rotate) it if a walk finds the note.
+//! An item need not be moved on each use: set a flag in the item, and [rotate](Status::Rotate) the
+//! item if a walk finds the flag set.
 //!
 //! # Context
 //!
-//! Lists are locked with interrupts enabled, so nothing here may be called in interrupts.
+//! List locks are taken with interrupts enabled, so these functions must not be called in
+//! interrupts.
 //!
-//! To stop a walk, or to unlock the list in it, is not supported, nor are items that are not in slab
-//! memory.
+//! Stopping a walk, unlocking the list during a walk, and items that are not in slab memory are not
+//! supported.
 //!
 //! # Examples
 //!

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether lists take no more items, whatever the atomics.
+//! The closed state of lists, independent of the type of atomics.
 //!
-//! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
-//! has the `atomic`s and the `barrier`s of either.
+//! The kernel and the interleaving checker of `tests/host/loom` both compile this file. The parent
+//! module provides the `atomic` and `barrier` modules in both cases.
 //!
-//! Who drops lists closes them, and then takes off what is on them. Who adds an item does so, and then
-//! looks whether they are closed. With a full barrier between the two on either side, at least one of
-//! them sees what the other did first.
+//! The drop of lists closes them first, and then removes all items. A task adds an item first, and
+//! then checks whether the lists are closed. Both have a full barrier between the two steps, so at
+//! least one of them sees the first step of the other.
 
 use super::{
     atomic::{
@@ -20,24 +20,24 @@ use super::{
     }, //
 };
 
-/// Whether nothing is to be added any more.
+/// Whether the lists accept no more items.
 pub(super) struct Closed(Atomic<bool>);
 
 impl Closed {
-    /// Starts open.
+    /// Creates the state of open lists.
     pub(super) fn new() -> Self {
         Self(Atomic::new(false))
     }
 
-    /// Tells whether nothing is to be added. May be late to tell.
+    /// Returns whether the lists are closed. The result may be stale.
     #[inline]
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Relaxed)
     }
 
-    /// Tells who has added an item whether to take it off again.
+    /// Returns whether the lists are closed, so that the caller must remove the item that it added.
     ///
-    /// If not then who closes the lists finds it.
+    /// If the result is false, the task that closes the lists sees the item.
     #[inline]
     pub(super) fn is_set_after_add(&self) -> bool {
         // Pairs with the one in `set()`.
@@ -45,8 +45,8 @@ impl Closed {
         self.0.load(Relaxed)
     }
 
-    /// Has nothing be added any more. What the caller does not find on a list from now on is taken off
-    /// by who added it.
+    /// Closes the lists. If the caller does not see an item on a list after this, the task that
+    /// added the item removes it.
     pub(super) fn set(&self) {
         self.0.store(true, Relaxed);
         // Pairs with the one in `is_set_after_add()`.

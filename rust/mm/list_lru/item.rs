@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is on lists.
+//! The items of lists.
 
 use kernel::{
     prelude::*,
@@ -32,17 +32,19 @@ use crate::{
     mm::gfp::Gfp, //
 };
 
-/// An item, with what lists need.
+/// The allocation of an item.
 ///
 /// # Invariants
 ///
-/// - `refs` counts those who use the node: its [`Item`]s, the list that `links` is in, and the
-///   [batch](super::Isolated) that it is in.
-/// - `links` is initialised, and in a list of `lru` or in none.
-/// - `next` is NULL if and only if it is in no batch; the last one in a batch has itself there.
+/// - `refs` counts the references to the node: its [`Item`]s, the list that contains `links`, and
+///   the [batch](super::Isolated) that contains the node.
+/// - `links` is initialised, and in a list of `lru` or in no list.
+/// - `next` is NULL if and only if the node is in no batch. The last node of a batch points to
+///   itself.
 #[repr(C)]
 pub(super) struct Node<T> {
-    /// First, so that a pointer to it is one to the node. Under the lock of the list.
+    /// The first field, so that a pointer to it is a pointer to the node. Protected by the list
+    /// lock.
     links: Opaque<bindings::list_head>,
     pub(super) refs: Refcount,
     pub(super) next: Atomic<*mut Node<T>>,
@@ -52,32 +54,32 @@ pub(super) struct Node<T> {
 
 /// A reference to an item of a [`ListLru`](super::ListLru).
 ///
-/// The last one drops the value. Each keeps the memory of the lists, which sleeps when it is freed:
-/// drop the last item that outlives its [`ListLru`](super::ListLru) where that is allowed.
+/// Dropping the last reference drops the value. Each item keeps the memory of the lists alive, and
+/// freeing that memory sleeps. If an item outlives its [`ListLru`](super::ListLru), drop its last
+/// reference where sleeping is allowed.
 ///
 /// # Invariants
 ///
-/// `node` is a node that `self` has a reference to.
+/// `self` owns a reference to `node`.
 pub struct Item<T: Send + Sync + 'static> {
     node: NonNull<Node<T>>,
     _node: PhantomData<Node<T>>,
 }
 
-// SAFETY: References may be dropped by any task, which then drops the value, and others may be used
-// by other tasks at that time.
+// SAFETY: Any task may drop a reference, and so the value, while other tasks use other references.
 unsafe impl<T: Send + Sync + 'static> Send for Item<T> {}
 
-// SAFETY: A `&Item` gives a `&T`, and clones of itself that may be sent. Lists have locks.
+// SAFETY: A `&Item` gives access to a `&T`, and to clones, which are `Send`. C locks the lists.
 unsafe impl<T: Send + Sync + 'static> Sync for Item<T> {}
 
-/// The node stays where it is.
+/// The node does not move with the reference.
 impl<T: Send + Sync + 'static> Unpin for Item<T> {}
 
-/// There was no memory for an [`Item`]; this is the value it was for.
+/// A failed allocation of an [`Item`], which returns the value.
 ///
 /// Converts to [`ENOMEM`].
 pub struct NewItemError<T> {
-    /// The value.
+    /// The value for which no memory was available.
     pub value: T,
 }
 
@@ -88,12 +90,12 @@ impl<T> From<NewItemError<T>> for Error {
 }
 
 impl<T: Send + Sync + 'static> Item<T> {
-    /// As [`ListLru::alloc()`](super::ListLru::alloc).
+    /// Allocates an item, see [`ListLru::alloc()`](super::ListLru::alloc).
     pub(super) fn new(lru: &Arc<Inner<T>>, value: T, gfp: Gfp) -> Result<Self, NewItemError<T>> {
         let Ok(node) = lru.alloc(gfp) else {
             return Err(NewItemError { value });
         };
-        // INVARIANT: One reference, in no batch.
+        // INVARIANT: The node has one reference and is in no batch.
         let init = Node {
             links: Opaque::uninit(),
             refs: Refcount::new(1),
@@ -101,28 +103,28 @@ impl<T: Send + Sync + 'static> Item<T> {
             lru: ManuallyDrop::new(lru.clone()),
             value,
         };
-        // SAFETY: It is memory for a node, and nobody else's.
+        // SAFETY: `node` is memory for a node, without other users.
         unsafe { node.write(init) };
         let links = Self::links(node);
         let empty = bindings::list_head {
             next: links,
             prev: links,
         };
-        // SAFETY: It was written, and nobody else uses it.
-        // INVARIANT: In no list.
+        // SAFETY: `links` was written, and has no other users.
+        // INVARIANT: `links` is in no list.
         unsafe { links.write(empty) };
-        // INVARIANT: `self` has the reference.
+        // INVARIANT: `self` owns the reference.
         Ok(Self {
             node,
             _node: PhantomData,
         })
     }
 
-    /// Takes over a reference to a node.
+    /// Takes ownership of a reference to a node.
     ///
     /// # Safety
     ///
-    /// The caller must have a reference to `node`, and use it no more.
+    /// The caller must own a reference to `node`, and gives it up.
     #[inline]
     pub(super) unsafe fn from_raw(node: NonNull<Node<T>>) -> Self {
         // INVARIANT: By the safety requirements.
@@ -132,13 +134,13 @@ impl<T: Send + Sync + 'static> Item<T> {
         }
     }
 
-    /// Returns the node of an item that C has in a list.
+    /// Returns the node of a list entry.
     #[inline]
     pub(super) fn node_of(links: NonNull<bindings::list_head>) -> NonNull<Node<T>> {
         links.cast()
     }
 
-    /// Returns what C has in a list.
+    /// Returns the list entry of a node.
     #[inline]
     fn links(node: NonNull<Node<T>>) -> *mut bindings::list_head {
         node.cast().as_ptr()
@@ -147,48 +149,48 @@ impl<T: Send + Sync + 'static> Item<T> {
     /// Returns the node.
     #[inline]
     fn node(&self) -> &Node<T> {
-        // SAFETY: `self` has a reference, by the type invariants.
+        // SAFETY: `self` owns a reference, by the type invariants.
         unsafe { self.node.as_ref() }
     }
 
-    /// Adds the item to the end of its list, unless it is on it.
+    /// Adds the item to the end of its list, unless the item is on the list.
     ///
-    /// Returns whether it was added. It is not after the [`ListLru`](super::ListLru) was dropped, nor
-    /// by who [decides](super::ListLru::shrink_walk) about an item.
+    /// Returns whether the item was added. After the drop of the [`ListLru`](super::ListLru), and
+    /// in the callback of a [walk](super::ListLru::shrink_walk), no item is added.
     ///
-    /// Context: any but interrupts. Never sleeps. C: `list_lru_add_obj()` in `mm/list_lru.c`.
+    /// Context: Process context. Never sleeps. C: `list_lru_add_obj()` in `mm/list_lru.c`.
     pub fn add(&self) -> bool {
         let node = self.node();
         if node.lru.closed.is_set() || !may_lock() {
             return false;
         }
-        // Before anybody can take it off.
-        // INVARIANT: This is for the list.
+        // Take the reference before another task can remove the item.
+        // INVARIANT: The reference belongs to the list.
         node.refs.inc();
         // SAFETY:
-        // - The lists are there by the type invariants of `Inner`.
+        // - The lists exist by the type invariants of `Inner`.
         // - `links` is initialised, and in a list of this `ListLru` or in none, by the type
         //   invariants of `Node`.
-        // - It is in slab memory, from which C knows the node and the cgroup, and that has what is
-        //   needed for this cgroup: `Inner::alloc()` saw to it.
+        // - The node is in slab memory, from which C derives the NUMA node and the cgroup.
+        //   `Inner::alloc()` has allocated the list of this cgroup.
         let added =
             unsafe { bindings::list_lru_add_obj(node.lru.as_raw(), Self::links(self.node)) };
         if !added {
-            // Not the last one, as `self` has one.
-            // INVARIANT: The list had one already.
+            // This is not the last reference, as `self` owns one.
+            // INVARIANT: The list has a reference already.
             node.refs.dec();
             return false;
         }
-        // Either this sees that it is closed, or `ListLru::drop()` sees the item.
+        // Either this task sees that the lists are closed, or `ListLru::drop()` sees the item.
         !(node.lru.closed.is_set_after_add() && self.del_any())
     }
 
-    /// Takes the item off its list, if it is on it.
+    /// Removes the item from its list, if the item is on the list.
     ///
-    /// Returns whether it was. It was not if a walk has isolated it, and is not by who
-    /// [decides](super::ListLru::shrink_walk) about an item.
+    /// Returns whether the item was removed. Returns false if a walk has isolated the item, and in
+    /// the callback of a [walk](super::ListLru::shrink_walk).
     ///
-    /// Context: any but interrupts. Never sleeps. C: `list_lru_del_obj()` in `mm/list_lru.c`.
+    /// Context: Process context. Never sleeps. C: `list_lru_del_obj()` in `mm/list_lru.c`.
     pub fn del(&self) -> bool {
         if !may_lock() {
             return false;
@@ -196,23 +198,23 @@ impl<T: Send + Sync + 'static> Item<T> {
         self.del_any()
     }
 
-    /// As [`del()`](Self::del), wherever it is.
+    /// Removes the item like [`del()`](Self::del), also in the callback of a walk.
     fn del_any(&self) -> bool {
         let node = self.node();
         // SAFETY: As in `add()`.
         let deleted =
             unsafe { bindings::list_lru_del_obj(node.lru.as_raw(), Self::links(self.node)) };
         if deleted {
-            // Not the last one, as `self` has one.
-            // INVARIANT: It was the list's.
+            // This is not the last reference, as `self` owns one.
+            // INVARIANT: The reference belonged to the list.
             node.refs.dec();
         }
         deleted
     }
 
-    /// Returns whether both are references to the same item.
+    /// Returns whether both references are to the same item.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn ptr_eq(this: &Self, other: &Self) -> bool {
         this.node == other.node
@@ -222,15 +224,15 @@ impl<T: Send + Sync + 'static> Item<T> {
     ///
     /// # Safety
     ///
-    /// Nobody must have a reference to the node.
+    /// The node must have no references.
     unsafe fn free(node: NonNull<Node<T>>) {
-        // SAFETY: Nobody else uses it.
+        // SAFETY: The node has no other users.
         let node_ref = unsafe { &mut *node.as_ptr() };
-        // SAFETY: It is not used again.
+        // SAFETY: `lru` is not used again.
         let lru = unsafe { ManuallyDrop::take(&mut node_ref.lru) };
-        // SAFETY: As above. It does not drop `lru`.
+        // SAFETY: The node is not used again. `drop_in_place()` does not drop `lru`.
         unsafe { node.drop_in_place() };
-        // SAFETY: It is from these lists' cache, and not used again.
+        // SAFETY: The node is from the cache of these lists, and not used again.
         unsafe { lru.free(node) };
     }
 }
@@ -238,7 +240,7 @@ impl<T: Send + Sync + 'static> Item<T> {
 impl<T: Send + Sync + 'static> Clone for Item<T> {
     #[inline]
     fn clone(&self) -> Self {
-        // INVARIANT: This is for the clone.
+        // INVARIANT: The reference belongs to the clone.
         self.node().refs.inc();
         Self {
             node: self.node,
@@ -259,9 +261,9 @@ impl<T: Send + Sync + 'static> Deref for Item<T> {
 impl<T: Send + Sync + 'static> Drop for Item<T> {
     #[inline]
     fn drop(&mut self) {
-        // INVARIANT: It was that of `self`, which is not used again.
+        // INVARIANT: The reference belonged to `self`, which is not used again.
         if self.node().refs.dec_and_test() {
-            // SAFETY: It was the last one.
+            // SAFETY: It was the last reference.
             unsafe { Self::free(self.node) };
         }
     }
@@ -357,12 +359,12 @@ mod tests {
         let item = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
         assert!(item.add());
 
-        // Isolated, and not returned yet.
+        // The item is isolated, and `first` has not returned it yet.
         let first = lru.walk(1, |_| Status::Isolate);
         assert!(!item.del());
         assert!(item.add());
         let second = lru.walk(1, |_| Status::Isolate);
-        // By the first walk.
+        // `first` owns the item.
         assert_eq!((first.len(), second.len()), (1, 0));
         assert_eq!((first.scanned(), second.scanned()), (1, 1));
         assert_eq!(first.count(), 1);
@@ -383,7 +385,7 @@ mod tests {
         assert!(item.add());
 
         mem::forget(lru.walk(1, |_| Status::Isolate));
-        // It is in that batch for ever, which does not keep the lists from going.
+        // The item stays in that batch forever, which does not prevent the drop of the lists.
         assert!(item.add());
         drop(lru);
 

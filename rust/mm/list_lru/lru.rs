@@ -49,52 +49,53 @@ use crate::{
     }, //
 };
 
-/// Items are taken off at most that many at a time, when the lists go.
+/// The maximum number of items per walk when lists are dropped.
 const BATCH: usize = 1024;
 
-/// What items share with their lists, for as long as there is any of them.
+/// The state that items share with their lists. It lives until the last of them is dropped.
 ///
 /// # Invariants
 ///
 /// - `raw` is initialised, and pinned until [`PinnedDrop`] runs.
-/// - What is in its lists are [`Node`]s from `cache`, which the list has a reference to each.
+/// - The lists contain [`Node`]s from `cache`, and own a reference to each.
 #[pin_data(PinnedDrop)]
 pub(super) struct Inner<T> {
     #[pin]
     raw: Opaque<bindings::list_lru>,
     cache: Cache<Node<T>>,
-    /// For the locks of these lists: with C's one class for all, lockdep would take whoever has a lock
-    /// that is taken in walks of others, too, for who waits for itself.
+    /// The lock class of these lists. C has one class for all lists. With that class, lockdep would
+    /// report a false deadlock for a lock that is both taken in a walk of other lists and held
+    /// while these lists are used.
     _key: Pin<KBox<LockClassKey>>,
     gfp: Gfp,
-    /// Nothing is added any more. Set before the last walk.
+    /// The lists accept no more items. Set before the last walk.
     pub(super) closed: Closed,
 }
 
-// SAFETY: Any task may destroy the lists, and drop the values in them.
+// SAFETY: Any task may destroy the lists and drop the values in them.
 unsafe impl<T: Send> Send for Inner<T> {}
 
-// SAFETY: C locks the lists. Any task may take values from them, and those in walks are shared.
+// SAFETY: C locks the lists. Any task may take values from the lists, and walks share the values.
 unsafe impl<T: Send + Sync> Sync for Inner<T> {}
 
 impl<T> Inner<T> {
-    /// Returns the lists as C takes them.
+    /// Returns the C lists.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::list_lru {
         self.raw.get()
     }
 
-    /// Allocates memory for a node, and what the lists need for the cgroup that it is charged to.
+    /// Allocates memory for a node, and the list of the cgroup that is charged for the memory.
     pub(super) fn alloc(&self, gfp: Gfp) -> Result<NonNull<Node<T>>> {
         // SAFETY: The lists are initialised by the type invariants.
         unsafe { self.cache.alloc_lru(self.as_raw(), gfp | self.gfp) }
     }
 
-    /// Frees memory of a node.
+    /// Frees the memory of a node.
     ///
     /// # Safety
     ///
-    /// `node` must be from [`alloc()`](Self::alloc), and not be used again.
+    /// `node` must be from [`alloc()`](Self::alloc), and must not be used again.
     pub(super) unsafe fn free(&self, node: NonNull<Node<T>>) {
         // SAFETY: By the safety requirements.
         unsafe { self.cache.free(node) };
@@ -104,16 +105,16 @@ impl<T> Inner<T> {
 #[pinned_drop]
 impl<T> PinnedDrop for Inner<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: The lists are initialised by the type invariants. There is nothing in them, as
-        // that has a reference to them.
+        // SAFETY: The lists are initialised by the type invariants. They are empty, as each node
+        // holds a reference to `self`.
         unsafe { bindings::list_lru_destroy(self.as_raw()) };
     }
 }
 
-/// A list for each NUMA node and memory cgroup.
+/// LRU lists, one for each NUMA node and memory cgroup.
 ///
-/// Dropped, it takes all items off, which drops those that nobody else has a reference to, and
-/// then waits for others that walk it. Those that are left cannot be added again.
+/// The drop removes all items, and drops the items without other references. It then waits for
+/// other walks of the lists. Remaining items cannot be added again.
 pub struct ListLru<T: Send + Sync + 'static> {
     inner: Arc<Inner<T>>,
 }
@@ -121,15 +122,16 @@ pub struct ListLru<T: Send + Sync + 'static> {
 impl<T: Send + Sync + 'static> ListLru<T> {
     /// Creates the lists for a shrinker.
     ///
-    /// There are some for memory cgroups if the shrinker
-    /// [knows of these](Shrinker::is_memcg_aware); items are charged to that of the task which
-    /// allocates them, then. `name` is for `/proc/slabinfo`, see [`Cache::new()`].
+    /// The lists are per memory cgroup if the shrinker is [cgroup-aware](Shrinker::is_memcg_aware).
+    /// In that case, the cgroup of the allocating task is charged for an item. `name` is the name
+    /// in `/proc/slabinfo`, see [`Cache::new()`].
     ///
-    /// Fails with [`EINVAL`] if the shrinker is not
-    /// [`NUMA_AWARE`](crate::mm::shrinker::Flags::NUMA_AWARE), or if the name is not fit, and with
+    /// Returns [`EINVAL`] if the shrinker is not
+    /// [`NUMA_AWARE`](crate::mm::shrinker::Flags::NUMA_AWARE) or if the name is invalid, and
     /// [`ENOMEM`].
     ///
-    /// Context: process. Sleeps. C: `list_lru_init_memcg()` in `include/linux/list_lru.h`.
+    /// Context: Process context. May sleep. C: `list_lru_init_memcg()` in
+    /// `include/linux/list_lru.h`.
     pub fn new(name: &CStr, shrinker: &Shrinker) -> Result<Self> {
         if !shrinker.is_numa_aware() {
             return Err(EINVAL);
@@ -153,13 +155,14 @@ impl<T: Send + Sync + 'static> ListLru<T> {
                 _key: key,
                 gfp,
                 closed: Closed::new(),
-                // Nothing that may fail comes after it: C would keep pointers to what is freed.
+                // This comes last: after an error in a later field, C would keep pointers to freed
+                // memory.
                 raw <- Opaque::try_ffi_init(|slot: *mut bindings::list_lru| {
                     // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. C
-                    // reads a field of it that only lockdep has.
+                    // reads a field that exists only with lockdep.
                     unsafe { slot.write(empty) };
-                    // SAFETY: As above, and it stays put until `PinnedDrop`, as the class of its locks
-                    // does. C copies what it needs of the shrinker.
+                    // SAFETY: As above. `slot` and the lock class do not move until `PinnedDrop`. C
+                    // copies the data of the shrinker that it needs.
                     to_result(unsafe {
                         bindings::__list_lru_init(slot, is_memcg_aware, shrinker.as_raw())
                     })
@@ -170,39 +173,39 @@ impl<T: Send + Sync + 'static> ListLru<T> {
         Ok(Self { inner })
     }
 
-    /// Allocates an item, which is on no list yet.
+    /// Allocates an item that is on no list.
     ///
-    /// Counts a reference to the lists, which all CPUs share.
+    /// Takes a reference to the lists, whose reference count all CPUs share.
     ///
-    /// Fails if there is no memory, or none left for the cgroup of the task, and gives the value
-    /// back.
+    /// Returns an error with the value if memory is short, or if the cgroup of the task has reached
+    /// its limit.
     ///
-    /// Context: any but interrupts. Sleeps if `gfp` allows it. C: `kmem_cache_alloc_lru()` in
+    /// Context: Process context. May sleep if `gfp` allows it. C: `kmem_cache_alloc_lru()` in
     /// `include/linux/slab.h`.
     pub fn alloc(&self, value: T, gfp: Gfp) -> Result<Item<T>, NewItemError<T>> {
         Item::new(&self.inner, value, gfp)
     }
 
-    /// Returns how many items are on the list of the node and the cgroup in question.
+    /// Returns the number of items on the list of the node and the cgroup in `control`.
     ///
-    /// Context: any but interrupts. Never sleeps. C: `list_lru_shrink_count()` in
+    /// Context: Process context. Never sleeps. C: `list_lru_shrink_count()` in
     /// `include/linux/list_lru.h`.
     #[inline]
     pub fn shrink_count(&self, control: &ShrinkControl) -> usize {
         let control = control.as_raw();
-        // SAFETY: The lists are initialised by the type invariants of `Inner`, and `control` is as
-        // C passed it.
+        // SAFETY: The lists are initialised by the type invariants of `Inner`, and C passed
+        // `control`.
         unsafe { bindings::list_lru_shrink_count(self.inner.as_raw(), control) }
     }
 
-    /// Walks as many items as should be scanned, of the node and the cgroup in question.
+    /// Walks up to `nr_to_scan()` items of the node and the cgroup in `control`.
     ///
-    /// `decide` is called for each, with the list locked: it must not sleep, allocate memory that may,
-    /// nor drop a [`ListLru`]. To walk one, and to [add](Item::add) or [delete](Item::del) an item,
-    /// does nothing there, of whatever [`ListLru`]: two tasks could wait for each other's lists. The
-    /// log says so once.
+    /// `decide` is called for each item with the list locked: it must not sleep, allocate memory
+    /// with flags that allow sleeping, or drop a [`ListLru`]. In `decide`, walking a [`ListLru`],
+    /// and [adding](Item::add) or [deleting](Item::del) an item, does nothing, because two tasks
+    /// could deadlock on each other's lists. The first such attempt prints an error to the log.
     ///
-    /// Context: any but interrupts. Never sleeps. C: `list_lru_shrink_walk()` in
+    /// Context: Process context. Never sleeps. C: `list_lru_shrink_walk()` in
     /// `include/linux/list_lru.h`.
     #[inline]
     pub fn shrink_walk(
@@ -214,15 +217,15 @@ impl<T: Send + Sync + 'static> ListLru<T> {
             return Isolated::new();
         }
         Walk::run(decide, |isolate, arg| {
-            // C goes round a list whose items are rotated, with the list locked.
+            // With rotation, C would walk the same list again and again with the list locked.
             let nr_to_scan = control.nr_to_scan().min(self.shrink_count(control));
             let mut left = nr_to_scan;
             let (nid, memcg) = control.target();
             // SAFETY:
             // - The lists are initialised by the type invariants of `Inner`.
-            // - The node is one that there is, and the cgroup has a reference, as C passed them.
-            // - `isolate` is fit to be called with `arg` and nodes of `T`, which is what is in
-            //   these lists by the type invariants of `Inner`.
+            // - The node exists and the cgroup has a reference, as C passed them.
+            // - `isolate` may be called with `arg` and nodes of `T`, and the lists contain such
+            //   nodes by the type invariants of `Inner`.
             unsafe {
                 bindings::list_lru_walk_one(
                     self.inner.as_raw(),
@@ -233,25 +236,25 @@ impl<T: Send + Sync + 'static> ListLru<T> {
                     ptr::from_mut(&mut left),
                 )
             };
-            // OVERFLOW: C counts down from there.
+            // OVERFLOW: C counts down from `nr_to_scan`.
             nr_to_scan.wrapping_sub(left)
         })
     }
 
-    /// Returns how many items are on all lists.
+    /// Returns the number of items on all lists.
     ///
-    /// Context: any. Never sleeps. C: `list_lru_count()` in `include/linux/list_lru.h`.
+    /// Context: Any context. Never sleeps. C: `list_lru_count()` in `include/linux/list_lru.h`.
     pub fn count(&self) -> usize {
         // SAFETY: The lists are initialised by the type invariants of `Inner`.
         unsafe { bindings::list_lru_count(self.inner.as_raw()) }
     }
 
-    /// Walks up to `nr_to_walk` items, of one list after the other.
+    /// Walks up to `nr_to_walk` items, one list after the other.
     ///
-    /// They are not more than there [are](Self::count), so it ends even if `decide` rotates each of
-    /// them. As [`shrink_walk()`](Self::shrink_walk) otherwise.
+    /// The walk is also limited to the [number](Self::count) of items, so it ends even if `decide`
+    /// rotates each item. Otherwise behaves as [`shrink_walk()`](Self::shrink_walk).
     ///
-    /// Context: process. C: `list_lru_walk()` in `include/linux/list_lru.h`.
+    /// Context: Process context. Never sleeps. C: `list_lru_walk()` in `include/linux/list_lru.h`.
     pub fn walk(&self, nr_to_walk: usize, decide: impl FnMut(&T) -> Status) -> Isolated<T> {
         if !may_lock() {
             return Isolated::new();
@@ -259,37 +262,37 @@ impl<T: Send + Sync + 'static> ListLru<T> {
         self.walk_any(nr_to_walk, decide)
     }
 
-    /// As [`walk()`](Self::walk), wherever it is.
+    /// Walks items like [`walk()`](Self::walk), also in the callback of a walk.
     fn walk_any(&self, nr_to_walk: usize, decide: impl FnMut(&T) -> Status) -> Isolated<T> {
         Walk::run(decide, |isolate, arg| {
-            // C goes round a list whose items are rotated, with the list locked.
+            // With rotation, C would walk the same list again and again with the list locked.
             let nr_to_walk = nr_to_walk.min(self.count());
             let mut left = nr_to_walk;
             // SAFETY: As in `shrink_walk()`.
             unsafe {
                 bindings::list_lru_walk(self.inner.as_raw(), isolate, arg, ptr::from_mut(&mut left))
             };
-            // OVERFLOW: C counts down from there.
+            // OVERFLOW: C counts down from `nr_to_walk`.
             nr_to_walk.wrapping_sub(left)
         })
     }
 }
 
-/// Sleeps.
+/// May sleep.
 impl<T: Send + Sync + 'static> Drop for ListLru<T> {
     fn drop(&mut self) {
         self.inner.closed.set();
         while self.count() != 0 {
-            // Nobody else has these lists, and so waits for them with other lists locked.
+            // No other task uses these lists, so none waits for them with other lists locked.
             if self.walk_any(BATCH, |_| Status::Isolate).scanned() == 0 {
-                // Some are on the list of a cgroup that is going. They will be on its parent's.
+                // The other items are on the list of a dying cgroup, and will move to its parent's.
                 fsleep(Delta::from_millis(1));
             }
         }
     }
 }
 
-/// What tests of this folder share.
+/// Items that the tests of this folder share.
 #[cfg(kscale_kunit)]
 pub(super) mod testing {
     use super::*;
@@ -301,7 +304,7 @@ pub(super) mod testing {
         Relaxed, //
     };
 
-    /// A value that counts when it is dropped.
+    /// A value that counts its drops.
     pub(crate) struct Value {
         pub(crate) number: usize,
         drops: Arc<Atomic<usize>>,
@@ -409,7 +412,7 @@ mod tests {
 
         drop(lru);
         assert_eq!(inner.cache.live(), 0);
-        // No item has it any more.
+        // No item holds a reference.
         assert!(Arc::into_unique_or_drop(inner).is_some());
         Ok(())
     }
@@ -439,7 +442,7 @@ mod tests {
         Ok(())
     }
 
-    /// Waits for nobody, however often they are walked at once.
+    /// Checks only that no item is lost: the test does not wait for other tasks.
     #[test]
     fn items_come_and_go_on_all_cpus() -> Result {
         const ROUNDS: usize = 300;
@@ -449,7 +452,7 @@ mod tests {
         let tasks = crate::percpu::testing::on_all_cpus(&shared, |(lru, drops)| {
             for number in 0..ROUNDS {
                 let Ok(item) = lru.alloc(Value::new(number, drops), Gfp::KERNEL) else {
-                    // Counts as one.
+                    // Count a failed allocation as a drop.
                     drop(Value::new(number, drops));
                     continue;
                 };
@@ -459,7 +462,7 @@ mod tests {
                     1 => drop(lru.walk(2, |_| Status::Isolate)),
                     2 => {
                         let isolated = lru.walk(3, |_| Status::Isolate);
-                        // Found, and added again, before the walk returns it.
+                        // Add the item again before `isolated` returns it.
                         item.add();
                         drop(isolated);
                     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Walks, and what they take off the list.
+//! Walks of lists, and the items that they isolate.
 
 use kernel::{
     ffi::c_void,
@@ -26,24 +26,25 @@ use super::item::{
 
 use crate::bindings;
 
-/// What becomes of an item that a walk has come to.
+/// The action of a walk for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It is taken off the list, and returned after the walk (`LRU_REMOVED`).
+    /// Removes the item from the list. The walk returns it at its end (`LRU_REMOVED`).
     Isolate,
-    /// It goes to the end of the list, as it was used (`LRU_ROTATE`).
+    /// Moves the item to the end of the list, as recently used (`LRU_ROTATE`).
     Rotate,
-    /// It stays where it is, as it cannot be freed now (`LRU_SKIP`).
+    /// Leaves the item in its position, as it cannot be freed now (`LRU_SKIP`).
     Skip,
 }
 
-/// Tells whether a list may be locked, or says in the log why not.
+/// Returns whether this task may lock a list, and prints an error to the log if not.
 ///
-/// Not by who decides about an item, for whom a list is locked: who walks the list that is to be
-/// locked may wait for that one.
+/// The callback of a walk must not lock a list, as it runs with a list locked: a walk of the other
+/// list may wait for this one (deadlock).
 #[inline]
 pub(super) fn may_lock() -> bool {
-    // SAFETY: It reads what is of this CPU, where this task stays if any of that is its own.
+    // SAFETY: The function reads data of this CPU. If an entry is for this task, the task cannot
+    // migrate.
     let is_deciding = unsafe { bindings::list_lru_in_isolate() };
     if is_deciding {
         report();
@@ -51,7 +52,7 @@ pub(super) fn may_lock() -> bool {
     !is_deciding
 }
 
-/// Says what was not done, the first time.
+/// Prints an error to the log, on the first call only.
 #[cold]
 fn report() {
     static HAS_REPORTED: Atomic<bool> = Atomic::new(false);
@@ -61,7 +62,7 @@ fn report() {
     }
 }
 
-/// What C calls for each item of a walk.
+/// The type of the C callback for each item of a walk.
 type IsolateFn = bindings::list_lru_walk_cb;
 
 /// A walk that is running.
@@ -71,10 +72,10 @@ pub(super) struct Walk<T: Send + Sync + 'static, F> {
 }
 
 impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
-    /// Calls `walk` with what it has to give C, and returns what was isolated.
+    /// Calls `walk` with a C callback and its argument, and returns the isolated items.
     ///
-    /// `walk` returns how many items were scanned. The function that it gets may be called with the
-    /// pointer that it gets, and nodes of `T` that are in a list, until it returns.
+    /// `walk` returns the number of scanned items. Until it returns, it may call the callback with
+    /// the argument and with nodes of `T` that are in a list.
     #[inline]
     pub(super) fn run(
         decide: F,
@@ -89,12 +90,12 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
         this.isolated
     }
 
-    /// Is called for each item.
+    /// The C callback for each item.
     ///
     /// # Safety
     ///
-    /// C must call this in a walk, with `links` of a [`Node<T>`] that is in the list, which is
-    /// locked, and `arg` as [`run()`](Self::run) has it.
+    /// C must call this in a walk, with `links` of a [`Node<T>`] in `list`, which is locked, and
+    /// with the `arg` of [`run()`](Self::run).
     unsafe extern "C" fn isolate(
         links: *mut bindings::list_head,
         list: *mut bindings::list_lru_one,
@@ -102,24 +103,24 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
     ) -> bindings::lru_status {
         // SAFETY: By the safety requirements, and C calls this for one item at a time.
         let this = unsafe { &mut *arg.cast::<Self>() };
-        // SAFETY: It is in a list.
+        // SAFETY: The node is in a list, so `links` is not null.
         let node = Item::<T>::node_of(unsafe { NonNull::new_unchecked(links) });
-        // SAFETY: The list has a reference, by the type invariants.
+        // SAFETY: The list owns a reference, by the type invariants.
         let value = unsafe { &node.as_ref().value };
 
         let mut walker = bindings::kscale_list_lru_walker::default();
-        // SAFETY: A list is locked, so this task stays on its CPU, and `walker` stays where it is, until
-        // the call below.
+        // SAFETY: A list is locked, so this task does not migrate. `walker` does not move until the
+        // call below.
         unsafe { bindings::list_lru_begin_isolate(&raw mut walker) };
         let status = (this.decide)(value);
-        // SAFETY: It was begun above, on this CPU.
+        // SAFETY: The first call was above, on this CPU.
         unsafe { bindings::list_lru_end_isolate(&raw mut walker) };
 
         match status {
             Status::Isolate => {
-                // SAFETY: It is in the list, which is locked.
+                // SAFETY: The node is in the list, which is locked.
                 unsafe { bindings::list_lru_isolate(list, links) };
-                // SAFETY: The reference was the list's, which it is not in any more.
+                // SAFETY: The reference belonged to the list, from which the node was removed.
                 unsafe { this.isolated.push(node) };
                 bindings::lru_status::LRU_REMOVED
             }
@@ -129,21 +130,22 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
     }
 }
 
-/// What a walk has isolated, from what was used longest ago.
+/// The items that a walk has isolated, the least recently used item first.
 ///
-/// Dropped, it drops what it has left. An item that was added again, and isolated again by another
-/// walk before this one returned it, is returned once.
+/// The drop drops the remaining items. If an item was added again and isolated by a second walk
+/// before the first walk's `Isolated` has returned it, only the first `Isolated` returns it.
 ///
 /// # Invariants
 ///
-/// `first` is NULL if there are none left. Otherwise the nodes from there to `last`, by `next`, are
-/// those that are left, with a reference each.
+/// `first` is NULL if no nodes are left. Otherwise the remaining nodes are linked from `first` to
+/// `last` by `next`, and `self` owns a reference to each.
 ///
 /// # Memory order
 ///
-/// All accesses to `next` are [`Relaxed`]. It says which batch a node is in, and nothing of the rest of
-/// the node. Accesses to one variable are in an order by themselves: who has seen NULL there writes
-/// after the batch that has written it. Who has not, but got the last reference, is told by `refs`.
+/// All accesses to `next` are [`Relaxed`]. `next` links the batch of a node, and does not publish
+/// other fields of the node. Accesses to a single variable are totally ordered: a task that reads
+/// NULL writes after the batch that wrote NULL. A task that reads another value but drops the last
+/// reference is ordered by `refs`.
 #[must_use = "what was isolated is dropped at once"]
 pub struct Isolated<T: Send + Sync + 'static> {
     first: *mut Node<T>,
@@ -153,15 +155,15 @@ pub struct Isolated<T: Send + Sync + 'static> {
     _items: PhantomData<Item<T>>,
 }
 
-// SAFETY: It owns references to items, which may be sent.
+// SAFETY: `Isolated` owns references to items, which are `Send`.
 unsafe impl<T: Send + Sync + 'static> Send for Isolated<T> {}
 
-// SAFETY: There are only numbers to get from an `&Isolated`.
+// SAFETY: A `&Isolated` gives access to counts only.
 unsafe impl<T: Send + Sync + 'static> Sync for Isolated<T> {}
 
 impl<T: Send + Sync + 'static> Isolated<T> {
     pub(super) const fn new() -> Self {
-        // INVARIANT: There are none.
+        // INVARIANT: There are no nodes.
         Self {
             first: ptr::null_mut(),
             last: ptr::null_mut(),
@@ -171,63 +173,63 @@ impl<T: Send + Sync + 'static> Isolated<T> {
         }
     }
 
-    /// Returns how many items the walk has come to.
+    /// Returns the number of items that the walk has scanned.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn scanned(&self) -> usize {
         self.scanned
     }
 
-    /// Returns how many are left.
+    /// Returns the number of remaining items.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether none is left.
+    /// Returns whether no items are left.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds a node at the end, unless it is in another batch.
+    /// Adds a node at the end, unless the node is in another batch.
     ///
     /// # Safety
     ///
-    /// The caller must have a reference to the node, and use it no more.
+    /// The caller must own a reference to the node, and gives it up.
     #[inline]
     unsafe fn push(&mut self, node: NonNull<Node<T>>) {
         let raw = node.as_ptr();
-        // SAFETY: The caller has a reference.
+        // SAFETY: The caller owns a reference.
         let node = unsafe { node.as_ref() };
 
         if !node.next.load(Relaxed).is_null() {
-            // It was added again before another batch has returned it, which has a reference.
+            // The item was added again before another batch, which owns a reference, returned it.
             if !node.refs.dec_and_test() {
                 return;
             }
-            // Meanwhile that has returned it, and it was dropped. So nobody else has it, and it is
-            // in no batch: as if that was so before.
+            // The other batch has returned the item by now, and the reference of that was dropped.
+            // The node has no other users and is in no batch, as if it had been so before.
             //
-            // INVARIANT: This is the reference that there was.
+            // INVARIANT: This is the reference that was dropped above.
             node.refs.set(1);
         }
-        // Nobody else puts it into a batch: that takes one to isolate it, and it is isolated once
-        // each time that it is added, which comes after with the lock of a list.
+        // No other task puts the node into a batch now: that requires isolating the node, which
+        // requires adding it again, and the list lock orders that after this.
         //
-        // INVARIANT: It is the last one of this batch.
+        // INVARIANT: The node is the last of this batch.
         node.next.store(raw, Relaxed);
-        // INVARIANT: The one before comes before.
+        // INVARIANT: The previous last node links to this node.
         if self.first.is_null() {
             self.first = raw;
         } else {
-            // SAFETY: This batch has a reference to it, by the type invariants.
+            // SAFETY: This batch owns a reference to the node, by the type invariants.
             unsafe { &*self.last }.next.store(raw, Relaxed);
         }
         self.last = raw;
-        // OVERFLOW: There are not as many items.
+        // OVERFLOW: There are fewer items than addresses.
         self.len = self.len.wrapping_add(1);
     }
 }
@@ -238,21 +240,21 @@ impl<T: Send + Sync + 'static> Iterator for Isolated<T> {
     #[inline]
     fn next(&mut self) -> Option<Item<T>> {
         let node = NonNull::new(self.first)?;
-        // SAFETY: This batch has a reference, by the type invariants.
+        // SAFETY: This batch owns a reference, by the type invariants.
         let next = unsafe { &node.as_ref().next };
 
-        // INVARIANT: The next one is the first, if there is one.
+        // INVARIANT: The next node, if there is one, becomes the first.
         let following = next.load(Relaxed);
         self.first = if following == node.as_ptr() {
             ptr::null_mut()
         } else {
             following
         };
-        // OVERFLOW: There was one.
+        // OVERFLOW: The batch had an item, so the length was not 0.
         self.len = self.len.wrapping_sub(1);
-        // From now on it may be in another batch.
+        // The node may be in another batch from now on.
         next.store(ptr::null_mut(), Relaxed);
-        // SAFETY: The reference was this batch's, where it is not any more.
+        // SAFETY: The reference belonged to this batch, from which the node was removed.
         Some(unsafe { Item::from_raw(node) })
     }
 }
@@ -292,7 +294,7 @@ mod tests {
         }, //
     };
 
-    /// Returns lists with values that are numbered, and their node: slab memory is of one here.
+    /// Returns lists with `count` numbered values.
     fn numbered(count: usize, drops: &Arc<Atomic<usize>>) -> Result<ListLru<Value>> {
         let lru = lists()?;
         for number in 0..count {
@@ -301,7 +303,7 @@ mod tests {
         Ok(lru)
     }
 
-    /// Returns the numbers of what is isolated.
+    /// Returns the numbers of the isolated values.
     fn numbers(isolated: Isolated<Value>) -> Result<KVec<usize>> {
         let mut numbers = KVec::new();
         for item in isolated {
@@ -387,14 +389,14 @@ mod tests {
         Ok(())
     }
 
-    /// Calls `f` with what C would ask of a node.
+    /// Calls `f` with the argument that C would pass for a node.
     fn asked<R>(nid: i32, nr_to_scan: usize, f: impl FnOnce(&ScanControl) -> R) -> R {
         let mut control = bindings::shrink_control {
             nid,
             nr_to_scan,
             ..Default::default()
         };
-        // SAFETY: It is as C passes it.
+        // SAFETY: `control` is initialised as in C.
         f(unsafe { ScanControl::from_raw(&raw mut control) })
     }
 
@@ -419,7 +421,7 @@ mod tests {
         assert_eq!(answers, (0, 0));
         assert_eq!((lru.count(), other.count()), (2, 2));
 
-        // Nothing of that lasts.
+        // The lists work again after the walk.
         assert!(mine.add() && unlisted.add() && listed.del());
         assert_eq!((lru.count(), other.count()), (3, 2));
         Ok(())
@@ -430,7 +432,7 @@ mod tests {
         let drops = Value::drops()?;
         let (lru, mut dropped, other) =
             (numbered(1, &drops)?, Some(numbered(1, &drops)?), lists()?);
-        // Has the memory of `dropped` stay, so that its drop does not sleep.
+        // Keep the memory of `dropped` allocated, so that its drop does not sleep.
         let _kept = dropped
             .as_ref()
             .map(|lru| lru.alloc(Value::new(8, &drops), Gfp::KERNEL));
@@ -448,9 +450,9 @@ mod tests {
         Ok(())
     }
 
-    /// Tells whether lockdep looks for deadlocks, and has not found any yet.
+    /// Returns whether lockdep is enabled and has not reported a problem.
     fn is_watched() -> bool {
-        // SAFETY: It is a number that only gets 0.
+        // SAFETY: `debug_locks` is an integer that only changes to 0.
         unsafe { (&raw const bindings::debug_locks).read_volatile() != 0 }
     }
 
@@ -479,7 +481,7 @@ mod tests {
     fn shrinkers_that_rotate_end() -> Result {
         let drops = Value::drops()?;
         let lru = numbered(5, &drops)?;
-        // SAFETY: It reads what does not change.
+        // SAFETY: The function reads a constant.
         let nodes = unsafe { bindings::nr_nodes() };
 
         let scanned: usize = (0..nodes)
@@ -498,7 +500,7 @@ mod tests {
     fn shrinkers_walk_one_node() -> Result {
         let drops = Value::drops()?;
         let lru = numbered(5, &drops)?;
-        // SAFETY: It reads what does not change.
+        // SAFETY: The function reads a constant.
         let nodes = unsafe { bindings::nr_nodes() };
         let mut counted = 0;
 
