@@ -581,20 +581,20 @@ mod tests {
         let mut memory = KBox::<BioSet>::new_uninit(GFP_KERNEL)?;
         let set = memory.as_mut_ptr();
 
-        // SAFETY: `set` is memory for one, which stays where it is, and is not used if this fails.
+        // SAFETY: `set` is memory for a set that does not move, and is not used if this fails.
         unsafe { pin_init::raw_try_init(set, BioSet::new(NonZeroU16::new(4).ok_or(EINVAL)?)) }?;
-        // SAFETY: It was made just now.
+        // SAFETY: The set was initialised above.
         let raw = unsafe { (*set).as_raw() };
         // SAFETY: As above.
         let (bios, tables) = unsafe { (&raw const (*raw).bio_pool, &raw const (*raw).bvec_pool) };
-        // SAFETY: As above; nobody else uses it.
+        // SAFETY: As above; the set is not shared.
         unsafe {
             assert_eq!(((*bios).min_nr, (*bios).curr_nr), (4, 4));
             assert_eq!(((*tables).min_nr, (*tables).curr_nr), (4, 4));
             assert_eq!((*raw).front_pad, 0);
         }
 
-        // SAFETY: It is not used again as a set.
+        // SAFETY: The memory is not used as a set again.
         unsafe { set.drop_in_place() };
         // `bioset_exit()` leaves null pointers.
         //

@@ -42,14 +42,14 @@
 //! | callback | runs in | may sleep | concurrent with |
 //! | --- | --- | --- | --- |
 //! | `ctr`, drop | ioctl | yes | other targets only |
-//! | `map` | the submitter, or `kdmflush` | yes, in NOIO scope | everything, itself too |
-//! | `end_io` | any, also hard interrupts | no | everything |
-//! | functions of [`CloneBio::submit()`] and its like | any, also hard interrupts | no | everything |
+//! | `map` | the submitter, or `kdmflush` | yes, in NOIO scope | everything, including itself |
+//! | `end_io` | any, including hard interrupts | no | everything |
+//! | `done` of [`CloneBio::submit()`] | any, including hard interrupts | no | everything |
 //! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
 //! | functions of [`Bio::queue_soft()`] | softirq | no | everything |
-//! | drop of [`Target::PerBio`] | any, also hard interrupts | no | everything |
+//! | drop of [`Target::PerBio`] | any, including hard interrupts | no | everything |
 //! | suspend and resume hooks | ioctl | yes, NOIO | `message`, `status`; `map` unless drained |
-//! | `message`, `status` | ioctl | yes, NOIO | everything, themselves too |
+//! | `message`, `status` | ioctl | yes, NOIO | everything, including themselves |
 //! | `io_hints` | table load | yes | `message`, `status` |
 //! | `zones` | table load, ioctl | yes | everything |
 //!

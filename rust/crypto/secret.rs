@@ -155,8 +155,8 @@ impl LowerHex for Key {
 /// Returns the hexadecimal digit of a value below 16, in constant time: without a table or a
 /// branch.
 fn digit(value: u8) -> char {
-    // The borrow of `9 - value` sets all upper bits for values above 9, and 0x27 is `'a' - '0' -
-    // 10`.
+    // The borrow of `9 - value` sets all upper bits for values above 9.
+    // 0x27 is `'a' - '0' - 10`.
     let letter = (u32::from(value).wrapping_neg().wrapping_add(9) >> 4) & 0x27;
 
     char::from(value.wrapping_add(b'0').wrapping_add(letter as u8))

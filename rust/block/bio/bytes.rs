@@ -42,9 +42,7 @@ impl Segment<'_> {
     /// If a byte is written concurrently, the copy has its old or its new value. Later writes to
     /// the segment do not change `bytes`.
     ///
-    /// Fails with [`EINVAL`], and copies nothing, if the segment is shorter than `offset +
-    /// bytes.len()`.
-    /// Fails with [`EINVAL`] if the segment has not so many. Nothing is copied then.
+    /// Fails with [`EINVAL`], and copies nothing, if the segment is too short.
     ///
     /// Context: Any context. Never sleeps. C: `memcpy_from_page()` in `include/linux/highmem.h`.
     #[inline]
@@ -102,8 +100,7 @@ impl Segment<'_> {
 impl SegmentMut<'_> {
     /// Copies `bytes` to the segment, from `offset` on.
     ///
-    /// Fails with [`EINVAL`], and copies nothing, if the segment is shorter than `offset +
-    /// bytes.len()`.
+    /// Fails with [`EINVAL`], and copies nothing, if the segment is too short.
     ///
     /// Context: Any context. Never sleeps. C: `memcpy_to_page()` in `include/linux/highmem.h`.
     #[inline]

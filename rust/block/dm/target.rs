@@ -64,7 +64,7 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// The per-bio data of the target. Created for each bio, and dropped after the bio ended, in
     /// any context.
     ///
-    /// The alignment is at most 8 bytes. If the type has a destructor
+    /// Its alignment must be at most 8 bytes. If the type has a destructor
     /// ([`core::mem::needs_drop()`]), a bio that the target itself ends completes a little later,
     /// in softirq context. The reason: the data may own other bios, and dropping it ends these.
     type PerBio: Default + Send + 'static;

@@ -152,10 +152,10 @@ unsafe fn add_pages<S: Source<Memory = Page>>(
     let table = unsafe { (*clone.as_ptr()).bi_io_vec };
 
     // The array of pages is at the end of the table, whose head the segments fill: the last `count`
-    // of its `2 * room` words. With `f` earlier segments, segment `i` added here ends at word `2 *
-    // (f + i + 1)`, and page `i` is at `2 * room - count + i`. As `f + count <= room`, the former
-    // is at most `2 * room - 2 * count + 2 * i + 2`, so segment `i` overwrites no page after page
-    // `i`.
+    // of its `2 * room` words. With `f` earlier segments, segment `i` added here ends at word
+    // `2 * (f + i + 1)`, and page `i` is at `2 * room - count + i`. As `f + count <= room`, the
+    // former is at most `2 * room - 2 * count + 2 * i + 2`. So segment `i` overwrites no page after
+    // page `i`.
     //
     // SAFETY: The table has room for the array, by this function's contract.
     let pages = unsafe { table.cast::<*mut bindings::page>().add(2 * room - count) };

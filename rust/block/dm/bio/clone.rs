@@ -284,6 +284,7 @@ impl<T: Target> CloneBio<T> {
     ///
     /// - `device` belongs to another target.
     /// - The call is from an interrupt or with interrupts disabled.
+    /// - `device` does not support the tags of the clone.
     /// - The clone is a write, and its own memory was not written completely and in order, see
     ///   [`Bio::bounce()`].
     ///

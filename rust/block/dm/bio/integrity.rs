@@ -71,8 +71,9 @@ impl<T: Target> MapBio<'_, T> {
 }
 
 impl<T: Target> Bio<T> {
-    /// Returns the memory of a read, as [`Bio::segments_mut()`], and the tags that the device
-    /// returned, or [`None`] unless the operation is a read with tags.
+    /// Returns the target, the memory of a read, and the tags that the device returned.
+    ///
+    /// Returns [`None`] unless the operation is a read with tags. See [`Bio::segments_mut()`].
     ///
     /// Context: Any context. Never sleeps.
     pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
@@ -115,7 +116,7 @@ impl<T: Target> CloneBio<T> {
     /// read. Fails in the same way where a task cannot wait for a bio: in an interrupt, and in
     /// [`Target::map()`], as bios are submitted only after `map` returned.
     ///
-    /// Context: Process context, but not `map`. May sleep.
+    /// Context: Process context. May sleep. Not in `map`.
     pub fn read(self, device: Device, sector: u64) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
         let is_own_read = self.base.op() == Op::Read && self.base.ptr().clone_end().is_own();
         let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {

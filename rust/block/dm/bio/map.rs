@@ -124,7 +124,7 @@ impl<'a, T: Target> MapBio<'a, T> {
         self.ptr.iter().bi_sector
     }
 
-    /// Returns the first sector, relative to the begin of the target.
+    /// Returns the first sector, relative to the start of the target.
     ///
     /// Context: Any context. Never sleeps. C: `dm_target_offset()`.
     #[inline]
@@ -219,9 +219,10 @@ impl<'a, T: Target> MapBio<'a, T> {
 
     /// Requeues the bio, as `DM_MAPIO_REQUEUE`.
     ///
-    /// Device mapper sends the bio again after a suspend without flush (`dmsetup suspend
-    /// --noflush`). If no such suspend is in progress, it ends the bio with [`IOERR`]. A write to a
-    /// zoned device always ends with [`IOERR`], as later writes would overtake it.
+    /// Device mapper sends the bio again after a suspend without flush, which
+    /// `dmsetup suspend --noflush` starts. If no such suspend is in progress, it ends the bio with
+    /// [`IOERR`]. A write to a zoned device always ends with [`IOERR`], as later writes would
+    /// overtake it.
     ///
     /// Context: Any context. Never sleeps.
     ///

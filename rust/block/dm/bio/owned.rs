@@ -183,8 +183,8 @@ impl<T: Target> Bio<T> {
     ///
     /// Fails, and returns the bio, if it is neither a read nor a write, or in an interrupt.
     ///
-    /// Context: Process context. May sleep until the set has a bio. Deadlocks if the caller holds
-    /// another bio of the same set, or has submitted one in the same call of `map`.
+    /// Context: Process context. May sleep until the set has a bio. May deadlock if the caller
+    /// holds another bio of the same set, or has submitted one in the same call of `map`.
     pub fn share(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x BioSet,
@@ -198,14 +198,14 @@ impl<T: Target> Bio<T> {
     /// the pool guarantees, or in an interrupt.
     ///
     /// The pages contain stale data, which must not reach a device. So before a write is sent,
-    /// [`CloneBio::segments()`] must have been written from the first to the last: by a cipher, by
+    /// [`CloneBio::segments()`] must have been written from first to last: by a cipher, by
     /// [`SegmentsMut::copy_from()`], or by [`SegmentMut::write_at()`]. Otherwise the write is not
     /// sent.
     ///
     /// [`SegmentMut::write_at()`]: crate::block::bio::SegmentMut::write_at
     ///
     /// Context: Process context. May sleep until the set has a bio and the pool has pages.
-    /// Deadlocks if the caller holds another clone of the same set, or has submitted one in the
+    /// May deadlock if the caller holds another clone of the same set, or has submitted one in the
     /// same call of `map`.
     pub fn bounce<S: Source<Memory = Page> + 'static>(
         self,

@@ -48,7 +48,7 @@ impl Limits<'_> {
 
     /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two.
     ///
-    /// The block layer refuses the table if they are lower.
+    /// The block layer refuses the table if `bytes` is not a power of two.
     ///
     /// Context: Any context. Never sleeps. C: `dm_stack_bs_limits()`.
     pub fn stack_block_size(&mut self, bytes: NonZeroU32) {

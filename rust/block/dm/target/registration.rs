@@ -34,7 +34,7 @@ use super::{
 ///
 /// # Invariants
 ///
-/// `noted` is the cleanup of a target type, which is registered until the cleanup stops.
+/// `noted` is the cleanup action of a target type. The type is registered until the action runs.
 pub struct Registration<T: Target> {
     noted: Noted,
     _target: PhantomData<T>,

@@ -163,7 +163,7 @@ impl<T: Target> Vtable<T> {
         }
     }
 
-    /// The functions that get a bio and may end the last use of the target.
+    /// The functions that get a bio. A call of one may be the last use of the target.
     pub(super) const FUNCTIONS: Functions = Functions {
         end_io: Self::end_io,
         end_clone: CloneBio::<T>::end_clone,
@@ -275,8 +275,8 @@ impl<T: Target> Vtable<T> {
                 // SAFETY: This is `ctr`, and the devices were opened for `ti`.
                 unsafe { table.devices.put_all(ti) };
                 if let Some(message) = error.message() {
-                    // SAFETY: As above. The message is static. Device mapper uses it only until
-                    // this call's caller returns.
+                    // SAFETY: As above. The message is static, so it outlives all its uses in
+                    // device mapper.
                     unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
                 }
                 if T::AUDITED {
