@@ -2,32 +2,33 @@
 
 //! Per-CPU data.
 //!
-//! This module has values and integers of each CPU. [`counter`] has counters with one sum, [`limiter`]
-//! hard limits, and [`hotplug`] callbacks for CPUs that come online and go offline.
+//! This module has per-CPU values and per-CPU integers. [`counter`] has counters with one sum.
+//! [`limiter`] has hard limits. [`hotplug`] has callbacks for CPUs that come online or go offline.
 //!
-//! A [`PerCpu`] holds a value for every possible CPU, each in memory near its CPU. A CPU that only
-//! touches its own value shares no cache line with another. How safe code may reach a value depends
-//! on its type:
+//! A [`PerCpu`] holds a value for every possible CPU, in memory near this CPU. A CPU that accesses
+//! only its own value shares no cache line with other CPUs. The type of the value decides how safe
+//! code may access it:
 //!
-//! | access | for | what keeps it safe |
+//! | access | for | safe because of |
 //! | --- | --- | --- |
-//! | [`PerCpu::this_cpu()`] | `T: Send` | [`LocalInterruptDisabled`]: nobody else runs here |
-//! | [`PerCpu::raw_cpu()`] | `T: Sync` | the value itself; the task may move to another CPU |
-//! | [`PerCpu::get_cpu()`] | `T: Sync` | the value itself; the task stays on its CPU |
-//! | [`PerCpu::per_cpu()`], [`PerCpu::iter()`] | `T: Sync` | the value itself |
+//! | [`PerCpu::this_cpu()`] | `T: Send` | [`LocalInterruptDisabled`]: no other code runs here |
+//! | [`PerCpu::raw_cpu()`] | `T: Sync` | the type; the task may move to another CPU |
+//! | [`PerCpu::get_cpu()`] | `T: Sync` | the type; the task stays on its CPU |
+//! | [`PerCpu::per_cpu()`], [`PerCpu::iter()`] | `T: Sync` | the type |
 //! | [`PerCpu::iter_mut()`] | `T: Send` | the exclusive borrow |
-//! | [`PerCpuInts`] | integers | an update is one instruction |
+//! | [`PerCpuInts`] | integers | updates of one instruction |
 //!
-//! Preemption that is off does not make a `Cell` safe to touch: an interrupt on the same CPU could
-//! touch it as well. So what is not [`Sync`] asks for interrupts that are off.
+//! Disabled preemption is not enough to access a `Cell`: an interrupt on the same CPU may access
+//! it, too. So a type that is not [`Sync`] requires disabled interrupts.
 //!
-//! Slots exist for all *possible* CPUs, whether online or not, from the start: nothing has to be
-//! done, and nothing is lost, when CPUs come and go. What a CPU keeps back from others, such as
-//! credits, may have to be collected when it goes: see [`cpuhp`](crate::percpu::hotplug).
+//! Every *possible* CPU has a slot from the start, online or not. So CPU hotplug needs no action
+//! and loses no data. A user may have to collect what an offline CPU holds, for example credits:
+//! see [`cpuhp`](crate::percpu::hotplug).
 //!
-//! Not for data that is rarely written, which all CPUs may share, nor for large data: it is there
-//! once for each possible CPU, and at most [`PerCpu::MAX_SIZE_BYTES`]. For one number with a limit
-//! take a [percpu_counter](crate::percpu::counter), which need not visit every CPU to be compared.
+//! Do not use per-CPU data for data that is rarely written: all CPUs may share such data. Do not
+//! use it for large data: each possible CPU has a copy, of at most [`PerCpu::MAX_SIZE_BYTES`]. For
+//! one number that is compared with a limit use a [percpu_counter](crate::percpu::counter): a
+//! comparison rarely visits all CPUs.
 //!
 //! Static per-CPU variables are not supported: `kernel::bindings` has no section for them.
 //!

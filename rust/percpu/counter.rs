@@ -2,24 +2,24 @@
 
 //! Per-CPU counters.
 //!
-//! Updates are cheap and exact reads dear: each CPU gathers a private delta. There are two kinds,
-//! which differ in what becomes of it:
+//! Updates are cheap and exact reads are expensive: each CPU accumulates a private delta. The two
+//! kinds differ in when a delta is folded into the shared count:
 //!
 //! | | [`PerCpuCounter`] | [`LocalPerCpuCounter`] |
 //! | --- | --- | --- |
-//! | a delta is folded into the shared count | once it reaches a batch | when it outgrows an `i32` |
-//! | an update | takes a lock every now and then | does not |
-//! | approximate reads and comparisons | yes, see [`PerCpuCounter::error_bound`] | no: they would be wrong |
-//! | for | soft limits, numbers read often | statistics |
+//! | a delta is folded | when it reaches a batch | when it overflows an `i32` |
+//! | an update | sometimes takes a lock | takes no lock |
+//! | approximate reads, comparisons | see [`PerCpuCounter::error_bound`] | no: would be wrong |
+//! | use for | soft limits, numbers that are read often | statistics |
 //!
-//! [`PerCpuCounterArray`] has several counters of one kind that share one allocation.
+//! A [`PerCpuCounterArray`] has several counters of one kind in one allocation.
 //!
-//! Keep counters off the stack, where `stack_pin_init!` would put them: kernels with
-//! `CONFIG_DEBUG_OBJECTS_PERCPU_COUNTER` warn of that, as they do of C's.
+//! Do not put counters on the stack with `stack_pin_init!`: kernels with
+//! `CONFIG_DEBUG_OBJECTS_PERCPU_COUNTER` warn, as they do for C counters.
 //!
-//! Use [`Refcount`] for anything that decides when to free, and
-//! [`percpu_limiter`](crate::percpu::limiter) for limits that are hard or that a load stays close to.
-//! `percpu_counter_limited_add()` is not exported to modules.
+//! Use [`Refcount`] for a count that decides when to free. Use
+//! [`percpu_limiter`](crate::percpu::limiter) for a hard limit, or for a limit that a load stays
+//! close to. `percpu_counter_limited_add()` is not exported to modules.
 //!
 //! # Examples
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The CPUs that per-CPU data has slots for.
+//! The CPUs that have slots in per-CPU data.
 
 use kernel::cpu::CpuId;
 
@@ -10,10 +10,10 @@ use crate::bindings;
 
 /// Returns the possible CPUs, in ascending order.
 ///
-/// Those are all that may ever come online, a set that does not change after boot. Numbers may be
-/// missing in between.
+/// Possible CPUs are all CPUs that may ever come online. The set does not change after boot. The
+/// numbers may have gaps.
 ///
-/// Context: any. C: `for_each_possible_cpu()` in `include/linux/cpumask.h`.
+/// Context: Any context. Never sleeps. C: `for_each_possible_cpu()` in `include/linux/cpumask.h`.
 #[inline]
 pub fn possible_cpus() -> PossibleCpus {
     PossibleCpus { from: 0 }
@@ -22,7 +22,7 @@ pub fn possible_cpus() -> PossibleCpus {
 /// The iterator of [`possible_cpus()`].
 #[derive(Clone)]
 pub struct PossibleCpus {
-    /// The least number that has not been looked at.
+    /// The lowest number that has not been checked.
     from: u32,
 }
 
@@ -31,26 +31,27 @@ impl Iterator for PossibleCpus {
 
     #[inline]
     fn next(&mut self) -> Option<CpuId> {
-        // SAFETY: `find_next_bit()` in `include/linux/find.h` takes any number to start from.
+        // SAFETY: `find_next_bit()` in `include/linux/find.h` accepts any start.
         let cpu = unsafe { bindings::find_possible_cpu(self.from) };
-        // SAFETY: It is a constant, or reads an integer that lives as long as the kernel.
+        // SAFETY: The helper returns a constant, or reads an integer that lives as long as the
+        // kernel.
         if cpu >= unsafe { bindings::small_cpumask_bits() } {
             return None;
         }
-        // OVERFLOW: It is less than another number of its type.
+        // OVERFLOW: `cpu` is less than another `u32`.
         self.from = cpu + 1;
-        // SAFETY: It is the number of a possible CPU, as its bit is set in the mask of these, and
-        // `nr_cpu_ids` is larger than all of those, see `setup_nr_cpu_ids()` in `kernel/smp.c`.
+        // SAFETY: The bit of `cpu` is set in the mask of possible CPUs. `nr_cpu_ids` is larger than
+        // the numbers of all possible CPUs, see `setup_nr_cpu_ids()` in `kernel/smp.c`.
         Some(unsafe { CpuId::from_u32_unchecked(cpu) })
     }
 }
 
 impl FusedIterator for PossibleCpus {}
 
-/// Tells whether a CPU may ever come online, so that per-CPU data has a slot for it.
+/// Returns whether a CPU is possible, and so has a slot in per-CPU data.
 #[inline]
 pub(super) fn is_possible(cpu: CpuId) -> bool {
-    // SAFETY: The number is less than `nr_cpu_ids`, by the invariants of `CpuId`.
+    // SAFETY: By the invariants of `CpuId` the number is less than `nr_cpu_ids`.
     unsafe { bindings::cpu_possible(cpu.as_u32()) }
 }
 

@@ -1,86 +1,87 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Proofs that a task has its CPU to itself, or at least does not leave it.
+//! Proofs that interrupts or preemption are disabled on this CPU.
 
 use kernel::types::NotThreadSafe;
 
 use crate::bindings;
 
-/// Proof that interrupts are off on this CPU, until it is dropped.
+/// Evidence that interrupts are disabled on this CPU.
 ///
-/// As long as it lives no other task, no soft and no hard interrupt runs on this CPU, unless the
-/// owner of the proof sleeps, or calls C that turns interrupts on whatever they were: it must not,
-/// and types do not prevent that, as for every guard of the kernel. An NMI may still come.
+/// While the proof lives, no other task, no softirq and no hard interrupt runs on this CPU. An NMI
+/// may still run. The owner of the proof must not sleep, and must not call C code that enables
+/// interrupts unconditionally. Types do not prevent this, as for every guard of the kernel.
 ///
-/// Proofs nest, up to 255 of them, and may be dropped in any order: interrupts are on again when
-/// the last is dropped, if they were when the first was made. The kernel's own
-/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) counts in the same place. A leaked proof leaves
-/// interrupts off.
+/// Proofs nest up to a depth of 255, and may be dropped in any order. The drop of the last proof
+/// restores the state of interrupts before the first proof. The kernel's
+/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same count. A leaked proof leaves interrupts
+/// disabled.
 ///
-/// Nothing checks that there are not more, as nothing does in C: the count is a byte of
-/// `preempt_count()`. With more of them interrupts stay off for good.
+/// The depth is not checked, as in C: the count is one byte of `preempt_count()`. If the count
+/// overflows, interrupts stay disabled for ever.
 ///
-/// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without
-/// preemption, hence this one.
+/// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without preemption;
+/// hence this type.
 ///
 /// # Invariants
 ///
-/// A call of `local_interrupt_disable()` by this task on this CPU has no `local_interrupt_enable()`
-/// yet.
+/// A call of `local_interrupt_disable()` by this task on this CPU has no matching
+/// `local_interrupt_enable()` yet.
 #[must_use = "interrupts are on again as soon as it is dropped"]
 pub struct LocalInterruptDisabled(NotThreadSafe);
 
-/// Turns interrupts off on this CPU.
+/// Disables interrupts on this CPU.
 ///
-/// Context: any but NMI. Never sleeps. C: `local_interrupt_disable()` in
+/// Context: Any context except NMI. Never sleeps. C: `local_interrupt_disable()` in
 /// `include/linux/interrupt_rc.h`.
 #[inline]
 pub fn local_interrupt_disable() -> LocalInterruptDisabled {
-    // SAFETY: `local_interrupt_disable()` saves the state of interrupts and may be called in any of
-    // them.
+    // SAFETY: `local_interrupt_disable()` saves the state of interrupts, and may be called in any
+    // state.
     unsafe { bindings::local_interrupt_disable() };
 
-    // INVARIANT: Just called.
+    // INVARIANT: The call above has no matching call yet.
     LocalInterruptDisabled(NotThreadSafe)
 }
 
 impl Drop for LocalInterruptDisabled {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: There is a call of `local_interrupt_disable()` to undo by the type invariants. It
-        // was made on this CPU, as a task stays where it is while interrupts are off, and by this
-        // task, as the proof is not `Send`.
+        // SAFETY: By the type invariants a call of `local_interrupt_disable()` has no matching call
+        // yet. It was made on this CPU, as a task does not migrate while interrupts are disabled.
+        // It was made by this task, as the proof is not `Send`.
         unsafe { bindings::local_interrupt_enable() };
     }
 }
 
-/// Keeps the task on its CPU, until it is dropped.
+/// Evidence that preemption is disabled: the task stays on its CPU.
 ///
-/// Interrupts may still come, and the task must not sleep. Nests, in any order. A leaked one leaves
-/// preemption off.
+/// Interrupts may still run, and the task must not sleep. Proofs nest, and may be dropped in any
+/// order. A leaked proof leaves preemption disabled.
 ///
-/// The count is a byte of `preempt_count()`. When it is at 128, any more proofs do not count, as they
-/// would run over into the bytes that count interrupts. Who has as many has most likely leaked them;
-/// otherwise preemption may be on again before the last that does not count is dropped.
+/// The count is a byte of `preempt_count()`. At a depth of 128, further proofs are not counted,
+/// because an overflow would corrupt the interrupt counts. A task at this depth has most likely
+/// leaked proofs. Otherwise preemption may be enabled before the last uncounted proof is dropped.
 ///
 /// # Invariants
 ///
-/// If `is_counted` then a call of `preempt_disable()` by this task has no `preempt_enable()` yet.
+/// If `is_counted`, a call of `preempt_disable()` by this task has no matching `preempt_enable()`
+/// yet.
 #[must_use = "preemption is on again as soon as it is dropped"]
 pub struct PreemptDisabled {
     is_counted: bool,
     _task: NotThreadSafe,
 }
 
-/// Turns preemption off.
+/// Disables preemption.
 ///
-/// Context: any. Never sleeps. C: `preempt_disable()` in `include/linux/preempt.h`.
+/// Context: Any context. Never sleeps. C: `preempt_disable()` in `include/linux/preempt.h`.
 #[inline]
 pub fn preempt_disable() -> PreemptDisabled {
-    // SAFETY: `preempt_disable()` may be called anywhere.
+    // SAFETY: `preempt_disable()` has no preconditions.
     let is_counted = unsafe { bindings::preempt_disable_unless_deep() };
 
-    // INVARIANT: Just called, if it tells so.
+    // INVARIANT: If `is_counted`, the call above has no matching call yet.
     PreemptDisabled {
         is_counted,
         _task: NotThreadSafe,
@@ -93,8 +94,8 @@ impl Drop for PreemptDisabled {
         if !self.is_counted {
             return;
         }
-        // SAFETY: There is a call of `preempt_disable()` to undo by the type invariants, and it was
-        // made by this task, as the proof is not `Send`.
+        // SAFETY: By the type invariants a call of `preempt_disable()` has no matching call yet. It
+        // was made by this task, as the proof is not `Send`.
         unsafe { bindings::preempt_enable() };
     }
 }
@@ -110,12 +111,12 @@ mod tests {
     };
 
     fn in_atomic() -> bool {
-        // SAFETY: The helper only looks at the state of this CPU.
+        // SAFETY: The helper only reads the state of this CPU.
         unsafe { bindings::in_atomic() }
     }
 
     fn interrupts_are_on() -> bool {
-        // SAFETY: The helper only looks at the state of this CPU.
+        // SAFETY: The helper only reads the state of this CPU.
         unsafe { bindings::in_task_irqs_on() }
     }
 
@@ -146,7 +147,7 @@ mod tests {
     }
 
     fn in_softirq() -> bool {
-        // SAFETY: The helper only looks at the state of this CPU.
+        // SAFETY: The helper only reads the state of this CPU.
         unsafe { bindings::in_interrupt_or_irqs_off() }
     }
 

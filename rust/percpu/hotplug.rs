@@ -2,27 +2,27 @@
 
 //! CPU hotplug callbacks.
 //!
-//! A [`Registration`] has its [`Callbacks`] hear of every CPU that comes online and goes offline.
-//! Use it for what a CPU holds that others need, such as credits in [per-CPU data](crate::percpu),
-//! or what it needs before it works. Per-CPU data itself needs no callback: its slots are there for
-//! offline CPUs, too.
+//! A [`Registration`] calls its [`Callbacks`] for every CPU that comes online or goes offline. Use
+//! it for a resource that a CPU holds and other CPUs need, for example credits in [per-CPU
+//! data](crate::percpu). Use it also for a setup that a CPU needs. Per-CPU data itself needs no
+//! callback: offline CPUs have slots, too.
 //!
-//! For each CPU, [`online()`](Callbacks::online) and [`offline()`](Callbacks::offline) take turns:
-//! the first is called for the CPUs that are online when the registration is made, the second for
-//! those that are when it is dropped. This is so without `CONFIG_HOTPLUG_CPU`, too.
+//! For each CPU, calls of [`online()`](Callbacks::online) and [`offline()`](Callbacks::offline)
+//! alternate. The registration calls `online()` for all online CPUs. Dropping it calls `offline()`
+//! for all online CPUs. Both also hold without `CONFIG_HOTPLUG_CPU`.
 //!
 //! # Context
 //!
-//! Both run in process context on the CPU in question, in its thread `cpuhp/<number>`, with the
-//! lock of CPU hotplug held; they may sleep. One call runs at a time, whatever it is of: callbacks
-//! that take long hold up others, and all hotplug.
+//! Both callbacks run in process context on the CPU in question, in its thread `cpuhp/<number>`.
+//! The CPU hotplug lock is held. The callbacks may sleep. Only one callback in the system runs at a
+//! time: a slow callback delays others, and all CPU hotplug.
 //!
-//! They must not wait for that lock, nor for anybody who does, as whoever makes or drops a
-//! registration, or drops a [`slab::Cache`](crate::mm::slab::Cache): types do not prevent that. A
-//! callback that makes a registration itself gets an error, and one that it drops stays.
+//! A callback must not wait for the hotplug lock, nor for a task that waits for it (deadlock).
+//! Tasks that take the lock create or drop a registration, or drop a
+//! [`slab::Cache`](crate::mm::slab::Cache). Types do not prevent this. In a callback, a new
+//! registration fails, and a dropped registration stays.
 //!
-//! States other than `CPUHP_AP_ONLINE_DYN` are not supported: earlier ones run where little is
-//! allowed.
+//! Only the state `CPUHP_AP_ONLINE_DYN` is supported. Earlier states run in restricted contexts.
 //!
 //! # Examples
 //!

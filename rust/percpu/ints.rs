@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Integers that a CPU updates by one instruction.
+//! Integers that a CPU updates with one instruction.
 
 use kernel::{
     cpu::CpuId,
@@ -32,27 +32,28 @@ use super::{
 
 /// `N` integers of every possible CPU, for statistics.
 ///
-/// An update is one instruction of this CPU, without lock prefix and with no guard: interrupts come
-/// before or after it. What other CPUs read is never torn, and may be old. `N` is at least 1.
+/// An update is one instruction of this CPU, without lock prefix and without a guard: an interrupt
+/// runs before it or after it. Reads of other CPUs are never torn, and may be stale. `N` is at
+/// least 1.
 pub struct PerCpuInts<I: Int, const N: usize> {
     slots: PerCpu<[UnsafeCell<I>; N]>,
 }
 
 impl<I: Int, const N: usize> PerCpuInts<I, N> {
-    /// Creates integers that are 0.
+    /// Creates integers with the value 0.
     ///
-    /// Fails with [`ENOMEM`] if memory is short or the task is being killed.
+    /// Fails with [`ENOMEM`] if there is no memory or the task is being killed.
     ///
-    /// Context: process. May sleep; otherwise as [`PerCpu::pin_init()`].
+    /// Context: As [`PerCpu::pin_init()`].
     pub fn new() -> Result<Self> {
         Ok(Self {
             slots: PerCpu::zeroed()?,
         })
     }
 
-    /// Returns the integer number `index`, or [`None`] if that is not less than `N`.
+    /// Returns the integer at `index`, or [`None`] if `index` is not less than `N`.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn get(&self, index: usize) -> Option<PerCpuInt<'_, I>> {
         if index >= N {
@@ -62,9 +63,9 @@ impl<I: Int, const N: usize> PerCpuInts<I, N> {
         Some(unsafe { self.get_unchecked(index) })
     }
 
-    /// Returns the integer number `INDEX`, which does not compile unless it is less than `N`.
+    /// Returns the integer at `INDEX`, which must be less than `N` (checked at compile time).
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn at<const INDEX: usize>(&self) -> PerCpuInt<'_, I> {
         const { assert!(INDEX < N, "there are only `N` integers") };
@@ -72,14 +73,14 @@ impl<I: Int, const N: usize> PerCpuInts<I, N> {
         unsafe { self.get_unchecked(INDEX) }
     }
 
-    /// Returns all of the integers.
+    /// Returns an iterator over all integers.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub fn iter(&self) -> impl Iterator<Item = PerCpuInt<'_, I>> {
         (0..N).filter_map(|index| self.get(index))
     }
 
-    /// Returns the integer number `index`.
+    /// Returns the integer at `index`.
     ///
     /// # Safety
     ///
@@ -88,8 +89,8 @@ impl<I: Int, const N: usize> PerCpuInts<I, N> {
     unsafe fn get_unchecked(&self, index: usize) -> PerCpuInt<'_, I> {
         let first = self.slots.as_percpu_ptr().cast::<I>();
 
-        // INVARIANT: Each slot has `N` integers, one behind the other, and lives as long as `self`
-        // is borrowed. Nobody gets a reference to them.
+        // INVARIANT: Each slot has `N` contiguous integers, and lives while `self` is borrowed. No
+        // reference to them is ever created.
         PerCpuInt {
             percpu: first.wrapping_add(index).cast(),
             _slots: PhantomData,
@@ -97,23 +98,23 @@ impl<I: Int, const N: usize> PerCpuInts<I, N> {
     }
 }
 
-/// An integer of every possible CPU; one of [`PerCpuInts`].
+/// An integer of every possible CPU; an element of [`PerCpuInts`].
 ///
-/// Updates wrap around, and so do sums.
+/// Updates and sums wrap.
 ///
 /// # Invariants
 ///
-/// `percpu` is a `__percpu` pointer to an `I` in the slot of every possible CPU, which nobody
-/// accesses but by per-CPU operations and reads that cannot tear, for `'a`.
+/// `percpu` is a `__percpu` pointer to an `I` in the slot of every possible CPU. For `'a`, only
+/// per-CPU operations and untorn reads access it.
 pub struct PerCpuInt<'a, I: Int> {
     percpu: *mut c_void,
     _slots: PhantomData<&'a PerCpu<UnsafeCell<I>>>,
 }
 
-// SAFETY: The integers belong to no task.
+// SAFETY: The integers are not tied to a task.
 unsafe impl<I: Int> Send for PerCpuInt<'_, I> {}
 
-// SAFETY: All that tasks do with it at the same time is what the type invariants allow.
+// SAFETY: Concurrent tasks access the integers only as the type invariants allow.
 unsafe impl<I: Int> Sync for PerCpuInt<'_, I> {}
 
 impl<I: Int> Clone for PerCpuInt<'_, I> {
@@ -128,11 +129,11 @@ impl<I: Int> Copy for PerCpuInt<'_, I> {}
 impl<'a, I: Int> PerCpuInt<'a, I> {
     /// Adds `amount` to the integer of this CPU.
     ///
-    /// Context: any; an NMI only where this is one instruction, as on x86, or an update may get
-    /// lost. Never sleeps. C: `this_cpu_add()` in `include/linux/percpu-defs.h`.
+    /// Context: Any context. Never sleeps. In an NMI, only where this is one instruction, as on
+    /// x86; otherwise an update may be lost. C: `this_cpu_add()` in `include/linux/percpu-defs.h`.
     #[inline]
     pub fn add(self, amount: I) {
-        // SAFETY: `percpu` leads to an `I` of this CPU by the type invariants.
+        // SAFETY: By the type invariants `percpu` leads to an `I` of this CPU.
         unsafe { I::this_cpu_add(self.percpu, amount) };
     }
 
@@ -160,30 +161,30 @@ impl<'a, I: Int> PerCpuInt<'a, I> {
         self.sub(I::ONE);
     }
 
-    /// Returns the integer of this CPU, which the task may have left by then.
+    /// Returns the integer of this CPU. The task may have migrated when this returns.
     ///
-    /// Context: any. Never sleeps. C: `this_cpu_read()` in `include/linux/percpu-defs.h`.
+    /// Context: Any context. Never sleeps. C: `this_cpu_read()` in `include/linux/percpu-defs.h`.
     #[inline]
     pub fn this_cpu(self) -> I {
-        // SAFETY: `percpu` leads to an `I` of this CPU by the type invariants.
+        // SAFETY: By the type invariants `percpu` leads to an `I` of this CPU.
         unsafe { I::this_cpu_read(self.percpu) }
     }
 
-    /// Returns the integer of a CPU, or [`None`] if there is no such CPU.
+    /// Returns the integer of `cpu`, or [`None`] if this CPU is not possible.
     ///
-    /// Context: any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn per_cpu(self, cpu: CpuId) -> Option<I> {
         if !is_possible(cpu) {
             return None;
         }
-        // SAFETY: It is an `I` by the type invariants, and its CPU updates it as a whole.
+        // SAFETY: By the type invariants this is an `I`. Its CPU updates it with untorn writes.
         Some(unsafe { I::read_once(slot(self.percpu, cpu)) })
     }
 
-    /// Returns the integers of all possible CPUs, offline ones too.
+    /// Returns an iterator over the integers of all possible CPUs, also of offline CPUs.
     ///
-    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    /// Context: Any context. Never sleeps. Accesses the memory of every CPU.
     pub fn iter(self) -> impl Iterator<Item = (CpuId, I)> + use<'a, I> {
         possible_cpus().map(move |cpu| {
             // SAFETY: As in `per_cpu()`.
@@ -191,42 +192,42 @@ impl<'a, I: Int> PerCpuInt<'a, I> {
         })
     }
 
-    /// Returns the sum of the integers of all possible CPUs, offline ones too.
+    /// Returns the sum of the integers of all possible CPUs, also of offline CPUs.
     ///
-    /// Exact if no CPU updates its integer meanwhile.
+    /// The sum is exact if no CPU updates its integer concurrently.
     ///
-    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    /// Context: Any context. Never sleeps. Accesses the memory of every CPU.
     pub fn sum(self) -> I {
         self.iter()
             .fold(I::ZERO, |sum, (_, value)| sum.wrapping_add(value))
     }
 }
 
-/// An integer that CPUs update by one instruction: of 32 or 64 bits.
+/// An integer of 32 or 64 bits that a CPU updates with one instruction.
 pub trait Int: ops::Ops {}
 
-/// Keeps others from implementing [`Int`].
+/// Seals [`Int`].
 mod ops {
     use super::*;
 
-    /// What can be done with the integer of a CPU.
+    /// The per-CPU operations on an integer.
     pub trait Ops: Copy + Send + Zeroable + 'static {
         /// 0.
         const ZERO: Self;
         /// 1.
         const ONE: Self;
 
-        /// Returns the sum, wrapped around.
+        /// Returns the wrapped sum.
         fn wrapping_add(self, other: Self) -> Self;
 
-        /// Returns the negative, wrapped around.
+        /// Returns the wrapped negative.
         fn wrapping_neg(self) -> Self;
 
         /// Adds to the integer of this CPU.
         ///
         /// # Safety
         ///
-        /// `percpu` must be a `__percpu` pointer to a `Self`, and no reference to that exist.
+        /// `percpu` must be a `__percpu` pointer to a `Self` that no reference points to.
         unsafe fn this_cpu_add(percpu: *mut c_void, amount: Self);
 
         /// Returns the integer of this CPU.
@@ -240,7 +241,7 @@ mod ops {
         ///
         /// # Safety
         ///
-        /// `ptr` must point to a `Self` that is written by [`Ops::this_cpu_add()`] only.
+        /// `ptr` must point to a `Self` that only [`Ops::this_cpu_add()`] writes.
         unsafe fn read_once(ptr: *mut Self) -> Self;
     }
 }
@@ -265,7 +266,7 @@ macro_rules! impl_int {
 
             #[inline]
             unsafe fn this_cpu_add(percpu: *mut c_void, amount: Self) {
-                // CAST: The same bits, and addition is the same for them.
+                // CAST: The bits are the same, and so is the addition.
                 //
                 // SAFETY: By the safety requirements.
                 unsafe { bindings::$add(percpu, amount as $raw) };
@@ -273,7 +274,7 @@ macro_rules! impl_int {
 
             #[inline]
             unsafe fn this_cpu_read(percpu: *mut c_void) -> Self {
-                // CAST: The same bits.
+                // CAST: The bits are the same.
                 //
                 // SAFETY: By the safety requirements.
                 unsafe { bindings::$read(percpu) as $int }
@@ -281,8 +282,8 @@ macro_rules! impl_int {
 
             #[inline]
             unsafe fn read_once(ptr: *mut Self) -> Self {
-                // SAFETY: It is written by `this_cpu_add()` only, which C too has other CPUs read
-                // by `READ_ONCE()`.
+                // SAFETY: Only `this_cpu_add()` writes the integer. C also reads the integers of
+                // other CPUs with `READ_ONCE()`.
                 unsafe { atomic_load(ptr, Relaxed) }
             }
         }
@@ -329,7 +330,7 @@ mod tests {
     fn there_are_n_integers() -> Result {
         let ints = PerCpuInts::<i32, 4>::new()?;
 
-        // Index, there is one.
+        // Index, whether an integer exists.
         for (index, is_there) in [(0, true), (3, true), (4, false), (usize::MAX, false)] {
             assert_eq!(ints.get(index).is_some(), is_there);
         }
@@ -341,7 +342,7 @@ mod tests {
     fn updates_wrap_around() -> Result {
         let ints = PerCpuInts::<u32, 1>::new()?;
         let signed = PerCpuInts::<i64, 1>::new()?;
-        // On one CPU, as each wraps for itself.
+        // On one CPU, because each integer wraps on its own.
         let proof = local_interrupt_disable();
 
         ints.at::<0>().dec();
@@ -418,7 +419,7 @@ mod tests {
     fn amounts_use_all_bits() -> Result {
         let wide = PerCpuInts::<u64, 2>::new()?;
         let narrow = PerCpuInts::<u32, 2>::new()?;
-        // On one CPU, which reads what it has.
+        // On one CPU, which reads its own integers.
         let proof = local_interrupt_disable();
         for amount in [1 << 32, 1 << 63, 5] {
             wide.at::<1>().add(amount);

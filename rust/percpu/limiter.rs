@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hard limits that many CPUs take from at once.
+//! Hard limits that many CPUs charge concurrently.
 //!
 //! **A design of kscale**: the kernel has no counterpart in C.
 //!
-//! A [`CreditLimiter`] has a number of credits, which callers take before they use something and
-//! give back afterwards. No more than the limit are ever in use, and every one of them can be: a
-//! request is refused only if too few are left, but for what other calls move at that moment. Far
-//! from the limit a CPU takes them from a stock of its own; next to the limit, from a count that all
-//! CPUs share. There is no lock.
+//! A [`CreditLimiter`] has a number of credits. A caller takes credits before it uses a resource,
+//! and returns them afterwards. The credits in use never exceed the limit, and all credits can be
+//! in use. A request is refused only if too few credits are left; credits that concurrent calls are
+//! moving do not count. Far from the limit a CPU takes credits from its own slot. Near the limit it
+//! takes them from a count that all CPUs share. No lock is used.
 //!
 //! | | [`percpu_counter`](crate::percpu::counter), `compare` | `read` | [`CreditLimiter`] |
 //! | --- | --- | --- | --- |
-//! | admitted at the limit | more, by those who compare at once | more or less, by the error bound | as many as the limit |
+//! | admitted at the limit | more, if concurrent | off by the error bound | exactly the limit |
 //! | a request far from the limit | cheap | cheap | cheap |
-//! | a request near the limit | a lock, and a look at every CPU | cheap | one atomic operation |
+//! | a request near the limit | a lock, and a visit of every CPU | cheap | one atomic operation |
 //!
-//! Whoever gets credits sees what was done by those who gave them back before, as with a semaphore;
-//! who waits for credits needs a way of his own to be woken. [`CreditCounter`] is the same for those
-//! who cannot keep what proves that they have credits.
+//! A caller that gets credits sees all writes of the callers that returned them, as with a
+//! semaphore. The limiter has no wait queue: a caller that waits for credits needs its own way to
+//! be woken. [`CreditCounter`] is the variant for callers that cannot keep a [`Credits`] value.
 //!
-//! Not for numbers that are only read, which [`percpu_counter`](crate::percpu::counter) is for, nor
-//! where a semaphore or a [mempool](crate::mm::mempool) would do, which wait.
+//! For a number that is only read use a [`percpu_counter`](crate::percpu::counter). To wait for a
+//! resource use a semaphore or a [mempool](crate::mm::mempool).
 //!
 //! # What is exact
 //!
-//! - *At most the limit*: the credits that were admitted and not given back are never more than the
-//!   limit. After [`set_limit()`](CreditLimiter::set_limit) has lowered it below what is in use,
-//!   nothing is admitted until enough came back.
-//! - *Not less*: a call that runs alone is refused only if less than it asks for is left, after what
-//!   CPUs kept for themselves, those offline too, has been collected. One that runs beside others may
-//!   miss what these have in their hands, as they are about to keep it, to collect it or to give it
-//!   back, and what they kept for a CPU after it had looked there: so a request for next to
-//!   everything may fail although others have few. But tasks that ask for one credit after the other
-//!   until they are refused get as many as the limit in all, on however many CPUs, if none is given
-//!   back.
-//! - *Nothing is lost* when a CPU goes offline, whenever it does.
+//! - *At most the limit*: the credits in use never exceed the limit.
+//!   [`set_limit()`](CreditLimiter::set_limit) may lower the limit below the credits in use. Then
+//!   nothing is admitted until enough credits are returned.
+//! - *Not less*: a call that runs alone is refused only if too few credits are left. It first
+//!   collects the credits parked in the slots of all CPUs, online or not. A call that runs
+//!   concurrently with others may miss credits that these calls are parking, collecting or
+//!   returning. It may also miss credits that are parked in a slot after its visit. So a request
+//!   for nearly all credits may fail although few are in use. But tasks that take single credits
+//!   until a refusal get exactly the limit in total, on any number of CPUs, if no credit is
+//!   returned.
+//! - *Nothing is lost* when a CPU goes offline at any time.
 //!
 //! # Cost
 //!
-//! A request far from the limit takes a load of the shared count and one atomic operation on a slot
-//! of the CPU, and about one in 32 an operation on the shared count. Near the limit, where a CPU's
-//! share of what is left is less than the request, it takes one operation on the shared count. A
-//! call that finds too little looks at the slot of every possible CPU, unless it is known that all
-//! of them are empty; it leaves them empty, and the CPUs do not fill them again before plenty is
-//! left, so that happens once in about as many requests as there are CPUs. It happens more often
-//! where requests for more than is left alternate with small ones, as plenty is left for these.
+//! A request far from the limit costs a load of the shared count and one atomic operation on the
+//! CPU's slot. About one request in 32 also costs an operation on the shared count. Near the limit
+//! a CPU's share of the free credits is less than the request; then the request costs one operation
+//! on the shared count. A call that finds too few credits visits the slot of every possible CPU,
+//! unless all slots are known to be empty. It leaves the slots empty. CPUs refill them only when
+//! many credits are free again. So such a visit happens about once in as many requests as there are
+//! CPUs. It happens more often if small requests alternate with requests for more than is left,
+//! because for the small requests many credits are free.
 //!
 //! The algorithm is in `rust/percpu/limiter/pool.rs`, which `tests/host/loom` explores.
 //!

@@ -34,37 +34,37 @@ use super::{
     }, //
 };
 
-/// A value of every possible CPU.
+/// A value for every possible CPU.
 ///
-/// `T` is at most [`MAX_SIZE_BYTES`](Self::MAX_SIZE_BYTES) large, aligned to at most a page, and
-/// not of size 0; anything else does not compile. Values are pinned.
+/// `T` has at most [`MAX_SIZE_BYTES`](Self::MAX_SIZE_BYTES) bytes, an alignment of at most a page,
+/// and a size other than 0 (checked at compile time). Values are pinned.
 ///
 /// # Invariants
 ///
-/// - `base` came from `pcpu_alloc_noprof()` with the size and alignment of `T`, and is freed by
-///   nobody else.
-/// - The slot of every possible CPU holds a `T`, which stays there until `Drop`.
+/// - `base` came from `pcpu_alloc_noprof()` with the size and alignment of `T`. Only `Drop` frees
+///   it.
+/// - The slot of every possible CPU holds a `T` until `Drop`.
 pub struct PerCpu<T> {
-    /// What C calls a `__percpu` pointer: it leads to slots, and is the address of none.
+    /// A `__percpu` pointer of C: an offset to the slots, not the address of a slot.
     base: NonNull<c_void>,
     _slots: PhantomData<T>,
 }
 
-// SAFETY: The memory belongs to no task, and the task that drops it drops the values, which are
+// SAFETY: The memory is not tied to a task. The task that drops it drops the values, which are
 // `Send`.
 unsafe impl<T: Send> Send for PerCpu<T> {}
 
-// SAFETY: `&self` gives a `&T` to several tasks at a time only if `T` is `Sync`, and otherwise to
-// one after the other, which takes `Send`.
+// SAFETY: Several tasks get a `&T` of one value at the same time only if `T` is `Sync`. Otherwise
+// they get it one after another, which requires `Send`.
 unsafe impl<T: Send> Sync for PerCpu<T> {}
 
 impl<T> PerCpu<T> {
-    /// The size of the largest value in bytes, `PCPU_MIN_UNIT_SIZE`: 32 KiB.
+    /// The largest size of a value in bytes, `PCPU_MIN_UNIT_SIZE`: 32 KiB.
     pub const MAX_SIZE_BYTES: usize = bindings::PCPU_MIN_UNIT_SIZE;
 
-    /// Makes the value of each possible CPU by `value`, in the order of the CPUs.
+    /// Creates the value of each possible CPU with `value`, in ascending order of the CPUs.
     ///
-    /// Values pass over the stack; [`pin_init()`](Self::pin_init) makes them in place.
+    /// Values pass over the stack; [`pin_init()`](Self::pin_init) initialises them in place.
     ///
     /// Fails as [`pin_init()`](Self::pin_init) does.
     ///
@@ -73,15 +73,14 @@ impl<T> PerCpu<T> {
         Self::pin_init(value)
     }
 
-    /// Initialises the value of each possible CPU by what `init` returns for it, in the order of
-    /// the CPUs.
+    /// Initialises the value of each possible CPU in place, in ascending order of the CPUs.
     ///
-    /// Fails with the error of the first initialiser that fails, after the values made so far were
-    /// dropped; with [`ENOMEM`] if memory is short or the task is being killed.
+    /// Fails with the error of the first initialiser that fails; the earlier values are dropped.
+    /// Fails with [`ENOMEM`] if there is no memory or the task is being killed.
     ///
-    /// Context: process. May sleep. Allocates as `GFP_KERNEL`, as C's `alloc_percpu()` does; in the
-    /// I/O path call it in a [`noio_scope()`](crate::mm::gfp::noio_scope). There is no way to call it
-    /// in atomic context, where C succeeds by luck.
+    /// Context: Process context. May sleep. Allocates with `GFP_KERNEL`, as `alloc_percpu()` does.
+    /// An I/O path must call it in a [`noio_scope()`](crate::mm::gfp::noio_scope). Atomic
+    /// allocation, which is unreliable in C, is not supported.
     pub fn pin_init<I, E>(mut init: impl FnMut(CpuId) -> I) -> Result<Self>
     where
         I: PinInit<T, E>,
@@ -93,25 +92,25 @@ impl<T> PerCpu<T> {
             slots.init_next(cpu, init(cpu))?;
         }
 
-        // INVARIANT: That were all possible CPUs.
+        // INVARIANT: All possible CPUs are initialised.
         Ok(Self::of(slots.finish()))
     }
 
-    /// Makes a value of zeros for each possible CPU.
+    /// Creates a zeroed value for each possible CPU.
     ///
-    /// Fails with [`ENOMEM`] if memory is short or the task is being killed.
+    /// Fails with [`ENOMEM`] if there is no memory or the task is being killed.
     ///
     /// Context: As [`pin_init()`](Self::pin_init).
     pub fn zeroed() -> Result<Self>
     where
         T: Zeroable,
     {
-        // INVARIANT: `pcpu_alloc_noprof()` in `mm/percpu.c` zeroes the slots of all possible CPUs,
-        // and zeros are a `T`.
+        // INVARIANT: `pcpu_alloc_noprof()` in `mm/percpu.c` zeroes the slots of all possible CPUs.
+        // Zeros are a valid `T`.
         Ok(Self::of(Unfinished::<T>::new()?.finish()))
     }
 
-    /// Wraps slots whose values are all there.
+    /// Wraps slots whose values are all initialised.
     fn of(base: NonNull<c_void>) -> Self {
         Self {
             base,
@@ -119,48 +118,49 @@ impl<T> PerCpu<T> {
         }
     }
 
-    /// Returns the value of this CPU, which nothing else touches as long as interrupts are off.
+    /// Returns the value of this CPU. While interrupts are disabled, only this task accesses it.
     ///
-    /// Not if `T` is [`Sync`] and others touch it from elsewhere, of course. Calls nest: it is `&T`
-    /// that one gets, so the value has to have interior mutability, such as of a
-    /// [`Cell`](core::cell::Cell).
+    /// If `T` is [`Sync`], other CPUs may access it, too. Calls nest and return a `&T`. To change
+    /// the value, `T` needs interior mutability, for example [`Cell`](core::cell::Cell).
     ///
-    /// Context: any but NMI. Never sleeps. C: `this_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    /// Context: Any context except NMI. Never sleeps. C: `this_cpu_ptr()` in
+    /// `include/linux/percpu-defs.h`.
     #[inline]
     pub fn this_cpu<'a>(&'a self, _interrupts_off: &'a LocalInterruptDisabled) -> &'a T
     where
         T: Send,
     {
         // SAFETY:
-        // - The slot of a possible CPU holds a `T` while `self` is borrowed, by the type
-        //   invariants. All CPUs that run code are possible.
-        // - If `T` is not `Sync`, then every other `&T` of this slot that is alive came from this
-        //   method, too. It is of this task, on this CPU: no other task, and no interrupt, has run
-        //   here since that was given out, and none will before the proof is given up.
-        // - There is no `&mut T`, for which `self` would have to be borrowed mutably.
+        // - By the type invariants the slot of a possible CPU holds a `T` while `self` is borrowed.
+        //   Every CPU that runs code is possible.
+        // - If `T` is not `Sync`, every other live `&T` of this slot came from this method. It
+        //   belongs to this task, on this CPU: since then no other task and no interrupt has run
+        //   here, and none runs before the proof is dropped.
+        // - No `&mut T` exists, as it requires a mutable borrow of `self`.
         unsafe { &*self.current_slot() }
     }
 
     /// Returns the value of the CPU that the task runs on.
     ///
-    /// The task may run on another CPU before the value is used, so this spreads the load, no more.
-    /// [`get_cpu()`](Self::get_cpu) makes it stay.
+    /// The task may migrate before it uses the value, so this only spreads the load.
+    /// [`get_cpu()`](Self::get_cpu) prevents migration.
     ///
-    /// Context: any. Never sleeps. C: `raw_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    /// Context: Any context. Never sleeps. C: `raw_cpu_ptr()` in `include/linux/percpu-defs.h`.
     #[inline]
     pub fn raw_cpu(&self) -> &T
     where
         T: Sync,
     {
-        // SAFETY: The slot of a possible CPU holds a `T` while `self` is borrowed, by the type
-        // invariants. There is no `&mut T`, and `T` may be shared by several CPUs.
+        // SAFETY: By the type invariants the slot of a possible CPU holds a `T` while `self` is
+        // borrowed. No `&mut T` exists, and several CPUs may share a `T`.
         unsafe { &*self.current_slot() }
     }
 
-    /// Returns the value of this CPU, with preemption off until it is given back.
+    /// Returns a guard of this CPU's value, with preemption disabled.
     ///
-    /// Context: any. Never sleeps, and neither must the task before it drops what this returns. C:
-    /// `get_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    /// The task must not sleep while it holds the guard.
+    ///
+    /// Context: Any context. Never sleeps. C: `get_cpu_ptr()` in `include/linux/percpu-defs.h`.
     #[inline]
     pub fn get_cpu(&self) -> CpuGuard<'_, T>
     where
@@ -174,9 +174,9 @@ impl<T> PerCpu<T> {
         }
     }
 
-    /// Returns the value of a CPU, or [`None`] if there is no such CPU.
+    /// Returns the value of `cpu`, or [`None`] if this CPU is not possible.
     ///
-    /// Context: any. Never sleeps. C: `per_cpu_ptr()` in `include/linux/percpu-defs.h`.
+    /// Context: Any context. Never sleeps. C: `per_cpu_ptr()` in `include/linux/percpu-defs.h`.
     #[inline]
     pub fn per_cpu(&self, cpu: CpuId) -> Option<&T>
     where
@@ -189,9 +189,9 @@ impl<T> PerCpu<T> {
         Some(unsafe { &*self.slot(cpu) })
     }
 
-    /// Returns the values of all possible CPUs, offline ones too.
+    /// Returns an iterator over the values of all possible CPUs, also of offline CPUs.
     ///
-    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    /// Context: Any context. Never sleeps. Accesses the memory of every CPU.
     pub fn iter(&self) -> impl Iterator<Item = (CpuId, &T)>
     where
         T: Sync,
@@ -202,24 +202,24 @@ impl<T> PerCpu<T> {
         })
     }
 
-    /// Returns the values of all possible CPUs, offline ones too, to be changed.
+    /// Returns an iterator over mutable references to the values of all possible CPUs.
     ///
-    /// Context: any. Never sleeps. Touches the memory of every CPU.
+    /// Context: Any context. Never sleeps. Accesses the memory of every CPU.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (CpuId, Pin<&mut T>)> {
         let this = &*self;
         possible_cpus().map(|cpu| {
             // SAFETY:
-            // - The slot of a possible CPU holds a `T` while `self` is borrowed, by the type
-            //   invariants.
-            // - `self` is borrowed mutably, so there is no other reference to it, and the iterator
-            //   comes by each CPU once.
+            // - By the type invariants the slot of a possible CPU holds a `T` while `self` is
+            //   borrowed.
+            // - `self` is borrowed mutably, so no other reference exists, and the iterator returns
+            //   each CPU once.
             let value = unsafe { &mut *this.slot(cpu) };
             // SAFETY: The value is pinned by the type invariants.
             (cpu, unsafe { Pin::new_unchecked(value) })
         })
     }
 
-    /// Returns what C has per-CPU operations for.
+    /// Returns the `__percpu` pointer for C's per-CPU operations.
     #[inline]
     pub(super) fn as_percpu_ptr(&self) -> *mut c_void {
         self.base.as_ptr()
@@ -228,7 +228,7 @@ impl<T> PerCpu<T> {
     /// Returns the slot of the CPU that the task runs on.
     #[inline]
     fn current_slot(&self) -> *mut T {
-        // SAFETY: This computes, of any pointer.
+        // SAFETY: The helper only computes an address, for any pointer.
         unsafe { bindings::raw_cpu_ptr(self.base.as_ptr()) }.cast()
     }
 
@@ -241,24 +241,24 @@ impl<T> PerCpu<T> {
 
 impl<T> Drop for PerCpu<T> {
     fn drop(&mut self) {
-        // SAFETY: `base` is what `finish()` returned, and all values are there, by the type
-        // invariants. Nobody uses `self` any more.
+        // SAFETY: By the type invariants `finish()` returned `base`, and all values are
+        // initialised. Nothing uses `self` after this.
         drop(unsafe { Unfinished::<T>::all(self.base) });
     }
 }
 
-/// The value of this CPU, which the task does not leave as long as this lives.
+/// A guard of this CPU's value; preemption is disabled while the guard lives.
 ///
-/// Made by [`PerCpu::get_cpu()`].
+/// Returned by [`PerCpu::get_cpu()`].
 pub struct CpuGuard<'a, T> {
     value: &'a T,
     _preemption: PreemptDisabled,
 }
 
 impl<T> CpuGuard<'_, T> {
-    /// Returns the CPU that it is the value of.
+    /// Returns the CPU of the value.
     ///
-    /// Context: As long as the guard lives.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn cpu(&self) -> CpuId {
         CpuId::current()
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_guard_keeps_preemption_off() -> Result {
-        // SAFETY: The helper only looks at the state of this CPU.
+        // SAFETY: The helper only reads the state of this CPU.
         let in_atomic = || unsafe { bindings::in_atomic() };
         let zeros = PerCpu::<u64>::zeroed()?;
 
@@ -420,7 +420,7 @@ mod tests {
             }
         })?;
 
-        // Nobody else has it any more.
+        // All tasks have dropped their references.
         let mut cells = Arc::into_unique_or_drop(cells).ok_or(EBUSY)?;
         let cells = cells.as_mut().get_mut();
         let sum: u64 = cells.iter_mut().map(|(_, cell)| cell.get()).sum();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of per-CPU data, and of what is built on it, share.
+//! Helpers for the tests of per-CPU data and of its users.
 
 use kernel::{
     prelude::*,
@@ -19,7 +19,7 @@ use super::{
 
 use crate::bindings;
 
-/// Runs `work` in more tasks than there are CPUs, and returns how many those were.
+/// Runs `work` in several tasks at once, and returns the number of tasks.
 pub(crate) fn on_all_cpus<T: Send + Sync + 'static>(data: &Arc<T>, work: fn(&T)) -> Result<u64> {
     const TASKS: u64 = 8;
     let mut done = KVec::new();
@@ -39,26 +39,28 @@ pub(crate) fn on_all_cpus<T: Send + Sync + 'static>(data: &Arc<T>, work: fn(&T))
     Ok(TASKS)
 }
 
-/// Keeps the task on its CPU, where others may run meanwhile, until it is dropped.
+/// Evidence that migration is disabled: the task stays on its CPU, but may be preempted.
 pub(crate) struct MigrationDisabled(NotThreadSafe);
 
-/// Keeps the task on its CPU. It may take spinlocks, also where these sleep.
+/// Disables migration. The task may take spinlocks, also with `CONFIG_PREEMPT_RT`, where they
+/// sleep.
 ///
 /// C: `migrate_disable()` in `include/linux/sched.h`.
 pub(crate) fn migrate_disable() -> MigrationDisabled {
-    // SAFETY: Only called by tests, in a task.
+    // SAFETY: Only tests call this, in process context.
     unsafe { bindings::migrate_disable() };
     MigrationDisabled(NotThreadSafe)
 }
 
 impl Drop for MigrationDisabled {
     fn drop(&mut self) {
-        // SAFETY: There is a call of `migrate_disable()` to undo, by this task, as this is not `Send`.
+        // SAFETY: A call of `migrate_disable()` by this task has no matching call yet, as this is
+        // not `Send`.
         unsafe { bindings::migrate_enable() };
     }
 }
 
-/// Turns interrupts off, unless nobody may take a spinlock then: with `CONFIG_PREEMPT_RT` they sleep.
+/// Disables interrupts, except with `CONFIG_PREEMPT_RT`, where spinlocks sleep.
 pub(crate) fn interrupts_off_for_locks() -> Option<LocalInterruptDisabled> {
     (!cfg!(CONFIG_PREEMPT_RT)).then(local_interrupt_disable)
 }

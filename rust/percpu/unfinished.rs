@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Per-CPU memory while values are put into it, and while they are taken out.
+//! Per-CPU memory whose values are partly initialised.
 
 use kernel::{
     cpu::CpuId,
@@ -32,12 +32,12 @@ use super::{
     slots::PerCpu, //
 };
 
-/// Slots, of which some are not initialised yet.
+/// Slots, some of which are not initialised yet.
 ///
 /// # Invariants
 ///
 /// - `base` is as in [`PerCpu`].
-/// - The slots of the first `initialised` possible CPUs hold a `T`, pinned.
+/// - The slots of the first `initialised` possible CPUs hold a pinned `T`.
 pub(super) struct Unfinished<T> {
     base: NonNull<c_void>,
     initialised: usize,
@@ -45,7 +45,7 @@ pub(super) struct Unfinished<T> {
 }
 
 impl<T> Unfinished<T> {
-    /// Allocates slots of zeros.
+    /// Allocates zeroed slots.
     pub(super) fn new() -> Result<Self> {
         const {
             assert!(size_of::<T>() != 0, "per-CPU data must not be of size 0");
@@ -59,8 +59,8 @@ impl<T> Unfinished<T> {
             );
         }
 
-        // SAFETY: `pcpu_alloc_noprof()` in `mm/percpu.c` takes any size and alignment. Those that
-        // it warns of are ruled out above.
+        // SAFETY: `pcpu_alloc_noprof()` in `mm/percpu.c` accepts any size and alignment. The
+        // assertions above exclude those that make it warn.
         let base = unsafe {
             bindings::pcpu_alloc_noprof(
                 size_of::<T>(),
@@ -69,7 +69,7 @@ impl<T> Unfinished<T> {
                 bindings::GFP_KERNEL,
             )
         };
-        // INVARIANT: None is initialised.
+        // INVARIANT: No slot is initialised.
         Ok(Self {
             base: NonNull::new(base).ok_or(ENOMEM)?,
             initialised: 0,
@@ -77,30 +77,30 @@ impl<T> Unfinished<T> {
         })
     }
 
-    /// Initialises the slot of `cpu`, the possible CPU after those initialised so far.
+    /// Initialises the slot of `cpu`, the first possible CPU without a value.
     pub(super) fn init_next<E>(&mut self, cpu: CpuId, init: impl PinInit<T, E>) -> Result<(), E> {
-        // SAFETY: The slot is memory for a `T` that nobody else uses and that stays where it is. If
-        // this fails, it is not touched any more.
+        // SAFETY: The slot is memory for a `T` that nothing else uses and that does not move. On
+        // failure it is not accessed again.
         unsafe { raw_try_init(slot::<T>(self.base.as_ptr(), cpu), init)? };
 
-        // INVARIANT: One more.
+        // INVARIANT: One more slot is initialised.
         self.initialised += 1;
         Ok(())
     }
 
-    /// Returns the slots, for somebody else to drop the values and to free them.
+    /// Returns the slots. The caller must drop the values and free the slots.
     pub(super) fn finish(self) -> NonNull<c_void> {
         ManuallyDrop::new(self).base
     }
 
-    /// Takes slots back whose values are all there.
+    /// Takes back slots whose values are all initialised.
     ///
     /// # Safety
     ///
-    /// `base` must be what [`Self::finish()`] returned, all slots hold a `T`, and nobody use them
-    /// any more.
+    /// `base` must be what [`Self::finish()`] returned. All slots must hold a `T`, and nothing may
+    /// use them after this.
     pub(super) unsafe fn all(base: NonNull<c_void>) -> Self {
-        // INVARIANT: There are no more CPUs than that.
+        // INVARIANT: All possible CPUs are initialised, and there are less than `usize::MAX`.
         Self {
             base,
             initialised: usize::MAX,
@@ -113,19 +113,19 @@ impl<T> Drop for Unfinished<T> {
     fn drop(&mut self) {
         if needs_drop::<T>() {
             for cpu in possible_cpus().take(self.initialised) {
-                // SAFETY: The slot holds a `T` by the type invariants, which nobody uses again.
+                // SAFETY: By the type invariants the slot holds a `T`, which nothing uses again.
                 unsafe { ptr::drop_in_place(slot::<T>(self.base.as_ptr(), cpu)) };
             }
         }
-        // SAFETY: `base` came from `pcpu_alloc_noprof()`, and nobody uses it any more.
+        // SAFETY: `base` came from `pcpu_alloc_noprof()`, and nothing uses it now.
         unsafe { bindings::free_percpu(self.base.as_ptr()) };
     }
 }
 
-/// Returns the slot that a `__percpu` pointer leads to, if the CPU is a possible one.
+/// Returns the slot of a possible CPU for a `__percpu` pointer.
 #[inline]
 pub(super) fn slot<T>(percpu: *mut c_void, cpu: CpuId) -> *mut T {
-    // SAFETY: This computes, of any pointer and the number of any CPU.
+    // SAFETY: The helper only computes an address, for any pointer and CPU number.
     unsafe { bindings::per_cpu_ptr(percpu, cpu.as_u32()) }.cast()
 }
 
@@ -139,7 +139,7 @@ mod tests {
         Relaxed, //
     };
 
-    /// Counts how many of it there are.
+    /// Counts its live values.
     struct Live<'a>(&'a Atomic<usize>);
 
     impl<'a> Live<'a> {

@@ -13,12 +13,12 @@ use super::{
     PerCpuCounter, //
 };
 
-/// The kinds of counters there are.
+/// A kind of per-CPU counter.
 ///
 /// # Safety
 ///
-/// The type has the layout of a `percpu_counter`, and what its `&self` methods need is that this is
-/// initialised.
+/// The type must have the layout of a `percpu_counter`. Its `&self` methods must require only an
+/// initialised `percpu_counter`.
 pub unsafe trait Kind: Send + Sync + private::Sealed {}
 
 mod private {
@@ -33,14 +33,14 @@ mod private {
     impl Sealed for LocalPerCpuCounter {}
 }
 
-/// `N` counters of kind `C` whose deltas are next to each other in one per-CPU allocation.
+/// `N` counters of kind `C` with adjacent deltas in one per-CPU allocation.
 ///
-/// For counters that are updated together: their deltas share cache lines. Each has a lock and a
-/// count of its own. At least 1 counter and at most 8192; anything else does not compile.
+/// For counters that are updated together: their deltas share cache lines. Each counter has its own
+/// lock and count. `N` is from 1 to 8192 (checked at compile time).
 ///
 /// # Invariants
 ///
-/// `counters` are initialised for as long as `self` may be borrowed.
+/// `counters` are initialised while `self` may be borrowed.
 #[pin_data]
 pub struct PerCpuCounterArray<const N: usize, C: Kind = PerCpuCounter> {
     #[pin]
@@ -49,13 +49,14 @@ pub struct PerCpuCounterArray<const N: usize, C: Kind = PerCpuCounter> {
 }
 
 impl<const N: usize, C: Kind> PerCpuCounterArray<N, C> {
-    /// Creates counters that start at `initial`, all of them.
+    /// Creates counters that all have the value `initial`.
     ///
-    /// Takes four bytes for each counter and possible CPU.
+    /// Takes four bytes per counter and possible CPU.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
     ///
-    /// Context: process. May sleep. C: `percpu_counter_init_many()`.
+    /// Context: Process context. May sleep. C: `percpu_counter_init_many()` in
+    /// `include/linux/percpu_counter.h`.
     pub fn new(initial: i64) -> impl PinInit<Self, Error> {
         // INVARIANT: `Counters` are initialised.
         try_pin_init!(Self {
@@ -64,31 +65,31 @@ impl<const N: usize, C: Kind> PerCpuCounterArray<N, C> {
         })
     }
 
-    /// Returns the counters, for all but [`set`](Self::set).
+    /// Returns the counters, for all operations except [`set`](Self::set).
     ///
-    /// An array can be taken apart by a pattern, `let [reads, writes] = counters.as_array();`, and
-    /// has slices' methods.
+    /// A pattern can name the counters: `let [reads, writes] = counters.as_array();`.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn as_array(&self) -> &[C; N] {
-        // SAFETY: They are `N` counters, initialised by the type invariants and never borrowed
-        // mutably, and `C` has the layout of one, by the contract of `Kind`.
+        // SAFETY: By the type invariants these are `N` initialised counters, which are never
+        // borrowed mutably. By the contract of `Kind` a `C` has the layout of a counter.
         unsafe { &*self.counters.get().cast::<[C; N]>() }
     }
 
-    /// Sets a counter to `amount`.
+    /// Sets the counter at `index` to `amount`.
     ///
-    /// Exclusive, as an update that ran meanwhile could get lost.
+    /// Takes `&mut self`, because a concurrent update could be lost.
     ///
-    /// Fails with [`EINVAL`] if there is no counter `index`.
+    /// Fails with [`EINVAL`] if `index` is not less than `N`.
     ///
-    /// Context: any but NMI. Never sleeps. Visits every possible CPU's cache line.
+    /// Context: Any context except NMI. Never sleeps. Visits every possible CPU's cache line. C:
+    /// `percpu_counter_set()` in `lib/percpu_counter.c`.
     pub fn set(self: Pin<&mut Self>, index: usize, amount: i64) -> Result {
         if index >= N {
             return Err(EINVAL);
         }
-        // SAFETY: There are `N` counters.
+        // SAFETY: `index` is less than `N`.
         let counter = unsafe { self.counters.get().add(index) };
 
         // SAFETY: The counter is initialised by the type invariants.

@@ -16,14 +16,14 @@ use super::{
     raw::Counters, //
 };
 
-/// A signed counter that any CPU can update without contending for a cache line.
+/// A signed counter that all CPUs can update without cache-line contention.
 ///
-/// It wraps around at 64 bits, and so does the result of every method.
+/// The counter and the results of all methods wrap at 64 bits.
 ///
 /// # Invariants
 ///
-/// What a `&self` leads to is a `percpu_counter` that is initialised, for as long as the borrow
-/// lasts: `counters` sees to it, or the [array](super::PerCpuCounterArray) that it is part of.
+/// A `&self` points to a `percpu_counter` that is initialised while the borrow lasts. `counters`
+/// ensures this, or the [array](super::PerCpuCounterArray) that contains the counter.
 #[pin_data]
 #[repr(transparent)]
 pub struct PerCpuCounter {
@@ -31,17 +31,18 @@ pub struct PerCpuCounter {
     counters: Counters<1>,
 }
 
-// SAFETY: All it has is a `percpu_counter`.
+// SAFETY: The only field is a `percpu_counter`.
 unsafe impl Kind for PerCpuCounter {}
 
 impl PerCpuCounter {
-    /// Creates a counter that starts at `initial`.
+    /// Creates a counter with the value `initial`.
     ///
-    /// Takes four bytes for every possible CPU.
+    /// Takes four bytes per possible CPU.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep. C: `percpu_counter_init()` in
+    /// `include/linux/percpu_counter.h`.
     pub fn new(initial: i64) -> impl PinInit<Self, Error> {
         // INVARIANT: `Counters` are initialised.
         try_pin_init!(Self {
@@ -51,13 +52,13 @@ impl PerCpuCounter {
 
     /// Returns the batch of [`add`](Self::add), [`sub`](Self::sub) and [`compare`](Self::compare).
     ///
-    /// That is the larger of 32 and twice the number of online CPUs; it changes as CPUs come and
-    /// go. See `compute_batch_value()` in `lib/percpu_counter.c`.
+    /// The batch is the larger of 32 and twice the number of online CPUs. CPU hotplug changes it.
+    /// C: `compute_batch_value()` in `lib/percpu_counter.c`.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn default_batch() -> NonZeroU16 {
-        // SAFETY: The helper only reads an integer, which lives as long as the kernel.
+        // SAFETY: The helper only reads an integer that lives as long as the kernel.
         let batch = unsafe { bindings::percpu_counter_batch_once() };
 
         u16::try_from(batch)
@@ -68,24 +69,28 @@ impl PerCpuCounter {
 
     /// Returns the largest difference between [`read`](Self::read) and [`sum`](Self::sum).
     ///
-    /// It holds as long as every update used a batch of at most `batch`, and at most `cpus` CPUs
-    /// made updates: each of them keeps back less than a batch. Exact if `batch` is 1.
+    /// The bound holds if every update used a batch of at most `batch`, and at most `cpus` CPUs
+    /// made updates: the delta of each CPU is less than a batch. With a `batch` of 1 `read` is
+    /// exact.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub const fn error_bound(batch: NonZeroU16, cpus: u32) -> u64 {
-        // OVERFLOW: 16 and 32 bits make at most 48.
+        // OVERFLOW: A product of 16 and 32 bits has at most 48 bits.
         (batch.get() as u64 - 1) * cpus as u64
     }
 
     /// Adds `amount`, which may be negative.
     ///
-    /// An amount within a batch of [`i64::MIN`] or [`i64::MAX`] may get lost: C takes the absolute
-    /// value of its sum with this CPU's delta, which wraps, and that of [`i64::MIN`] is no `i64`.
+    /// An amount within a batch of [`i64::MIN`] or [`i64::MAX`] may be lost. C takes the absolute
+    /// value of the sum of the amount and this CPU's delta. The sum wraps, and the absolute value
+    /// of [`i64::MIN`] is not an `i64`.
     ///
-    /// Takes the counter's lock once this CPU's delta reaches
-    /// [`default_batch()`](Self::default_batch), so on every call if `amount` does.
+    /// Takes the counter's lock when this CPU's delta reaches
+    /// [`default_batch()`](Self::default_batch). So each call takes the lock if `amount` is that
+    /// large.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps. C: `percpu_counter_add()` in
+    /// `include/linux/percpu_counter.h`.
     #[inline]
     pub fn add(&self, amount: i64) {
         // SAFETY: The counter is initialised by the type invariants.
@@ -94,20 +99,21 @@ impl PerCpuCounter {
 
     /// Subtracts `amount`, which may be negative.
     ///
-    /// Otherwise as [`add`](Self::add).
+    /// Amounts that may be lost: as for [`add`](Self::add).
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: As [`add`](Self::add).
     #[inline]
     pub fn sub(&self, amount: i64) {
         self.add(amount.wrapping_neg());
     }
 
-    /// Adds `amount`, and folds this CPU's delta into the count once it reaches `batch`.
+    /// Adds `amount`, and folds this CPU's delta into the count when the delta reaches `batch`.
     ///
-    /// A larger batch makes updates cheaper and approximate reads worse: see
-    /// [`error_bound()`](Self::error_bound). Amounts that may get lost: as of [`add`](Self::add).
+    /// A larger batch makes updates cheaper and approximate reads less exact: see
+    /// [`error_bound()`](Self::error_bound). Amounts that may be lost: as for [`add`](Self::add).
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps. C: `percpu_counter_add_batch()` in
+    /// `lib/percpu_counter.c`.
     #[inline]
     pub fn add_batch(&self, amount: i64, batch: NonZeroU16) {
         // SAFETY: The counter is initialised by the type invariants.
@@ -116,22 +122,24 @@ impl PerCpuCounter {
         };
     }
 
-    /// Returns the shared count, which lacks what CPUs have not folded yet.
+    /// Returns the shared count, without the deltas that CPUs have not folded.
     ///
-    /// See [`error_bound()`](Self::error_bound) for how far it may be off.
+    /// See [`error_bound()`](Self::error_bound) for its error.
     ///
-    /// Context: any. Never sleeps.
+    /// Context: Any context. Never sleeps. C: `percpu_counter_read()` in
+    /// `include/linux/percpu_counter.h`.
     #[inline]
     pub fn read(&self) -> i64 {
         // SAFETY: The counter is initialised by the type invariants.
         unsafe { bindings::percpu_counter_read_once(self.counters.get()) }
     }
 
-    /// Returns [`read`](Self::read), or 0 if that is negative.
+    /// Returns [`read`](Self::read), or 0 if the shared count is negative.
     ///
-    /// For counts that are never negative in truth, which the shared count may still be.
+    /// For sums that are never negative: the shared count may still be negative.
     ///
-    /// Context: any. Never sleeps.
+    /// Context: Any context. Never sleeps. C: `percpu_counter_read_positive()` in
+    /// `include/linux/percpu_counter.h`.
     #[inline]
     pub fn read_positive(&self) -> i64 {
         // SAFETY: The counter is initialised by the type invariants.
@@ -140,20 +148,21 @@ impl PerCpuCounter {
 
     /// Returns the sum over all CPUs.
     ///
-    /// It is exact if no CPU updates the counter meanwhile. Otherwise every update that ends before
-    /// the call counts, and any of those made meanwhile may or may not.
+    /// The sum is exact if no CPU updates the counter concurrently. Otherwise it includes every
+    /// update that ended before the call, and may include concurrent updates.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the counter's lock, and visits every online CPU's
-    /// cache line with interrupts off: keep it off fast paths.
+    /// Context: Any context except NMI. Never sleeps. Takes the counter's lock, and visits every
+    /// online CPU's cache line with interrupts disabled: avoid it on fast paths. C:
+    /// `__percpu_counter_sum()` in `lib/percpu_counter.c`.
     #[inline]
     pub fn sum(&self) -> i64 {
         // SAFETY: The counter is initialised by the type invariants.
         unsafe { bindings::__percpu_counter_sum(self.counters.get()) }
     }
 
-    /// Returns [`sum`](Self::sum), or 0 if that is negative.
+    /// Returns [`sum`](Self::sum), or 0 if the sum is negative.
     ///
-    /// Context and cost: as [`sum`](Self::sum).
+    /// Context: As [`sum`](Self::sum).
     #[inline]
     pub fn sum_positive(&self) -> i64 {
         self.sum().max(0)
@@ -161,32 +170,36 @@ impl PerCpuCounter {
 
     /// Compares the sum over all CPUs with `rhs`.
     ///
-    /// As exact as [`sum`](Self::sum) if
+    /// The result is as exact as [`sum`](Self::sum) if
     ///
-    /// - every update was by [`add`](Self::add), [`sub`](Self::sub) or a smaller batch: after larger
-    ///   ones take [`compare_batch`](Self::compare_batch);
-    /// - no CPU goes offline meanwhile, nor has since those that are left gathered their deltas,
-    ///   which lowers [`default_batch()`](Self::default_batch) below these;
+    /// - every update was by [`add`](Self::add), [`sub`](Self::sub) or with a smaller batch. After
+    ///   larger batches use [`compare_batch`](Self::compare_batch);
+    /// - no CPU goes offline during the call, or has gone offline since the remaining CPUs
+    ///   accumulated their deltas. This lowers [`default_batch()`](Self::default_batch), possibly
+    ///   below these deltas;
     /// - the two values are less than 2^63 apart.
     ///
-    /// Context: any but NMI. Never sleeps. Cheap if the count is further from `rhs` than the
-    /// default batch times the online CPUs; a [`sum`](Self::sum) if it is nearer, so not for limits
-    /// that a load stays close to: for those, there is [`percpu_limiter`](crate::percpu::limiter).
+    /// Context: Any context except NMI. Never sleeps. Cheap if the distance of the count from `rhs`
+    /// is more than the default batch times the number of online CPUs. Otherwise it costs a
+    /// [`sum`](Self::sum). For limits that a load stays close to use
+    /// [`percpu_limiter`](crate::percpu::limiter). C: `__percpu_counter_compare()` in
+    /// `lib/percpu_counter.c`.
     #[inline]
     pub fn compare(&self, rhs: i64) -> Ordering {
         // SAFETY: The counter is initialised by the type invariants.
         unsafe { bindings::percpu_counter_compare(self.counters.get(), rhs) }.cmp(&0)
     }
 
-    /// Compares the sum over all CPUs with `rhs`, after updates with batches up to `batch`.
+    /// Compares the sum over all CPUs with `rhs`, after updates with batches of at most `batch`.
     ///
-    /// As [`compare`](Self::compare) otherwise.
+    /// Otherwise as [`compare`](Self::compare).
     ///
-    /// Context and cost: as [`compare`](Self::compare), with `batch` for the default.
+    /// Context: As [`compare`](Self::compare), with `batch` in place of the default batch.
     #[inline]
     pub fn compare_batch(&self, rhs: i64, batch: NonZeroU16) -> Ordering {
         // OVERFLOW: `__percpu_counter_compare()` in `lib/percpu_counter.c` multiplies the batch by
-        // the number of CPUs in 32 bits: 16 bits times `NR_CPUS`, which is less than 16 bits.
+        // the number of CPUs in 32 bits: the batch has 16 bits, and `NR_CPUS` has less than 16
+        // bits.
         //
         // SAFETY: The counter is initialised by the type invariants.
         unsafe {
@@ -197,10 +210,10 @@ impl PerCpuCounter {
 
     /// Compares [`read`](Self::read), the approximate count, with `rhs`.
     ///
-    /// Wrong if the sum over all CPUs is no further from `rhs` than the
-    /// [`error_bound()`](Self::error_bound), and right otherwise.
+    /// The result is right if the distance between the sum over all CPUs and `rhs` is more than the
+    /// [`error_bound()`](Self::error_bound).
     ///
-    /// Context: any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn compare_approx(&self, rhs: i64) -> Ordering {
         self.read().cmp(&rhs)
@@ -208,9 +221,10 @@ impl PerCpuCounter {
 
     /// Sets the counter to `amount`.
     ///
-    /// Exclusive, as an update that ran meanwhile could get lost.
+    /// Takes `&mut self`, because a concurrent update could be lost.
     ///
-    /// Context: any but NMI. Never sleeps. Visits every possible CPU's cache line.
+    /// Context: Any context except NMI. Never sleeps. Visits every possible CPU's cache line. C:
+    /// `percpu_counter_set()` in `lib/percpu_counter.c`.
     #[inline]
     pub fn set(self: Pin<&mut Self>, amount: i64) {
         // SAFETY: The counter is initialised by the type invariants.
@@ -219,11 +233,12 @@ impl PerCpuCounter {
 
     /// Folds this CPU's delta into the shared count.
     ///
-    /// Call it on every CPU to make [`read`](Self::read) better for a while: after the largest batch
-    /// of updates became smaller, say. Otherwise deltas from before remain until the next update on
-    /// their CPU.
+    /// Call it on every CPU to make [`read`](Self::read) more exact for some time, for example
+    /// after the batch of the updates was reduced. Otherwise an old delta stays until the next
+    /// update on its CPU.
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps. C: `percpu_counter_sync()` in
+    /// `lib/percpu_counter.c`.
     #[inline]
     pub fn sync(&self) {
         // SAFETY: The counter is initialised by the type invariants.
@@ -244,7 +259,7 @@ mod tests {
         workqueue, //
     };
 
-    /// A batch no test reaches, so that every delta stays with its CPU.
+    /// A batch that no test reaches, so that every delta stays with its CPU.
     const NEVER_FOLD: NonZeroU16 = NonZeroU16::MAX;
 
     /// The batch that folds every delta at once.
@@ -279,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_delta_is_folded_when_it_reaches_the_batch() -> Result {
-        // Amount, batch, count after. One add, as a second one may run on another CPU.
+        // Amount, batch, count after one add. A second add may run on another CPU.
         const ROWS: [(i64, u16, i64); 8] = [
             (1, 1, 1),
             (31, 32, 0),
@@ -420,7 +435,7 @@ mod tests {
         counter.sync();
 
         assert_eq!(counter.sum(), 9);
-        // The task may have moved on before the fold, and then there was nothing to fold.
+        // The task may have migrated before the fold; then there was no delta to fold.
         assert!([0, 9].contains(&counter.read()));
         Ok(())
     }

@@ -11,12 +11,12 @@ use super::{
     raw::Counters, //
 };
 
-/// A signed counter whose updates stay with their CPU until they outgrow an [`i32`].
+/// A signed counter whose updates stay in the CPU's delta until the delta overflows an [`i32`].
 ///
-/// There is nothing that reads or compares the shared count, which may be off by 2^31 for each CPU:
-/// `percpu_counter_read()` and `percpu_counter_compare()` are wrong on such a counter.
+/// The shared count cannot be read or compared: it may be off by 2^31 per CPU. So
+/// `percpu_counter_read()` and `percpu_counter_compare()` are wrong for such a counter.
 ///
-/// It wraps around at 64 bits, and so does the result of every method.
+/// The counter and the results of all methods wrap at 64 bits.
 ///
 /// # Invariants
 ///
@@ -28,17 +28,17 @@ pub struct LocalPerCpuCounter {
     counters: Counters<1>,
 }
 
-// SAFETY: All it has is a `percpu_counter`.
+// SAFETY: The only field is a `percpu_counter`.
 unsafe impl Kind for LocalPerCpuCounter {}
 
 impl LocalPerCpuCounter {
-    /// Creates a counter that starts at `initial`.
+    /// Creates a counter with the value `initial`.
     ///
-    /// Takes four bytes for every possible CPU.
+    /// Takes four bytes per possible CPU.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new(initial: i64) -> impl PinInit<Self, Error> {
         // INVARIANT: `Counters` are initialised.
         try_pin_init!(Self {
@@ -48,11 +48,13 @@ impl LocalPerCpuCounter {
 
     /// Adds `amount`, which may be negative.
     ///
-    /// An amount within 2^31 of [`i64::MIN`] or [`i64::MAX`] may get lost: C takes the absolute value
-    /// of its sum with this CPU's delta, which wraps, and that of [`i64::MIN`] is no `i64`.
+    /// An amount within 2^31 of [`i64::MIN`] or [`i64::MAX`] may be lost. C takes the absolute
+    /// value of the sum of the amount and this CPU's delta. The sum wraps, and the absolute value
+    /// of [`i64::MIN`] is not an `i64`.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the counter's lock if this CPU's delta reaches
-    /// 2^31 - 1 either way. C: `percpu_counter_add_local()`.
+    /// Context: Any context except NMI. Never sleeps. Takes the counter's lock if this CPU's delta
+    /// reaches 2^31 - 1 in either direction. C: `percpu_counter_add_local()` in
+    /// `include/linux/percpu_counter.h`.
     #[inline]
     pub fn add(&self, amount: i64) {
         // SAFETY: The counter is initialised by the type invariants.
@@ -61,9 +63,9 @@ impl LocalPerCpuCounter {
 
     /// Subtracts `amount`, which may be negative.
     ///
-    /// Otherwise as [`add`](Self::add).
+    /// Amounts that may be lost: as for [`add`](Self::add).
     ///
-    /// Context: any but NMI. Never sleeps.
+    /// Context: As [`add`](Self::add).
     #[inline]
     pub fn sub(&self, amount: i64) {
         self.add(amount.wrapping_neg());
@@ -71,20 +73,21 @@ impl LocalPerCpuCounter {
 
     /// Returns the sum over all CPUs.
     ///
-    /// It is exact if no CPU updates the counter meanwhile. Otherwise every update that ends before
-    /// the call counts, and any of those made meanwhile may or may not.
+    /// The sum is exact if no CPU updates the counter concurrently. Otherwise it includes every
+    /// update that ended before the call, and may include concurrent updates.
     ///
-    /// Context: any but NMI. Never sleeps. Takes the counter's lock, and visits every online CPU's
-    /// cache line with interrupts off: keep it off fast paths.
+    /// Context: Any context except NMI. Never sleeps. Takes the counter's lock, and visits every
+    /// online CPU's cache line with interrupts disabled: avoid it on fast paths. C:
+    /// `__percpu_counter_sum()` in `lib/percpu_counter.c`.
     #[inline]
     pub fn sum(&self) -> i64 {
         // SAFETY: The counter is initialised by the type invariants.
         unsafe { bindings::__percpu_counter_sum(self.counters.get()) }
     }
 
-    /// Returns [`sum`](Self::sum), or 0 if that is negative.
+    /// Returns [`sum`](Self::sum), or 0 if the sum is negative.
     ///
-    /// Context and cost: as [`sum`](Self::sum).
+    /// Context: As [`sum`](Self::sum).
     #[inline]
     pub fn sum_positive(&self) -> i64 {
         self.sum().max(0)
@@ -92,9 +95,10 @@ impl LocalPerCpuCounter {
 
     /// Sets the counter to `amount`.
     ///
-    /// Exclusive, as an update that ran meanwhile could get lost.
+    /// Takes `&mut self`, because a concurrent update could be lost.
     ///
-    /// Context: any but NMI. Never sleeps. Visits every possible CPU's cache line.
+    /// Context: Any context except NMI. Never sleeps. Visits every possible CPU's cache line. C:
+    /// `percpu_counter_set()` in `lib/percpu_counter.c`.
     #[inline]
     pub fn set(self: Pin<&mut Self>, amount: i64) {
         // SAFETY: The counter is initialised by the type invariants.
@@ -111,7 +115,7 @@ mod tests {
         KBox::try_pin_init(LocalPerCpuCounter::new(initial), GFP_KERNEL)
     }
 
-    /// The shared count, which users cannot see.
+    /// Returns the shared count, which is not public.
     fn count(counter: &LocalPerCpuCounter) -> i64 {
         // SAFETY: The counter is initialised by the type invariants.
         unsafe { bindings::percpu_counter_read_once(counter.counters.get()) }
@@ -131,7 +135,7 @@ mod tests {
     #[test]
     fn a_delta_is_folded_when_it_outgrows_an_i32() -> Result {
         const MAX: i64 = i32::MAX as i64;
-        // Amount, shared count after. One add, as a second one may run on another CPU.
+        // Amount, shared count after one add. A second add may run on another CPU.
         const ROWS: [(i64, i64); 8] = [
             (1, 0),
             (MAX - 1, 0),

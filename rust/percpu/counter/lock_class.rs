@@ -2,10 +2,10 @@
 
 //! The lock class of all counters.
 //!
-//! A counter that is forgotten stays on C's list, and its lock is taken whenever a CPU goes offline:
-//! `percpu_counter_cpu_dead()` in `lib/percpu_counter.c`. So its class must be there for good, which
-//! one in the module that made the counter is not. No lock is taken inside of a counter's, so one
-//! class does for all of them.
+//! A leaked counter stays on C's list, and C takes its lock when a CPU goes offline:
+//! `percpu_counter_cpu_dead()` in `lib/percpu_counter.c`. So the class must outlive the module that
+//! created the counter. A static class in that module does not. No lock is taken under a counter's
+//! lock, so all counters can share one class.
 
 use kernel::{
     bindings::lock_class_key,
@@ -26,23 +26,23 @@ use core::{
     ptr, //
 };
 
-/// What [`LockClass`] has, as long as the module is there.
+/// The key of [`LockClass`], while the library is loaded.
 static KEY: Atomic<*mut lock_class_key> = Atomic::new(ptr::null_mut());
 
-/// Allocations of counters that are initialised.
+/// The number of initialised counter allocations.
 static LIVE: Atomic<usize> = Atomic::new(0);
 
-/// The lock class, to be kept by the module.
+/// The owner of the lock class. The library keeps it.
 pub(crate) struct LockClass {
     key: ManuallyDrop<Pin<KBox<LockClassKey>>>,
 }
 
 impl LockClass {
-    /// Makes counters possible.
+    /// Creates the lock class.
     ///
-    /// Fails with [`ENOMEM`] if memory is short.
+    /// Fails with [`ENOMEM`] if there is no memory.
     ///
-    /// Context: process, before anything makes a counter. May sleep.
+    /// Context: Process context. May sleep. Called before the first counter is created.
     pub(crate) fn new() -> Result<Self> {
         let key = KBox::pin_init(LockClassKey::new_dynamic(), GFP_KERNEL)?;
 
@@ -52,17 +52,18 @@ impl LockClass {
         })
     }
 
-    /// Returns the class for a new counter: registered with lockdep as long as one is live.
+    /// Returns the class for a new counter. It stays registered with lockdep while a counter
+    /// exists.
     pub(super) fn key() -> *mut lock_class_key {
         KEY.load(Acquire)
     }
 
-    /// Notes that counters are initialised.
+    /// Counts an initialised counter allocation.
     pub(super) fn begin() {
         LIVE.add(1, Relaxed);
     }
 
-    /// Notes that counters are destroyed, and the lock class is not theirs any more.
+    /// Counts a destroyed counter allocation.
     pub(super) fn end() {
         LIVE.fetch_sub(1, Release);
     }
@@ -70,10 +71,10 @@ impl LockClass {
 
 impl Drop for LockClass {
     fn drop(&mut self) {
-        // Nobody can make or destroy counters any more. Of those that were forgotten, the class
-        // stays behind: lockdep still knows it, and kmemleak sees that.
+        // No task can create or destroy counters now. The class of leaked counters is leaked:
+        // lockdep still uses it, and kmemleak reports it.
         if LIVE.load(Acquire) == 0 {
-            // SAFETY: This is the only place that drops it, and runs once.
+            // SAFETY: Only this function drops the key, and `drop` runs once.
             unsafe { ManuallyDrop::drop(&mut self.key) };
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters themselves, whatever kind they are.
+//! The C counters of both kinds.
 
 use kernel::{
     error::to_result,
@@ -12,12 +12,12 @@ use crate::bindings;
 
 use super::lock_class::LockClass;
 
-/// Counters that share one allocation.
+/// `N` C counters in one allocation.
 ///
 /// # Invariants
 ///
-/// `inner` was initialised by a successful `__percpu_counter_init_many()` for `N` counters, and
-/// stays pinned and undestroyed until `PinnedDrop` runs. [`LockClass::begin()`] was called for that.
+/// A successful `__percpu_counter_init_many()` initialised `inner` for `N` counters. `inner` stays
+/// pinned and initialised until `PinnedDrop` runs. [`LockClass::begin()`] has counted it.
 #[pin_data(PinnedDrop)]
 #[repr(transparent)]
 pub(super) struct Counters<const N: usize> {
@@ -25,27 +25,27 @@ pub(super) struct Counters<const N: usize> {
     inner: Opaque<[bindings::percpu_counter; N]>,
 }
 
-// SAFETY: A `percpu_counter` is not tied to the task or the CPU that created it:
-// `percpu_counter_destroy_many()` may run anywhere.
+// SAFETY: A `percpu_counter` is not tied to the task or CPU that created it:
+// `percpu_counter_destroy_many()` may run in any task.
 unsafe impl<const N: usize> Send for Counters<N> {}
 
-// SAFETY: The C functions behind the `&self` methods of the counters may run concurrently: they
-// touch either this CPU's delta, through CPU-local atomics or with interrupts off, or `count`, which
-// they write under `percpu_counter::lock` and read at once.
+// SAFETY: The C functions of the `&self` methods may run concurrently. They access this CPU's
+// delta, with CPU-local atomics or with interrupts disabled, or `count`. They write `count` under
+// `percpu_counter::lock`, and read it with a single load.
 unsafe impl<const N: usize> Sync for Counters<N> {}
 
 impl<const N: usize> Counters<N> {
-    /// What `pcpu_alloc_noprof()` in `mm/percpu.c` has room for; it warns of more, and of nothing.
+    /// The sizes that `pcpu_alloc_noprof()` in `mm/percpu.c` accepts without a warning.
     const IS_POSSIBLE: () = assert!(
         0 < N && N <= bindings::PCPU_MIN_UNIT_SIZE / size_of::<i32>(),
         "an array has at least 1 counter and at most 8192"
     );
 
-    /// Creates counters that start at `initial`.
+    /// Creates counters with the value `initial`.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU storage cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub(super) fn new(initial: i64) -> impl PinInit<Self, Error> {
         const { Self::IS_POSSIBLE };
 
@@ -54,13 +54,13 @@ impl<const N: usize> Counters<N> {
             inner <- Opaque::try_ffi_init(move |slot: *mut [bindings::percpu_counter; N]| {
                 // SAFETY:
                 // - `slot` is valid for writes of `N` counters, by the contract of
-                //   `try_ffi_init()`. `N` is not 0, so there is the first one that C writes to if
-                //   it fails.
-                // - `slot` stays put until `PinnedDrop`, as `inner` is structurally pinned.
-                // - The lock class is there as long as the counters, which `begin()` notes; until
-                //   then kscale, which has it, is loaded, as `begin()` is its code.
+                //   `try_ffi_init()`. `N` is not 0, so the first counter, which C writes on
+                //   failure, exists.
+                // - `slot` does not move before `PinnedDrop`, as `inner` is structurally pinned.
+                // - The lock class lives as long as the counters that `begin()` counts. Before
+                //   that, kscale is loaded and keeps the class, because this code is part of it.
                 //
-                // CAST: `N` is 8192 at most.
+                // CAST: `N` is at most 8192.
                 to_result(unsafe {
                     bindings::__percpu_counter_init_many(
                         slot.cast(),
@@ -76,7 +76,7 @@ impl<const N: usize> Counters<N> {
         })
     }
 
-    /// Returns the first counter; the others follow it.
+    /// Returns the first counter; the other counters follow it.
     #[inline]
     pub(super) fn get(&self) -> *mut bindings::percpu_counter {
         self.inner.get().cast()
@@ -87,8 +87,8 @@ impl<const N: usize> Counters<N> {
 impl<const N: usize> PinnedDrop for Counters<N> {
     #[inline]
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `inner` are `N` counters that were initialised together, by the type invariants,
-        // and `&mut self` proves that no other user is left.
+        // SAFETY: By the type invariants `inner` is `N` counters that were initialised together.
+        // `&mut self` proves that no other user is left.
         //
         // CAST: As in `new()`.
         unsafe { bindings::percpu_counter_destroy_many(self.get(), N as u32) };

@@ -29,60 +29,65 @@ use super::state::{
     Header, //
 };
 
-/// What hears of CPUs that come and go.
+/// Callbacks for CPUs that come online and go offline.
 ///
-/// See the [module documentation](super) for the context that the callbacks run in.
+/// See the [module documentation](super) for their context.
 #[vtable]
 pub trait Callbacks: Send + Sync + 'static {
-    /// Hears that `cpu` has come online, or is when the registration is made.
+    /// Called when `cpu` has come online, and for each online CPU at registration.
     ///
-    /// An error refuses it: the CPU goes offline again, and whoever wanted it online gets the
-    /// error. When the registration is being made, that fails. There is no
-    /// [`offline()`](Self::offline) for this CPU then.
+    /// An error refuses the CPU: it goes offline again, and the task that requested it online gets
+    /// the error. At registration an error makes the registration fail.
+    /// [`offline()`](Self::offline) is then not called for this CPU.
     ///
-    /// It is also called, after [`offline()`](Self::offline), for a CPU that could not go offline in
-    /// the end. That should not be refused: the kernel warns, and the next call for this CPU is
+    /// Also called after [`offline()`](Self::offline) if the CPU could not go offline after all. An
+    /// error here makes the kernel warn, and the next call for this CPU is
     /// [`offline()`](Self::offline).
+    ///
+    /// Context: Process context. May sleep. Runs on `cpu`, with the CPU hotplug lock held.
     fn online(&self, cpu: CpuId) -> Result {
         let _ = cpu;
         Ok(())
     }
 
-    /// Hears that `cpu` is about to go offline, or that the registration is.
+    /// Called when `cpu` is about to go offline, and for each online CPU at unregistration.
+    ///
+    /// Context: Process context. May sleep. Runs on `cpu`, with the CPU hotplug lock held.
     fn offline(&self, cpu: CpuId) {
         let _ = cpu;
     }
 }
 
-/// Calls [`Callbacks`], for as long as it lives.
+/// A registration of [`Callbacks`]; dropping it unregisters them.
 ///
-/// One that is leaked calls them until the module that implements them goes.
+/// A leaked registration calls them until the module that implements them is unloaded.
 ///
 /// # Invariants
 ///
-/// `instance` came from `KBox` and is linked into the list of the library's hotplug state, unless
-/// what was `noted` is being undone.
+/// `instance` came from `KBox`. It is linked into the list of the library's hotplug state, unless
+/// the cleanup of `noted` is running.
 pub struct Registration<T: Callbacks> {
     instance: NonNull<Instance<T>>,
     noted: Noted,
     _callbacks: PhantomData<Arc<T>>,
 }
 
-// SAFETY: A registration may be dropped by another task than the one that made it, with the `Arc`.
+// SAFETY: Any task may drop a registration, together with the `Arc`.
 unsafe impl<T: Callbacks> Send for Registration<T> {}
 
-// SAFETY: There is nothing to do with a `&Registration`.
+// SAFETY: A `&Registration` has no methods.
 unsafe impl<T: Callbacks> Sync for Registration<T> {}
 
 impl<T: Callbacks> Registration<T> {
-    /// Calls [`Callbacks::online()`] for the CPUs that are online, and registers.
+    /// Calls [`Callbacks::online()`] for all online CPUs, and registers the callbacks.
     ///
-    /// Fails with the error of the first call that fails, after [`Callbacks::offline()`] was called
-    /// for the CPUs before; with [`ENOMEM`]; with [`EDEADLK`] in a callback; and with [`EINVAL`] if
-    /// the code of the callbacks is not in the module that implements [`Callbacks`].
+    /// Fails with the error of the first call that fails; [`Callbacks::offline()`] is then called
+    /// for the earlier CPUs. Fails with [`ENOMEM`] if there is no memory. Fails with [`EDEADLK`] in
+    /// a callback. Fails with [`EINVAL`] if the code of the callbacks is not in the module that
+    /// implements [`Callbacks`].
     ///
-    /// Context: process. Sleeps, until no CPU is coming or going and all calls have returned. C:
-    /// `cpuhp_state_add_instance()` in `include/linux/cpuhotplug.h`.
+    /// Context: Process context. May sleep. Waits until no CPU is coming online or going offline,
+    /// and for all calls. C: `cpuhp_state_add_instance()` in `include/linux/cpuhotplug.h`.
     pub fn new(callbacks: Arc<T>) -> Result<Self> {
         if is_in_callback() {
             return Err(EDEADLK);
@@ -101,38 +106,40 @@ impl<T: Callbacks> Registration<T> {
             GFP_KERNEL,
         )?));
         // SAFETY:
-        // - It is in no list, and is freed only after it was removed.
-        // - It is the header of an `Instance<T>`, with functions for that.
+        // - The node is in no list, and is freed only after it was removed.
+        // - `instance` points to the header of an `Instance<T>`, and its functions are for this
+        //   type.
         let added = unsafe { state::add(instance.cast()) };
         if let Err(error) = added {
-            // SAFETY: `instance` is from `KBox::leak()` above, and C has no pointer to it, as
+            // SAFETY: `instance` is from `KBox::leak()` above. C has no pointer to it, as
             // `state::add()` failed.
             drop(unsafe { KBox::from_raw(instance.as_ptr()) });
             return Err(error);
         }
 
         // SAFETY:
-        // - The code of `T` is in `module`, see above, so that is loaded, and it is used here.
+        // - The code of `T` is in `module`, see above. This function uses `T`, so `module` is
+        //   loaded.
         // - `stop()` and `free()` may be called with `instance`, as it is linked.
         let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, instance.cast()) };
         match noted {
-            // INVARIANT: It is linked, and was leaked from a `KBox`.
+            // INVARIANT: The instance is linked, and was leaked from a `KBox`.
             Ok(noted) => Ok(Self {
                 instance,
                 noted,
                 _callbacks: PhantomData,
             }),
             Err(error) => {
-                // SAFETY: It is linked, and nobody else knows of it.
+                // SAFETY: The instance is linked, and nothing else refers to it.
                 unsafe { Self::stop(instance.cast()) };
-                // SAFETY: As above, and it is not linked any more.
+                // SAFETY: As above, and the instance is unlinked now.
                 unsafe { Self::free(instance.cast()) };
                 Err(error)
             }
         }
     }
 
-    /// Tells whether all code that depends on `T` is code of `module`.
+    /// Returns whether all code that depends on `T` is in `module`.
     fn is_in(module: *mut bindings::module) -> bool {
         let own = [
             online::<T> as *const () as usize,
@@ -140,17 +147,18 @@ impl<T: Callbacks> Registration<T> {
             Self::stop as *const () as usize,
             Self::free as *const () as usize,
         ];
-        // SAFETY: It is the `THIS_MODULE` of a module whose types this uses, so it is loaded.
+        // SAFETY: `module` is the `THIS_MODULE` of a module whose types this code uses, so it is
+        // loaded.
         unsafe { cleanup::has_code(module, &own) }
     }
 
-    /// Has C call the callbacks no more, after those that the end of a registration takes.
+    /// Unlinks the instance. C calls `offline()` for the online CPUs, and no callback after that.
     ///
     /// # Safety
     ///
     /// `instance` must be a linked [`Instance<T>`].
     unsafe fn stop(instance: NonNull<c_void>) {
-        // SAFETY: It is linked.
+        // SAFETY: By the safety requirements the instance is linked.
         unsafe { state::remove(instance.cast()) };
     }
 
@@ -158,7 +166,8 @@ impl<T: Callbacks> Registration<T> {
     ///
     /// # Safety
     ///
-    /// `instance` must be an [`Instance<T>`] from `KBox` that is not linked and that nobody uses.
+    /// `instance` must be an [`Instance<T>`] from `KBox` that is not linked. Nothing else may use
+    /// it.
     unsafe fn free(instance: NonNull<c_void>) {
         // SAFETY: By the safety requirements.
         drop(unsafe { KBox::from_raw(instance.cast::<Instance<T>>().as_ptr()) });
@@ -166,25 +175,26 @@ impl<T: Callbacks> Registration<T> {
 }
 
 impl<T: Callbacks> Drop for Registration<T> {
-    /// Calls [`Callbacks::offline()`] for the CPUs that are online, and waits for it.
+    /// Calls [`Callbacks::offline()`] for all online CPUs, and unregisters.
     fn drop(&mut self) {
         if is_in_callback() {
-            // To wait here would be to wait for this callback.
+            // A wait here would wait for this callback (deadlock).
             pr_err!("a CPU hotplug callback dropped a registration, which stays\n");
             return;
         }
         if !cleanup::take_back(self.noted) {
-            // The module is going, which sees to it.
+            // The module is going, and its cleanup frees the instance.
             return;
         }
-        // SAFETY: It is linked by the type invariants, and nobody else will do this.
+        // SAFETY: By the type invariants the instance is linked. `take_back()` excludes the
+        // cleanup.
         unsafe { Self::stop(self.instance.cast()) };
-        // SAFETY: It came from `KBox` by the type invariants, and was just unlinked.
+        // SAFETY: By the type invariants the instance came from `KBox`. It was just unlinked.
         unsafe { Self::free(self.instance.cast()) };
     }
 }
 
-/// A registration, as long as C may call back.
+/// A registration, as C's list refers to it.
 #[repr(C)]
 struct Instance<T: Callbacks> {
     header: Header,
@@ -236,7 +246,7 @@ mod tests {
         }, //
     };
 
-    /// Keeps books of the calls.
+    /// Counts the calls.
     #[pin_data]
     struct Log {
         online: PerCpu<Atomic<i32>>,
@@ -244,9 +254,9 @@ mod tests {
         on_another_cpu: Atomic<i32>,
         /// Calls of `online()` that succeed before one fails.
         until_failure: Atomic<i32>,
-        /// What a callback got when it made a registration.
+        /// The error that a callback got for its own registration.
         nested: Atomic<i32>,
-        /// To be dropped in the next callback.
+        /// A registration that the next callback drops.
         #[pin]
         registration: Mutex<Option<Registration<Log>>>,
     }
@@ -293,13 +303,13 @@ mod tests {
         }
     }
 
-    /// Registers itself again.
+    /// Registers again in a callback.
     struct Nesting(Atomic<i32>);
 
     #[vtable]
     impl Callbacks for Nesting {
         fn online(&self, _: CpuId) -> Result {
-            // Sleeps, which callbacks may.
+            // The allocation may sleep, as callbacks may.
             let nested = Arc::new(Nesting(Atomic::new(0)), GFP_KERNEL).map(Registration::new)?;
             let error = nested.err().map_or(0, |error| error.to_errno());
             self.0.store(error, Relaxed);
@@ -319,7 +329,7 @@ mod tests {
         assert_eq!(result.err(), Some(ENOMEM));
         assert!(total(&log.online) > 0);
         assert_eq!(total(&log.offline), total(&log.online));
-        // What was made of it is gone.
+        // The failed registration has dropped its reference.
         assert!(Arc::into_unique_or_drop(log).is_some());
         Ok(())
     }
@@ -329,7 +339,7 @@ mod tests {
         let log = Log::new(i32::MAX)?;
 
         let registration = Registration::new(log.clone())?;
-        // Tests run on CPUs that are online.
+        // A test runs on an online CPU.
         assert!(total(&log.online) > 0);
         assert!(log.online.iter().all(|(_, calls)| calls.load(Relaxed) <= 1));
         assert_eq!(total(&log.offline), 0);
@@ -355,7 +365,7 @@ mod tests {
 
             assert_eq!(result.err(), Some(EBUSY));
             assert_eq!(total(&log.online), until_failure);
-            // Those that heard that they are online hear the end of it.
+            // `offline()` was called for each CPU whose `online()` succeeded.
             assert_eq!(total(&log.offline), until_failure);
         }
         Ok(())
@@ -382,7 +392,7 @@ mod tests {
 
         drop(Registration::new(log.clone())?);
 
-        // Nobody else has it any more.
+        // The registration has dropped its reference.
         assert!(Arc::into_unique_or_drop(log).is_some());
         Ok(())
     }
@@ -416,7 +426,7 @@ mod tests {
         Ok(())
     }
 
-    /// Has its code in another module than it says.
+    /// Names another module than the module of its code.
     struct Foreign(Atomic<i32>);
 
     #[vtable]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hotplug state of the library, and the functions that C calls.
+//! The CPU hotplug state of the library, and its C callbacks.
 
 use kernel::{
     container_of,
@@ -25,7 +25,7 @@ use core::ptr::NonNull;
 
 use crate::bindings;
 
-/// What C has in its list, and its functions.
+/// The list node of an instance, and its functions.
 #[repr(C)]
 pub(super) struct Header {
     node: Opaque<bindings::hlist_node>,
@@ -34,9 +34,9 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Makes a header with a node that is in no list.
+    /// Creates a header whose node is in no list.
     ///
-    /// The functions will be called with the header.
+    /// The functions are called with this header.
     pub(super) fn new(
         online: unsafe fn(NonNull<Header>, CpuId) -> Result,
         offline: unsafe fn(NonNull<Header>, CpuId),
@@ -48,26 +48,27 @@ impl Header {
         }
     }
 
-    /// Returns the node of a header. It is not looked at.
+    /// Returns the node of a header, without dereferencing it.
     fn node(header: NonNull<Self>) -> *mut bindings::hlist_node {
         header.cast::<bindings::hlist_node>().as_ptr()
     }
 }
 
-/// The number of the state that all registrations are instances of.
+/// The hotplug state of which all registrations are instances.
 ///
-/// There are few dynamic states, so the library takes one for all. That also keeps the functions
-/// that C calls in the library, which is the last to go.
+/// Dynamic states are few, so the library uses one for all registrations. The functions that C
+/// calls are then in the library, which is unloaded last.
 static STATE: Atomic<i32> = Atomic::new(0);
 
-/// Calls a header's `online` for the CPUs that are online, and links it.
+/// Calls a header's `online` for all online CPUs, and links the header.
 ///
-/// Fails with the error of the first call that fails, after `offline` for the CPUs before.
+/// Fails with the error of the first call that fails; `offline` is then called for the earlier
+/// CPUs.
 ///
 /// # Safety
 ///
-/// - `header` must be in no list, and stay where it is until it has been [removed](remove).
-/// - Its functions must be fit to be called with it, for any CPU, until then.
+/// - `header` must be in no list, and must not move before it is [removed](remove).
+/// - Until then its functions must be callable with it, for any CPU.
 pub(super) unsafe fn add(header: NonNull<Header>) -> Result {
     // SAFETY: By the safety requirements.
     to_result(unsafe {
@@ -75,33 +76,34 @@ pub(super) unsafe fn add(header: NonNull<Header>) -> Result {
     })
 }
 
-/// Calls a header's `offline` for the CPUs that are online, and unlinks it.
+/// Calls a header's `offline` for all online CPUs, and unlinks the header.
 ///
 /// # Safety
 ///
 /// `header` must be linked.
 pub(super) unsafe fn remove(header: NonNull<Header>) {
-    // SAFETY: It is linked into the list of this state. C fails for states of another kind only.
+    // SAFETY: `header` is linked into the list of this state. C fails only for other kinds of
+    // states.
     unsafe { bindings::cpuhp_state_remove_instance(STATE.load(Relaxed), Header::node(header)) };
 }
 
-/// The task that runs a callback, 0 if there is none. There is one at most: C holds the lock of CPU
-/// hotplug for writing, or for reading and `cpuhp_state_mutex`.
+/// The task that runs a callback, or 0. There is at most one: C holds the CPU hotplug lock for
+/// writing, or it holds the lock for reading and `cpuhp_state_mutex`.
 static CALLER: Atomic<usize> = Atomic::new(0);
 
-/// Returns a number that only the current task has.
+/// Returns a number that identifies the current task.
 fn current_task() -> usize {
     // SAFETY: `get_current()` has no preconditions.
     // CAST: To an address.
     unsafe { bindings::get_current() as usize }
 }
 
-/// Tells whether a callback calls this.
+/// Returns whether the current task runs a callback.
 pub(super) fn is_in_callback() -> bool {
     CALLER.load(Relaxed) == current_task()
 }
 
-/// The state, as long as the library is loaded.
+/// The hotplug state, while the library is loaded.
 ///
 /// # Invariants
 ///
@@ -109,12 +111,12 @@ pub(super) fn is_in_callback() -> bool {
 pub(crate) struct State(());
 
 impl State {
-    /// Sets it up. To be called once, when the library is loaded.
+    /// Sets up the state. Called once, when the library is loaded.
     ///
-    /// Fails with [`ENOSPC`] if others have taken all dynamic states.
+    /// Fails with [`ENOSPC`] if no dynamic state is left.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The functions are fit for the instances of this state, which are all of
-        // `Registration::new()`, and stay until it is removed, as the name does.
+        // SAFETY: The functions fit the instances of this state, which all come from
+        // `Registration::new()`. The functions and the name stay until the state is removed.
         let state = unsafe {
             bindings::cpuhp_setup_state_multi(
                 bindings::cpuhp_state_CPUHP_AP_ONLINE_DYN,
@@ -125,20 +127,20 @@ impl State {
         };
         to_result(state)?;
         STATE.store(state, Relaxed);
-        // INVARIANT: Just set up.
+        // INVARIANT: The state was just set up.
         Ok(Self(()))
     }
 }
 
 impl Drop for State {
     fn drop(&mut self) {
-        // SAFETY: There is this state by the type invariants. Registrations are gone, as the
-        // modules that made them are.
+        // SAFETY: By the type invariants the state exists. It has no registrations, as the modules
+        // that registered them are unloaded.
         unsafe { bindings::cpuhp_remove_multi_state(STATE.load(Relaxed)) };
     }
 }
 
-/// Calls `func` with what C called back with.
+/// Calls `func` with the arguments of a C callback.
 ///
 /// # Safety
 ///
@@ -148,11 +150,11 @@ unsafe fn call<R>(
     node: *mut bindings::hlist_node,
     func: impl FnOnce(NonNull<Header>, CpuId) -> R,
 ) -> R {
-    // SAFETY: C calls back for CPUs that there are.
+    // SAFETY: C calls back with the number of a possible CPU.
     let cpu = unsafe { CpuId::from_u32_unchecked(cpu) };
     // SAFETY: All nodes in the list are those of headers.
     let header = unsafe { container_of!(Opaque::cast_from(node), Header, node) };
-    // SAFETY: It is the address of memory.
+    // SAFETY: `header` points into an allocation.
     let header = unsafe { NonNull::new_unchecked(header.cast_mut()) };
 
     CALLER.store(current_task(), Relaxed);
@@ -161,23 +163,23 @@ unsafe fn call<R>(
     ret
 }
 
-/// Is called for a CPU that comes online.
+/// The C callback for a CPU that comes online.
 ///
 /// # Safety
 ///
-/// C must call it, for the state of the library.
+/// C must call it for the state of the library.
 unsafe extern "C" fn call_online(cpu: c_uint, node: *mut bindings::hlist_node) -> c_int {
     let func = |header: NonNull<Header>, cpu| {
-        // SAFETY: It is a header, of which C calls back for linked ones only.
+        // SAFETY: `header` is linked, as C calls back only for linked headers.
         let online = unsafe { header.as_ref() }.online;
-        // SAFETY: That is the function for this very header.
+        // SAFETY: `online` is the function of this header.
         unsafe { online(header, cpu) }
     };
     // SAFETY: By the safety requirements.
     from_result(|| unsafe { call(cpu, node, func) }.map(|()| 0))
 }
 
-/// Is called for a CPU that goes offline.
+/// The C callback for a CPU that goes offline.
 ///
 /// # Safety
 ///
@@ -191,6 +193,6 @@ unsafe extern "C" fn call_offline(cpu: c_uint, node: *mut bindings::hlist_node) 
     };
     // SAFETY: By the safety requirements.
     unsafe { call(cpu, node, func) };
-    // C does not let a callback fail when a state or an instance is removed.
+    // C ignores errors when a state or an instance is removed.
     0
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Credits that are only counted.
+//! A credit limiter without proofs.
 
 use kernel::prelude::*;
 
@@ -12,41 +12,43 @@ use super::{
     },
 };
 
-/// A hard limit for those who keep count of their credits themselves.
+/// A hard limit for callers that count their credits themselves.
 ///
-/// As [`CreditLimiter`](super::CreditLimiter), but there is nothing that proves that credits are in
-/// use: for memory that goes through C, say, and whose pages say nothing of where they were charged.
-/// The methods are named as those of C's `page_counter`.
+/// As [`CreditLimiter`](super::CreditLimiter), but without a [`Credits`](super::Credits) value for
+/// the credits in use. An example is memory that passes through C, whose pages do not record where
+/// they were charged. The methods have the names of C's `page_counter`.
 ///
-/// Who gives back more than were taken has more admitted than the limit, by as much; the count stops
-/// at [`MAX_LIMIT`](Self::MAX_LIMIT) free credits, and nothing else happens.
+/// A caller that returns more credits than it took raises the effective limit by the difference.
+/// The free credits stop at [`MAX_LIMIT`](Self::MAX_LIMIT). There is no other effect.
 pub struct CreditCounter {
     pool: Pool,
 }
 
 impl CreditCounter {
-    /// The largest limit, and the most credits that one call takes or gives back: 2^40.
+    /// The largest limit, and the largest number of credits of one call: 2^40.
     pub const MAX_LIMIT: u64 = MAX_LIMIT.unsigned_abs();
 
     /// Creates a counter with `limit` credits.
     ///
-    /// Takes eight bytes for every possible CPU.
+    /// Takes eight bytes per possible CPU.
     ///
     /// Fails with [`EINVAL`] if `limit` is more than [`MAX_LIMIT`](Self::MAX_LIMIT), and with
-    /// [`ENOMEM`] if memory is short.
+    /// [`ENOMEM`] if there is no memory.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new(limit: u64) -> Result<Self> {
         Ok(Self {
             pool: Pool::with_cpus(limit)?,
         })
     }
 
-    /// Takes `count` credits if there are as many, and returns whether.
+    /// Takes `count` credits if enough are left, and returns whether it did.
     ///
-    /// 0 credits there always are. See the [module](super) for what calls may miss that run at once.
+    /// A charge of 0 always succeeds. See the [module](super) for credits that concurrent calls may
+    /// miss.
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off. See the [module](super) for the cost.
+    /// Context: Any context. Never sleeps. Does not disable interrupts. See the [module](super) for
+    /// the cost.
     #[inline]
     #[must_use = "if not, nothing was taken"]
     pub fn try_charge(&self, count: u64) -> bool {
@@ -57,15 +59,15 @@ impl CreditCounter {
         }
     }
 
-    /// Takes `count` credits whatever the limit.
+    /// Takes `count` credits even if too few are left.
     ///
-    /// For what must not fail. If more are in use than the limit, nothing is admitted until enough
-    /// came back.
+    /// For a charge that must not fail. While more credits than the limit are in use, nothing is
+    /// admitted.
     ///
     /// Fails with [`EOVERFLOW`] if `count` is more than [`MAX_LIMIT`](Self::MAX_LIMIT), or if the
     /// limit would be exceeded by more than 2^46.
     ///
-    /// Context: any. Never sleeps. One atomic operation on what all CPUs share.
+    /// Context: Any context. Never sleeps. Costs one atomic operation on the shared count.
     pub fn charge(&self, count: u64) -> Result {
         match credits(count) {
             Some(count) if count == 0 || self.pool.charge(count) => Ok(()),
@@ -73,12 +75,12 @@ impl CreditCounter {
         }
     }
 
-    /// Gives back `count` credits.
+    /// Returns `count` credits.
     ///
-    /// Does nothing if that many cannot be in use, as they are more than
-    /// [`MAX_LIMIT`](Self::MAX_LIMIT) together with those that are free.
+    /// Does nothing if `count` credits cannot be in use: the free credits would exceed
+    /// [`MAX_LIMIT`](Self::MAX_LIMIT).
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off.
+    /// Context: Any context. Never sleeps. Does not disable interrupts.
     #[inline]
     pub fn uncharge(&self, count: u64) {
         if let Some(count @ 1..) = credits(count) {
@@ -88,10 +90,10 @@ impl CreditCounter {
 
     /// Changes the limit.
     ///
-    /// As [`CreditLimiter::set_limit`](super::CreditLimiter::set_limit); also fails with [`EBUSY`]
+    /// As [`CreditLimiter::set_limit`](super::CreditLimiter::set_limit). Also fails with [`EBUSY`]
     /// if the new limit would be exceeded by more than 2^46.
     ///
-    /// Context: any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn set_limit(&self, limit: u64) -> Result {
         let limit = credits(limit).ok_or(EINVAL)?;
 
@@ -100,18 +102,18 @@ impl CreditCounter {
 
     /// Returns the limit.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn limit(&self) -> u64 {
         self.pool.limit().unsigned_abs()
     }
 
-    /// Returns how many credits are in use, or 0 if more were given back than taken.
+    /// Returns the number of credits in use, or 0 if more credits were returned than taken.
     ///
-    /// Exact if no call runs meanwhile. More than the limit after that has been lowered, or after
-    /// [`charge`](Self::charge).
+    /// The number is exact if no call runs concurrently. It may exceed the limit after the limit
+    /// was lowered or after [`charge`](Self::charge).
     ///
-    /// Context: any. Never sleeps. Visits every possible CPU's cache line.
+    /// Context: Any context. Never sleeps. Visits every possible CPU's cache line.
     pub fn in_use(&self) -> u64 {
         self.pool.in_use().try_into().unwrap_or(0)
     }
@@ -124,7 +126,7 @@ mod tests {
 
     const MAX: u64 = CreditCounter::MAX_LIMIT;
 
-    /// How far a limit can be exceeded.
+    /// The most by which a limit can be exceeded.
     const MOST: u64 = 1 << 46;
 
     #[test]
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn what_is_charged_above_the_limit_admits_nothing() -> Result {
         let counter = CreditCounter::new(100)?;
-        // Parks some.
+        // Parks some credits.
         assert!(counter.try_charge(1));
         counter.uncharge(1);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Credits that prove that they were taken.
+//! A credit limiter whose credits are values.
 
 use kernel::prelude::*;
 
@@ -19,11 +19,11 @@ use super::{
 
 /// A hard limit, as a number of credits.
 ///
-/// See the [module](super) for what it promises and what it costs.
+/// See the [module](super) for its guarantees and its cost.
 ///
 /// # Invariants
 ///
-/// As many credits of `pool` are in use as there are [`Credits`] of it, forgotten ones too.
+/// The credits of `pool` in use are those of all [`Credits`] of it, including leaked ones.
 pub struct CreditLimiter {
     pool: Pool,
 }
@@ -32,14 +32,14 @@ impl CreditLimiter {
     /// The largest limit: 2^40.
     pub const MAX_LIMIT: u64 = MAX_LIMIT.unsigned_abs();
 
-    /// Creates a limiter with `limit` credits. 0 admits nothing.
+    /// Creates a limiter with `limit` credits. A limit of 0 admits nothing.
     ///
-    /// Takes eight bytes for every possible CPU.
+    /// Takes eight bytes per possible CPU.
     ///
     /// Fails with [`EINVAL`] if `limit` is more than [`MAX_LIMIT`](Self::MAX_LIMIT), and with
-    /// [`ENOMEM`] if memory is short.
+    /// [`ENOMEM`] if there is no memory.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new(limit: u64) -> Result<Self> {
         Ok(Self {
             // INVARIANT: No credit is in use.
@@ -47,11 +47,13 @@ impl CreditLimiter {
         })
     }
 
-    /// Takes `count` credits, or none if fewer are left.
+    /// Takes `count` credits, or returns [`None`] if too few are left.
     ///
-    /// 0 credits there always are. See the [module](super) for what calls may miss that run at once.
+    /// A request of 0 always succeeds. See the [module](super) for credits that concurrent calls
+    /// may miss.
     ///
-    /// Context: any. Never sleeps, nor turns interrupts off. See the [module](super) for the cost.
+    /// Context: Any context. Never sleeps. Does not disable interrupts. See the [module](super) for
+    /// the cost.
     #[inline]
     pub fn acquire(&self, count: u64) -> Option<Credits<'_>> {
         let wanted = credits(count)?;
@@ -59,7 +61,7 @@ impl CreditLimiter {
         if wanted != 0 && !self.pool.acquire(wanted) {
             return None;
         }
-        // INVARIANT: They were taken just now.
+        // INVARIANT: The credits were just taken.
         Some(Credits {
             limiter: self,
             count,
@@ -68,14 +70,13 @@ impl CreditLimiter {
 
     /// Changes the limit.
     ///
-    /// Credits in use stay in use. If they are more than `limit`, nothing is admitted until enough
-    /// came back; calls of [`acquire`](Self::acquire) that run meanwhile go by the old limit or the
-    /// new one.
+    /// Credits in use stay in use. While more than `limit` credits are in use, nothing is admitted.
+    /// Concurrent calls of [`acquire`](Self::acquire) use the old or the new limit.
     ///
-    /// Fails with [`EINVAL`] if `limit` is more than [`MAX_LIMIT`](Self::MAX_LIMIT), and with
-    /// [`EBUSY`] if more than fifty calls lower a limit of that size at once.
+    /// Fails with [`EINVAL`] if `limit` is more than [`MAX_LIMIT`](Self::MAX_LIMIT). Fails with
+    /// [`EBUSY`] if more than fifty concurrent calls lower a limit of that size.
     ///
-    /// Context: any. Never sleeps.
+    /// Context: Any context. Never sleeps.
     pub fn set_limit(&self, limit: u64) -> Result {
         let limit = credits(limit).ok_or(EINVAL)?;
 
@@ -84,29 +85,30 @@ impl CreditLimiter {
 
     /// Returns the limit.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn limit(&self) -> u64 {
         self.pool.limit().unsigned_abs()
     }
 
-    /// Returns how many credits are in use.
+    /// Returns the number of credits in use.
     ///
-    /// Exact if no call runs meanwhile. More than the limit after that has been lowered.
+    /// The number is exact if no call runs concurrently. It may exceed the limit after the limit
+    /// was lowered.
     ///
-    /// Context: any. Never sleeps. Visits every possible CPU's cache line.
+    /// Context: Any context. Never sleeps. Visits every possible CPU's cache line.
     pub fn in_use(&self) -> u64 {
         self.pool.in_use().try_into().unwrap_or(0)
     }
 }
 
-/// Credits of a [`CreditLimiter`], which go back to it on drop.
+/// Credits of a [`CreditLimiter`]; dropping them returns them.
 ///
-/// Credits that are forgotten stay in use for good.
+/// Leaked credits stay in use for ever.
 ///
 /// # Invariants
 ///
-/// `count` credits of `limiter` are in use for this.
+/// `count` credits of `limiter` are in use for this value.
 #[must_use = "the credits go back at once"]
 pub struct Credits<'a> {
     limiter: &'a CreditLimiter,
@@ -114,22 +116,22 @@ pub struct Credits<'a> {
 }
 
 impl<'a> Credits<'a> {
-    /// Returns how many they are.
+    /// Returns the number of credits.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Takes `count` of them away, to be kept or given back on their own.
+    /// Splits off `count` credits.
     ///
-    /// Returns [`None`] if they are fewer.
+    /// Returns [`None`] if this value has fewer credits.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn split(&mut self, count: u64) -> Option<Self> {
-        // INVARIANT: What one gets, the other loses.
+        // INVARIANT: The credits of the new value are subtracted from `self`.
         self.count = self.count.checked_sub(count)?;
         Some(Self {
             limiter: self.limiter,
@@ -137,19 +139,20 @@ impl<'a> Credits<'a> {
         })
     }
 
-    /// Adds `other` to them.
+    /// Adds the credits of `other` to this value.
     ///
-    /// Gives `other` back if it is of another limiter.
+    /// Returns `other` as an error if it is of another limiter.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn merge(&mut self, other: Self) -> Result<(), Self> {
         if !ptr::eq(self.limiter, other.limiter) {
             return Err(other);
         }
-        // INVARIANT: `other` does not give back what is of `self` now.
+        // INVARIANT: `other` is forgotten, so it does not return the credits that `self` has now.
         //
-        // OVERFLOW: Not more than are in use, which are `CreditLimiter::MAX_LIMIT` at most.
+        // OVERFLOW: The sum is at most the credits in use, which are at most
+        // `CreditLimiter::MAX_LIMIT`.
         self.count += other.count;
         mem::forget(other);
         Ok(())
@@ -159,11 +162,12 @@ impl<'a> Credits<'a> {
 impl Drop for Credits<'_> {
     #[inline]
     fn drop(&mut self) {
-        // CAST: Not more than are in use, which are `CreditLimiter::MAX_LIMIT` at most.
+        // CAST: `count` is at most the credits in use, which are at most
+        // `CreditLimiter::MAX_LIMIT`.
         let count = self.count as i64;
 
         if count != 0 {
-            // INVARIANT: They are in use for `self`, which ends here.
+            // INVARIANT: The credits are in use for `self`, which is dropped here.
             self.limiter.pool.release(count);
         }
     }
@@ -187,7 +191,7 @@ mod tests {
         workqueue, //
     };
 
-    /// Takes single credits until there are no more.
+    /// Takes single credits until a refusal.
     fn saturate(limiter: &CreditLimiter) -> Result<KVec<Credits<'_>>> {
         let mut taken = KVec::new();
 
@@ -247,7 +251,7 @@ mod tests {
         for (limit, count, admitted) in ROWS {
             let limiter = CreditLimiter::new(limit)?;
 
-            // Twice, as the second time is after what a refusal leaves.
+            // Twice: the second request runs after a possible refusal.
             for _ in 0..2 {
                 assert_eq!(limiter.acquire(count).is_some(), admitted);
             }
@@ -273,7 +277,7 @@ mod tests {
     fn lower_limit_admits_nothing_until_enough_came_back() -> Result {
         let limiter = CreditLimiter::new(100)?;
         let mut taken = limiter.acquire(60).ok_or(EAGAIN)?;
-        // Parks some.
+        // Parks some credits.
         drop(limiter.acquire(1));
 
         limiter.set_limit(50)?;
@@ -357,7 +361,7 @@ mod tests {
         const TASKS: u64 = 8;
         const ROUNDS: u64 = 5000;
         let limiter = Arc::new(CreditLimiter::new(3 * TASKS)?, GFP_KERNEL)?;
-        // How many they have, and whether those were ever too many.
+        // The number of credits in use, and whether it ever exceeded the limit.
         let used = Arc::new((Atomic::new(0_u64), Atomic::new(false)), GFP_KERNEL)?;
 
         let mut done = KVec::new();

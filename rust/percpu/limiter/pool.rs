@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The algorithm of the credit limiters, whatever the atomics and the CPUs.
+//! The algorithm of the credit limiters, independent of atomics and CPUs.
 //!
-//! The kernel and the interleaving checker of `tests/host/loom` run this file; the parent module
-//! has the `atomic`s of either.
+//! The kernel and the interleaving checker of `tests/host/loom` both run this file. The parent
+//! module supplies the `atomic` module.
 //!
 //! # Where credits are
 //!
 //! Each credit of the limit is in one of these places:
 //!
-//! - *free*, counted in the one [`State`] that all CPUs share;
-//! - *parked* in the slot of a CPU, for that CPU's next requests;
-//! - *in the hand* of a call that moves it from one of these to the other;
+//! - *free*: counted in the one [`State`] that all CPUs share;
+//! - *parked*: in the slot of a CPU, for the next requests of this CPU;
+//! - *in the hand* of a call that moves it between these two places;
 //! - *in use*.
 //!
-//! Credits move by atomic operations on one place at a time, so none is ever in two places, and
-//! more than the limit are never in use. What a lower limit takes away may be in use still, and
-//! then `free` is negative; nothing is admitted before it is not, from parked credits neither.
+//! Each atomic operation moves credits of one place only. So no credit is ever in two places, and
+//! the credits in use never exceed the limit. A lower limit removes credits that may still be in
+//! use; then `free` is negative. Nothing is admitted while `free` is negative, not even parked
+//! credits.
 //!
-//! A slot is *closed*, and then holds nothing, or *open*. The state counts the open slots beside the
-//! free credits, in one word: a slot is counted before it opens, and until the credits that were in
-//! it when it was closed are free. Hence whoever sees too few free credits and no open slot knows
-//! that there are none elsewhere but in hands. Whoever sees open slots closes them all, and decides
-//! after that; once only, as others could go on to open them, so what is parked in a slot after its
-//! turn is missed. A task that parked it there finds it, however, when it asks the next time.
+//! A slot is *closed* or *open*. A closed slot holds no credits. The state counts free credits and
+//! open slots in one word. A slot is counted before it opens. When it is closed, it stays counted
+//! until its credits are free. So a call that sees too few free credits and no open slot knows that
+//! all other unused credits are in hands. A call that sees open slots closes all of them, then
+//! decides. It does so only once, as other calls may keep opening slots. So it misses credits that
+//! are parked in a slot after its visit. But the task that parked them finds them at its next
+//! request.
 //!
-//! A CPU parks credits while plenty are free only, so next to the limit the slots are closed, and a
-//! request costs one atomic operation on the state. To open a slot takes about as many free credits
-//! as there are slots, so those who have to look at every slot do so once in as many requests, if
-//! these are alike.
+//! A CPU parks credits only while many credits are free. So near the limit the slots are closed,
+//! and a request costs one atomic operation on the state. Opening a slot requires about as many
+//! free credits as there are slots. So a visit of all slots happens once in about as many requests,
+//! if the requests have one size.
 
 use super::atomic::{
     Acquire,
@@ -38,37 +40,36 @@ use super::atomic::{
     Release, //
 };
 
-/// The largest limit, and the most credits that one call can ask for.
+/// The largest limit, and the largest number of credits of one call.
 ///
-/// There is room for a hundred calls that lower a limit of this size at once, see
-/// [`MIN_FREE`].
+/// A hundred concurrent calls that lower a limit of this size do not overflow, see [`MIN_FREE`].
 pub(super) const MAX_LIMIT: i64 = 1 << 40;
 
-/// The fewest free credits that [`Pool::charge`] leaves: far from what [`State`] has room for.
+/// The fewest free credits that [`Pool::charge`] leaves, far above the minimum of [`State`].
 const MIN_FREE: i64 = -(1 << 46);
 
-/// Requests of one size that a slot gets credits for at once.
+/// The number of requests of one size that a refill of a slot provides for.
 const REFILL_REQUESTS: i64 = 32;
 
-/// Requests of one size that a slot has credits for at most.
+/// The largest number of requests of one size that a slot provides for.
 const PARKED_REQUESTS: i64 = 64;
 
-/// Free credits and open slots, as one word.
+/// Free credits and open slots in one word.
 ///
-/// The credits are the upper 48 bits, signed, so adding to the word adds to them.
+/// The upper 48 bits are the credits, signed. So an addition to the word adds to the credits.
 #[derive(Clone, Copy)]
 struct State(i64);
 
 impl State {
     const OPEN_BITS: u32 = 16;
 
-    /// Half of what there is room for: calls that open a slot check it first.
+    /// Half of the range of the field: calls check the count before they open a slot.
     const MAX_OPEN: i64 = 1 << (Self::OPEN_BITS - 1);
 
-    /// Also what adding to the word takes, which may be negative.
+    /// Returns a state, or a difference to add to the word, which may be negative.
     const fn new(free: i64, open: i64) -> Self {
-        // OVERFLOW: `free` stays between `MIN_FREE` and `MAX_LIMIT`, give or take `MAX_LIMIT` for
-        // each of the calls that run at the moment.
+        // OVERFLOW: `free` stays between `MIN_FREE` and `MAX_LIMIT`, plus or minus `MAX_LIMIT` for
+        // each concurrent call.
         Self((free << Self::OPEN_BITS) + open)
     }
 
@@ -83,16 +84,16 @@ impl State {
 
 /// The slots of the CPUs.
 ///
-/// A closed slot is 0, an open one is 1 more than the credits parked in it.
+/// A closed slot is 0. An open slot is 1 plus the credits parked in it.
 pub(super) trait Slots {
-    /// Returns the slot of this CPU, or of one that the caller ran on a moment ago.
+    /// Returns the slot of this CPU, or of a CPU that the task ran on a moment ago.
     fn local(&self) -> &Atomic<i64>;
 
     /// Calls `f` with the slot of every CPU that may ever have run.
     fn for_each(&self, f: impl FnMut(&Atomic<i64>));
 }
 
-/// What a call has taken from slots.
+/// The credits and slots that a call has taken.
 #[derive(Default)]
 struct Hand {
     credits: i64,
@@ -103,26 +104,26 @@ struct Hand {
 ///
 /// # Invariants
 ///
-/// - At any time, the credits that are free, parked, in a hand or in use are `limit` in all, or
-///   less while [`set_limit()`](Self::set_limit) runs.
-/// - `state` counts the slots that are open, that a call is about to open, or that were closed
-///   by a call which has what was parked there in its hand.
+/// - At any time, the sum of the credits that are free, parked, in a hand or in use is `limit`.
+///   While [`set_limit()`](Self::set_limit) runs, the sum may be less.
+/// - `state` counts three kinds of slots: open slots, slots that a call is about to open, and
+///   closed slots whose credits are still in the hand of the call that closed them.
 pub(super) struct Pool<S> {
     state: Atomic<i64>,
     limit: Atomic<i64>,
-    /// One CPU's part of what is free is the free credits divided by two to the power of this.
+    /// The share of one CPU is the free credits shifted right by this.
     share_shift: u32,
     slots: S,
 }
 
 impl<S: Slots> Pool<S> {
-    /// Creates a pool of `limit` credits. All of `slots`, which are of `cpus` CPUs, are closed.
+    /// Creates a pool of `limit` credits. All `slots`, of `cpus` CPUs, must be closed.
     pub(super) fn new(limit: i64, slots: S, cpus: usize) -> Self {
         // INVARIANT: All credits are free, and no slot is open.
         Self {
             state: Atomic::new(State::new(limit, 0).0),
             limit: Atomic::new(limit),
-            // All CPUs together get up to half of what is free.
+            // All CPUs together get at most half of the free credits.
             share_shift: cpus.max(1).next_power_of_two().trailing_zeros() + 1,
             slots,
         }
@@ -133,13 +134,13 @@ impl<S: Slots> Pool<S> {
         self.limit.load(Relaxed)
     }
 
-    /// Takes `count` credits, from 1 to [`MAX_LIMIT`], if there are as many.
+    /// Takes `count` credits, from 1 to [`MAX_LIMIT`], if enough are left.
     #[inline]
     pub(super) fn acquire(&self, count: i64) -> bool {
         let slot = self.slots.local();
         let parked = slot.load(Relaxed);
 
-        // Parked credits are no one's to have while the limit is exceeded.
+        // While the limit is exceeded, parked credits must not be used.
         if parked > count
             && self.state().free() >= 0
             && slot.cmpxchg(parked, parked - count, Acquire).is_ok()
@@ -149,7 +150,7 @@ impl<S: Slots> Pool<S> {
         self.acquire_free(count)
     }
 
-    /// As [`acquire`](Self::acquire), from what is free.
+    /// As [`acquire`](Self::acquire), from the free credits.
     fn acquire_free(&self, count: i64) -> bool {
         let mut hand = Hand::default();
         let mut may_close = true;
@@ -167,14 +168,14 @@ impl<S: Slots> Pool<S> {
                 hand = self.close_all();
                 may_close = false;
             } else if hand.slots == 0 || self.replace(state, State::new(free, open)) {
-                // Too few, at the moment of the load or of the exchange.
+                // Too few, at the time of the load or of the exchange.
                 return false;
             }
         }
     }
 
-    /// Makes `left` credits free and `open` slots counted if the state is still `state`, and parks
-    /// some of them for more requests of `count` credits.
+    /// Stores `left` free credits and `open` counted slots if the state is still `state`. Parks
+    /// some of `left` for further requests of `count` credits.
     fn take(&self, state: State, left: i64, open: i64, count: i64) -> bool {
         let slot = self.slots.local();
         let seen = slot.load(Relaxed);
@@ -191,14 +192,14 @@ impl<S: Slots> Pool<S> {
         taken
     }
 
-    /// Gives `count` credits back, which were taken.
+    /// Returns `count` credits that were taken.
     #[inline]
     pub(super) fn release(&self, count: i64) {
         let slot = self.slots.local();
         let seen = slot.load(Relaxed);
         let room = self.room(self.state(), count);
 
-        // OVERFLOW: `room` is below 2^47.
+        // OVERFLOW: `room` is less than 2^47.
         if seen > 0 && seen - 1 <= room - count {
             if slot.cmpxchg(seen, seen + count, Release).is_ok() {
                 return;
@@ -207,7 +208,7 @@ impl<S: Slots> Pool<S> {
         self.release_free(count);
     }
 
-    /// As [`release`](Self::release), if the credits cannot just be parked.
+    /// As [`release`](Self::release), if a single exchange cannot park the credits.
     fn release_free(&self, count: i64) {
         let state = self.state();
         let slot = self.slots.local();
@@ -221,7 +222,7 @@ impl<S: Slots> Pool<S> {
                 return self.park(slot, seen, count);
             }
         } else if seen - 1 > room - count {
-            // Leaves half of the room, so as not to be here again at once, or closes the slot.
+            // Keeps half of the room, so that the next release does not spill again, or closes it.
             let left = if room < 2 { 0 } else { 1 + room / 2 };
             let spilled = seen - left.max(1);
 
@@ -232,9 +233,9 @@ impl<S: Slots> Pool<S> {
         self.put(count, 0);
     }
 
-    /// Takes `count` credits, from 1 to [`MAX_LIMIT`], even if there are none.
+    /// Takes `count` credits, from 1 to [`MAX_LIMIT`], even if too few are left.
     ///
-    /// Fails if next to 2^46 were taken so already.
+    /// Fails if the limit would be exceeded by more than 2^46.
     pub(super) fn charge(&self, count: i64) -> bool {
         loop {
             let state = self.state();
@@ -249,21 +250,22 @@ impl<S: Slots> Pool<S> {
         }
     }
 
-    /// Gives `count` credits back, from 1 to [`MAX_LIMIT`], unless that many cannot be in use.
+    /// Returns `count` credits, from 1 to [`MAX_LIMIT`], unless `count` credits cannot be in use.
     ///
-    /// For callers who may be wrong about it: the counts stay in range then, which is all.
+    /// For callers whose count may be wrong: the check keeps the state in range, and nothing more.
     pub(super) fn uncharge(&self, count: i64) {
         if count <= MAX_LIMIT - self.state().free() {
             self.release(count);
         }
     }
 
-    /// Changes the limit, to one from 0 to [`MAX_LIMIT`].
+    /// Changes the limit, to a value from 0 to [`MAX_LIMIT`].
     ///
-    /// The sum of the credits follows a limit that falls before, and one that rises after `limit`
-    /// has changed: so it exceeds none of the limits of calls that run at once.
+    /// When the limit falls, the sum of the credits falls before `limit` changes. When it rises,
+    /// the sum rises after `limit` has changed. So the sum never exceeds the limits of concurrent
+    /// calls.
     ///
-    /// Fails if more than fifty calls lower it by almost as much as possible at once.
+    /// Fails if more than fifty concurrent calls lower the limit by nearly [`MAX_LIMIT`] each.
     pub(super) fn set_limit(&self, limit: i64) -> bool {
         let mut old = self.limit.load(Relaxed);
 
@@ -273,8 +275,8 @@ impl<S: Slots> Pool<S> {
             if fall > 0 && !self.charge(fall) {
                 return false;
             }
-            // `Relaxed`: what moves the credits that go with it orders it. That is `charge()` before,
-            // which is `Full`, and `put()` after, which is `Release`.
+            // `Relaxed`: the operation that moves the credits orders this store. Before it
+            // `charge()` is `Full`; after it `put()` is `Release`.
             match self.limit.cmpxchg(old, limit, Relaxed) {
                 Ok(_) => {
                     self.put((limit - old).max(0), 0);
@@ -288,7 +290,7 @@ impl<S: Slots> Pool<S> {
         }
     }
 
-    /// Returns the credits in use, exactly if no call is running.
+    /// Returns the number of credits in use. Exact if no call runs concurrently.
     pub(super) fn in_use(&self) -> i64 {
         let mut unused = self.state().free();
 
@@ -298,7 +300,7 @@ impl<S: Slots> Pool<S> {
         self.limit() - unused
     }
 
-    /// Returns the number of open slots, exactly if no call is running.
+    /// Returns the number of open slots. Exact if no call runs concurrently.
     #[cfg(kscale_kunit)]
     pub(super) fn open(&self) -> i64 {
         self.state().open()
@@ -313,14 +315,14 @@ impl<S: Slots> Pool<S> {
         self.state.cmpxchg(old.0, new.0, Full).is_ok()
     }
 
-    /// Makes `credits` free that the caller has, and counts `closed` slots less.
+    /// Frees `credits` of the caller, and uncounts `closed` slots.
     fn put(&self, credits: i64, closed: i64) {
         self.state
             .fetch_add(State::new(credits, -closed).0, Release);
     }
 
-    /// Parks `credits` that the caller has in `slot`, which was `seen`; makes them free if it is
-    /// another. If it was closed, the caller has counted it.
+    /// Parks `credits` of the caller in `slot` if its value is still `seen`, otherwise frees them.
+    /// If `seen` is closed, the caller has counted the slot.
     fn park(&self, slot: &Atomic<i64>, seen: i64, credits: i64) {
         let opened = i64::from(seen == 0);
 
@@ -332,7 +334,7 @@ impl<S: Slots> Pool<S> {
         }
     }
 
-    /// Closes all slots.
+    /// Closes all slots, and returns their credits.
     fn close_all(&self) -> Hand {
         let mut hand = Hand::default();
 
@@ -349,14 +351,14 @@ impl<S: Slots> Pool<S> {
         hand
     }
 
-    /// Returns one CPU's part of `free` credits.
+    /// Returns the share of one CPU in `free` credits.
     fn share(&self, free: i64) -> i64 {
         free.max(0) >> self.share_shift
     }
 
-    /// Returns how many credits a slot may hold, for requests of `count`.
+    /// Returns the capacity of a slot in credits, for requests of `count`.
     fn room(&self, state: State, count: i64) -> i64 {
-        // OVERFLOW: `count` is `MAX_LIMIT` at most, so this is 2^46 at most.
+        // OVERFLOW: `count` is at most `MAX_LIMIT`, so this is at most 2^46.
         self.share(state.free()).min(count * PARKED_REQUESTS)
     }
 }

@@ -17,7 +17,7 @@ use super::pool::{
     Slots, //
 };
 
-/// The slots of all possible CPUs, whether they are online or not.
+/// The slots of all possible CPUs, online or not.
 pub(super) struct CpuSlots(PerCpu<Atomic<i64>>);
 
 impl Slots for CpuSlots {
@@ -33,7 +33,7 @@ impl Slots for CpuSlots {
 
 pub(super) type Pool = pool::Pool<CpuSlots>;
 
-/// Returns `count` as it counts in pools, or [`None`] if it is larger than any limit.
+/// Returns `count` in the type of pools, or [`None`] if it exceeds the largest limit.
 #[inline]
 pub(super) fn credits(count: u64) -> Option<i64> {
     i64::try_from(count)
@@ -44,8 +44,8 @@ pub(super) fn credits(count: u64) -> Option<i64> {
 impl Pool {
     /// Creates a pool of `limit` credits.
     ///
-    /// Fails with [`EINVAL`] if that is more than [`pool::MAX_LIMIT`], and with [`ENOMEM`] if memory
-    /// is short.
+    /// Fails with [`EINVAL`] if `limit` is more than [`pool::MAX_LIMIT`], and with [`ENOMEM`] if
+    /// there is no memory.
     pub(super) fn with_cpus(limit: u64) -> Result<Self> {
         let limit = credits(limit).ok_or(EINVAL)?;
         let slots = PerCpu::new(|_| Ok(Atomic::new(0)))?;
