@@ -172,7 +172,7 @@ impl BitOr for Gfp {
 #[inline]
 pub fn noio_scope<T>(f: impl FnOnce() -> T) -> T {
     // SAFETY: `memalloc_noio_save()` in `include/linux/sched/mm.h` only sets a bit in the flags of
-    // the current task, which no other task writes. It may be called from any context.
+    // the current task, which no other task writes. Any context may call it.
     let saved = unsafe { bindings::memalloc_noio_save() };
 
     let ret = f();

@@ -52,7 +52,7 @@ use crate::{
 /// The maximum number of items per walk when lists are dropped.
 const BATCH: usize = 1024;
 
-/// The state that items share with their lists. It lives until the last of them is dropped.
+/// The state that items share with their lists. It lives until the lists and all items are dropped.
 ///
 /// # Invariants
 ///

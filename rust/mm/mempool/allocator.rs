@@ -44,13 +44,14 @@ pub trait Allocator: Send + Sync {
     /// its reserve, or waits. An allocator with a limit checks the limit only if `gfp` has this
     /// flag: the pool fills its reserve by this function without the flag.
     ///
-    /// Context: The caller's context. Must not sleep unless `gfp` allows it.
+    /// Context: The caller's context. May sleep if `gfp` allows it.
     fn alloc(&self, gfp: Gfp) -> Option<Self::Memory>;
 
     /// Frees memory.
     ///
-    /// Context: Any context except NMI, independent of the context of the allocation. Must not
-    /// sleep.
+    /// The context may differ from the context of the allocation.
+    ///
+    /// Context: Any context except NMI. Must not sleep.
     fn free(&self, memory: Self::Memory);
 
     /// Puts memory into the empty `slots`, starting with the first slot.
@@ -59,7 +60,7 @@ pub trait Allocator: Send + Sync {
     /// from its reserve. The pool frees memory in slots after the first empty slot. The default
     /// leaves all slots empty.
     ///
-    /// Context: The caller's context. Must not sleep unless `gfp` allows it.
+    /// Context: The caller's context. May sleep if `gfp` allows it.
     fn alloc_bulk(&self, gfp: Gfp, slots: &mut [Option<Self::Memory>]) {
         let _ = (gfp, slots);
     }

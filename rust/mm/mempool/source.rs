@@ -56,7 +56,7 @@ pub unsafe trait Source: Send + Sync + Sized {
     /// which the caller owns. The pool allocates the remaining elements one by one. The default
     /// returns 0.
     ///
-    /// Context: Process context. Must not sleep unless `gfp` allows it.
+    /// Context: Process context. May sleep if `gfp` allows it.
     ///
     /// # Safety
     ///

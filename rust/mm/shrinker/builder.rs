@@ -173,7 +173,7 @@ impl Shrinker {
     }
 }
 
-/// Sleeps.
+/// May sleep.
 impl Drop for Shrinker {
     fn drop(&mut self) {
         if is_in_callback() {

@@ -19,8 +19,8 @@ pub struct Count(c_ulong);
 impl Count {
     /// There are no objects (`SHRINK_EMPTY`).
     ///
-    /// For a cgroup-aware shrinker, the kernel does not call it for this cgroup and node again
-    /// until an object is added to a [list](crate::mm::list_lru) of the shrinker for them.
+    /// The kernel does not call a cgroup-aware shrinker for this cgroup and node again until an
+    /// object of the cgroup and node is added to a [list](crate::mm::list_lru) of the shrinker.
     // CAST: The value is -2, as in C.
     // INVARIANT: The value is `EMPTY`.
     pub const EMPTY: Self = Self(bindings::SHRINK_EMPTY as c_ulong);

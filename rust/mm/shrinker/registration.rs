@@ -34,8 +34,9 @@ use crate::{
 
 /// The registration of [`Callbacks`]. The kernel calls them until it is dropped.
 ///
-/// The drop waits for running callbacks, so it must not hold a lock that a callback waits for. The
-/// callbacks of a leaked registration are called until their module is unloaded.
+/// Dropping a registration waits for running callbacks: the caller must not hold a lock that a
+/// callback waits for. The kernel calls the callbacks of a leaked registration until their module is
+/// unloaded.
 ///
 /// # Dropped in a callback
 ///

@@ -225,7 +225,7 @@ impl<T> Cache<T> {
     }
 }
 
-/// Sleeps, and waits for every CPU. See "Forgotten objects" in the [module](super).
+/// May sleep. Waits for every CPU. See "Forgotten objects" in the [module](super).
 impl<T> Drop for Cache<T> {
     fn drop(&mut self) {
         // The cache is owned, so there are no concurrent allocations or frees.
