@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One bio through a cipher that authenticates, sector by sector.
+//! Encryption of a bio with an AEAD cipher, sector by sector.
 //!
 //! ```text
-//! | number of the sector, little endian | vector |  sector               |  tag        |
-//! | associated data: authenticated               |  and encrypted        |  kept beside |
+//! | sector number, little endian | vector |  sector               |  tag        |
+//! | associated data: authenticated         |  and encrypted        |  stored beside |
 //! ```
 //!
-//! The number is the one on the mapped device, without the IV offset, in units of 512 bytes.
+//! The sector number is relative to the mapped device, without the IV offset, in units of 512
+//! bytes.
 
 use kernel::prelude::*;
 
@@ -55,13 +56,13 @@ use crate::{
     table::KeyLayout, //
 };
 
-/// Everything that decides what a sector and its tuple look like on the device.
+/// The AEAD cipher, the IV generator and the options of a target.
 pub(crate) struct Authenticated {
     cipher: Aead,
     iv: Vectors,
-    /// How much of a vector is authenticated, in bytes; the cipher may take less.
+    /// Number of authenticated bytes of a vector; the cipher may take fewer.
     iv_size: usize,
-    /// There for a cipher with a key of its own for the authentication.
+    /// Set for a cipher with a separate authentication key.
     authenc_key: Option<AuthencKey>,
     key_layout: KeyLayout,
     parts: KeyParts,
@@ -69,21 +70,21 @@ pub(crate) struct Authenticated {
     options: Options,
 }
 
-/// Where vectors come from.
+/// The source of the vectors.
 enum Vectors {
-    /// Nowhere: the cipher takes none.
+    /// The cipher takes no vector.
     None,
     Sector(SectorMode),
-    /// They are random, and kept beside the sectors.
+    /// Random vectors, stored beside the sectors.
     Random,
-    /// The mode that also changes what was encrypted.
+    /// The TCW mode, which also whitens the ciphertext.
     Tcw(Tcw),
 }
 
 impl Authenticated {
-    /// Allocates the cipher and gives it its key, of `key_size_bytes`.
+    /// Allocates the cipher and sets its key, of `key_size_bytes`.
     ///
-    /// Fails with dm-crypt's messages.
+    /// Errors carry the messages of dm-crypt.
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
@@ -97,7 +98,7 @@ impl Authenticated {
         let mode = mode(&cipher, spec.iv_mode)?;
         let key_layout = KeyLayout {
             mac_size_bytes: match spec.digest_size {
-                // A cipher without a key of its own for that.
+                // The cipher has no separate authentication key.
                 None => 0,
                 Some(size) => options.integrity_key_size.unwrap_or(size),
             },
@@ -132,7 +133,7 @@ impl Authenticated {
         Ok(this)
     }
 
-    /// Fits tags and vectors to what the device has room for.
+    /// Fits tags and vectors into the integrity tuples of the device.
     pub(crate) fn fit(&mut self, profile: Option<IntegrityProfile>) -> Result<Layout, CtrError> {
         let used_size = self
             .options
@@ -156,7 +157,7 @@ impl Authenticated {
         Ok(layout)
     }
 
-    /// Replaces the key by one of the same length. Allocates nothing.
+    /// Replaces the key by another key of the same length. Allocates no memory of its own.
     pub(crate) fn set_key(&mut self, key: &Key) -> Result {
         self.set_cipher_key(key)?;
         match &mut self.iv {
@@ -165,7 +166,7 @@ impl Authenticated {
         }
     }
 
-    /// Gives the cipher its part of the key.
+    /// Sets the key of the cipher.
     fn set_cipher_key(&mut self, key: &Key) -> Result {
         let (encryption, rest) = key
             .as_bytes()
@@ -179,7 +180,7 @@ impl Authenticated {
         }
     }
 
-    /// Fits the mode to the cipher, and returns it with how many bytes there are of a vector.
+    /// Returns the vectors of `mode` for this cipher, and the length of a vector in bytes.
     fn vectors(&self, mode: Mode, key: &Key) -> Result<(Vectors, usize), CtrError> {
         const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
         let iv_size = self.cipher.iv_size().max(MIN_IV_SIZE);
@@ -200,24 +201,23 @@ impl Authenticated {
                 })
                 .map_err(|error| CtrError::new(c"Error creating IV", error))?,
             ),
-            // They need a cipher that does not authenticate.
+            // These modes need a cipher without authentication.
             Mode::Eboiv | Mode::Elephant | Mode::Lmk => return Err(UNFIT),
         };
         Ok((vectors, iv_size))
     }
 
-    /// Returns what the key consists of.
+    /// Returns the parts of the key.
     pub(crate) fn key_layout(&self) -> KeyLayout {
         self.key_layout
     }
 
-    /// Encrypts `data` in place, and makes its `tags`. `sector` is that of the mapped device, to
-    /// which `iv_offset` is added for the vectors.
+    /// Encrypts `data` in place and generates `tags`. `sector` is relative to the mapped device;
+    /// `iv_offset` is added to it for the vectors.
     ///
-    /// Fails with [`BlkError::IOERR`] if a sector is not in one piece of memory, or the cipher
-    /// refuses it.
+    /// Returns [`BlkError::IOERR`] if a sector is not contiguous in memory or the cipher fails.
     ///
-    /// Context: Task or softirq. In a task it may sleep.
+    /// Context: Process or softirq context. May sleep in process context.
     pub(crate) fn encrypt(
         &self,
         sector: u64,
@@ -242,9 +242,9 @@ impl Authenticated {
         Ok(())
     }
 
-    /// Decrypts `data` in place. Otherwise as [`Authenticated::encrypt()`].
+    /// As [`Authenticated::encrypt()`], but decrypts `data` in place.
     ///
-    /// Fails with [`Fault::Changed`] if a sector is not what the tag was made for.
+    /// Returns [`Fault::Changed`] if a sector does not match its tag.
     pub(crate) fn decrypt(
         &self,
         sector: u64,
@@ -269,13 +269,13 @@ impl Authenticated {
         Ok(())
     }
 
-    /// Returns whether the cipher may finish later, so that it cannot be used in a softirq.
+    /// Returns whether the cipher is asynchronous, so that a softirq cannot use it.
     pub(crate) fn may_sleep(&self) -> bool {
         self.cipher.is_async()
     }
 }
 
-/// Returns how vectors are made, as far as the name tells, [`None`] if the cipher takes none.
+/// Returns the IV mode with the given name, or [`None`] if the cipher takes no vector.
 fn mode(cipher: &Aead, name: Option<&str>) -> Result<Option<Mode>, CtrError> {
     match (cipher.iv_size(), name) {
         (0, None) => Ok(None),
@@ -283,7 +283,7 @@ fn mode(cipher: &Aead, name: Option<&str>) -> Result<Option<Mode>, CtrError> {
             pr_warn!("Selected cipher does not support IVs\n");
             Ok(None)
         }
-        // dm-crypt would use whatever is in memory.
+        // dm-crypt uses uninitialised memory here.
         (_, None) => Err(CtrError::invalid(c"IV mechanism required")),
         (_, Some(name)) => Mode::from_name(name)
             .map(Some)
@@ -291,14 +291,14 @@ fn mode(cipher: &Aead, name: Option<&str>) -> Result<Option<Mode>, CtrError> {
     }
 }
 
-/// How long the parts of the key are that the cipher gets, in bytes.
+/// The lengths of the cipher's parts of the key, in bytes.
 struct KeyParts {
     encryption: usize,
     authentication: usize,
 }
 
 impl KeyParts {
-    /// Fails with [`EINVAL`] if the key is too short.
+    /// Returns [`EINVAL`] if the key is too short.
     fn new(layout: &KeyLayout) -> Result<Self> {
         let encryption = layout
             .size_bytes
@@ -314,17 +314,17 @@ impl KeyParts {
     }
 }
 
-/// Walks the sectors of a bio. One request serves them all.
+/// A walk over the sectors of a bio. All sectors share one request.
 struct Cursor<'a> {
     authenticated: &'a Authenticated,
     layout: Layout,
     request: Request<'a>,
-    /// The number of the next sector on the mapped device, in units of 512 bytes. Wraps, as in C.
+    /// Number of the next sector on the mapped device, in units of 512 bytes. Wraps, as in C.
     sector: u64,
     iv_offset: u64,
 }
 
-/// The number of a sector, and its vector.
+/// The sector number and the vector of a sector.
 type Associated = [u8; MAX_ASSOCIATED_SIZE];
 
 impl<'a> Cursor<'a> {
@@ -344,8 +344,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Does `work`, which `encrypts` or decrypts, to the next sector with what goes with it. `kept` is
-    /// its vector if that is random, otherwise there goes no vector.
+    /// Runs `work` on the next sector with its associated data and vector. `encrypts` is the
+    /// direction of `work`. `kept` is the vector if vectors are random, otherwise it is empty.
     #[inline]
     fn next(
         &mut self,
@@ -388,7 +388,8 @@ impl<'a> Cursor<'a> {
         let iv_size = *iv_size;
         let to_iv = rest.get_mut(..iv_size).ok_or(EIO)?;
         to_iv.copy_from_slice(iv.get(..iv_size).ok_or(EIO)?);
-        // A part of the key: see `Walk::iv_seed()`. From here on nothing returns before it is wiped.
+        // The vector now contains key material, see `Walk::iv_seed()`: no return before it is
+        // wiped.
         if let Vectors::Tcw(mode) = vectors {
             xor(&mut iv, mode.seed());
             xor(to_iv, mode.seed());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One bio through the cipher, sector by sector.
+//! Encryption and decryption of a bio, sector by sector.
 
 use kernel::prelude::*;
 
@@ -61,13 +61,13 @@ use self::sectors::{
     Work, //
 };
 
-/// Everything that decides what a sector looks like on the device.
+/// The ciphers, the IV generator and the options of a target.
 ///
-/// All that was made of the key is in here.
+/// All data derived from the key is stored here.
 pub(crate) struct Converter {
-    /// A power of two of them. Sector `n` uses number `n` modulo their count.
+    /// The number of ciphers is a power of two. Sector `n` uses cipher `n` modulo that number.
     ciphers: KVec<Skcipher>,
-    /// Bytes that each of them takes for a vector, 0 for none.
+    /// Length of the vector that each cipher takes, in bytes; 0 if it takes none.
     iv_size: usize,
     iv: Generator,
     key_layout: KeyLayout,
@@ -75,9 +75,9 @@ pub(crate) struct Converter {
 }
 
 impl Converter {
-    /// Allocates the ciphers and gives each its part of the key, which has `key_size_bytes`.
+    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`.
     ///
-    /// Fails with dm-crypt's messages.
+    /// Errors carry the messages of dm-crypt.
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
@@ -95,19 +95,19 @@ impl Converter {
                 pr_warn!("Selected cipher does not support IVs\n");
                 NO_IV
             }
-            // dm-crypt would use whatever is in memory.
+            // dm-crypt uses uninitialised memory here.
             (_, None) => return Err(CtrError::invalid(c"IV mechanism required")),
             (_, Some(name)) => {
                 Mode::from_name(name).ok_or(CtrError::invalid(c"Invalid IV mode"))?
             }
         };
-        // CAST: Neither is large.
+        // CAST: Both numbers are small.
         let mut key_layout = mode.key_layout(key_size_bytes, spec.n_keys as u32, iv_size as u32)?;
         key_layout.mac_size_bytes = options.integrity_key_size.unwrap_or(0);
 
         let key = key().map_err(bad_key)?;
         if key.as_bytes().len() < spec.n_keys && spec.n_keys > 1 {
-            // Not worth allocating as many ciphers.
+            // The key is too short for `n_keys` ciphers: do not allocate them.
             return Err(bad_key(EINVAL));
         }
         ciphers.push(cipher, GFP_KERNEL)?;
@@ -140,9 +140,9 @@ impl Converter {
         })
     }
 
-    /// Replaces the key by one of the same length. Allocates nothing.
+    /// Replaces the key by another key of the same length. Allocates no memory of its own.
     ///
-    /// After a failure nothing is to be encrypted until this succeeds.
+    /// After an error the caller must not encrypt until a call succeeds.
     pub(crate) fn set_key(&mut self, key: &Key) -> Result {
         // CAST: From 32 to 64 bits.
         let extra_len = self.key_layout.extra_size_bytes as usize;
@@ -151,18 +151,17 @@ impl Converter {
         self.iv.set_key(key.as_bytes())
     }
 
-    /// Returns what the key consists of.
+    /// Returns the parts of the key.
     pub(crate) fn key_layout(&self) -> KeyLayout {
         self.key_layout
     }
 
-    /// Encrypts `src` into `dst`. `first_sector` is what the IV of the first sector is made of.
+    /// Encrypts `src` into `dst`. The IV of the first sector is generated from `first_sector`.
     ///
-    /// Fails with [`BlkError::IOERR`] if a sector is not in one piece of memory, or the cipher
-    /// refuses it, and with [`BlkError::RESOURCE`] if the mode needs memory, there is none, and the
-    /// caller must not sleep.
+    /// Returns [`BlkError::IOERR`] if a sector is not contiguous in memory or the cipher fails.
+    /// Returns [`BlkError::RESOURCE`] if the mode fails to allocate memory in atomic context.
     ///
-    /// Context: Task or softirq. In a task it may sleep.
+    /// Context: Process or softirq context. May sleep in process context.
     pub(crate) fn encrypt(
         &self,
         first_sector: u64,
@@ -172,12 +171,12 @@ impl Converter {
         self.convert(first_sector, Encrypt { src, dst })
     }
 
-    /// Decrypts `data` in place. Otherwise as [`Converter::encrypt()`].
+    /// As [`Converter::encrypt()`], but decrypts `data` in place.
     pub(crate) fn decrypt(&self, first_sector: u64, data: SegmentsMut<'_>) -> BlkResult {
         self.convert(first_sector, Decrypt { data })
     }
 
-    /// As [`Converter::encrypt()`], with new random vectors, which go to `tags`.
+    /// As [`Converter::encrypt()`], with new random vectors, stored in `tags`.
     pub(crate) fn encrypt_with_new_vectors(
         &self,
         first_sector: u64,
@@ -193,7 +192,7 @@ impl Converter {
         )
     }
 
-    /// As [`Converter::decrypt()`], with the vectors that are in `tags`.
+    /// As [`Converter::decrypt()`], with the vectors in `tags`.
     pub(crate) fn decrypt_with_vectors(
         &self,
         first_sector: u64,
@@ -208,7 +207,8 @@ impl Converter {
         )
     }
 
-    /// Returns the length of the vectors that are kept beside the sectors in bytes, if they are.
+    /// Returns the length in bytes of the vectors that the device stores, or [`None`] if it stores
+    /// none.
     pub(crate) fn kept_iv_size(&self) -> Option<usize> {
         match self.iv {
             Generator::Random => Some(self.iv_size.max(MIN_IV_SIZE)),
@@ -216,16 +216,16 @@ impl Converter {
         }
     }
 
-    /// Returns whether a task may have to wait: for memory that the mode or a cipher needs for each
-    /// bio, or for a cipher that finishes later.
+    /// Returns whether encryption may sleep in process context: the mode or a cipher allocates
+    /// memory for each bio, or the cipher is asynchronous.
     pub(crate) fn may_sleep(&self) -> bool {
         matches!(self.iv, Generator::Eboiv(_) | Generator::Elephant(_))
             || self.ciphers.iter().any(Skcipher::may_sleep)
     }
 
-    /// Does `work` in the mode of this converter.
+    /// Runs `work` in the mode of this converter.
     ///
-    /// There is code of its own for each mode, so that it is asked for once per bio.
+    /// Each mode has its own monomorphised code, so the mode is matched once per bio.
     #[inline]
     fn convert<'a>(&'a self, first_sector: u64, work: impl Work<'a>) -> BlkResult {
         let first = self.ciphers.first().filter(|_| self.ciphers.len() > 1);
@@ -237,12 +237,14 @@ impl Converter {
             Generator::Elephant(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
             Generator::Lmk(mode) => self.convert_by(first_sector, mode, work),
             Generator::Tcw(mode) => self.convert_by(first_sector, mode, work),
-            // That is for those who have tags.
+            // Random vectors need tags: see `encrypt_with_new_vectors()`.
             Generator::Random => Err(BlkError::IOERR),
         }
     }
 
-    /// Never inlined, so that what the other modes have on the stack does not add up.
+    /// Runs `work` with the vectors of `walk`.
+    ///
+    /// Never inlined, so that the stack frames of the modes do not add up.
     #[inline(never)]
     fn convert_by<'a, W: Walk>(
         &'a self,
@@ -250,7 +252,7 @@ impl Converter {
         walk: W,
         work: impl Work<'a>,
     ) -> BlkResult {
-        // Made where it stays: it is big.
+        // Built in place, because a request is large.
         let mut request = self.cipher(first_sector)?.request();
 
         work.run(&mut Cursor {
@@ -261,9 +263,9 @@ impl Converter {
         })
     }
 
-    /// Returns the cipher of a sector.
+    /// Returns the cipher for `sector`.
     fn cipher(&self, sector: u64) -> Result<&Skcipher, BlkError> {
-        // CAST: Only as many low bits are used as it takes to number the ciphers.
+        // CAST: The mask keeps only the low bits that select a cipher.
         let mask = self.ciphers.len().wrapping_sub(1);
 
         self.ciphers
@@ -272,7 +274,8 @@ impl Converter {
     }
 }
 
-/// Gives each cipher its part of the key, of which `extra_len` bytes are not for them.
+/// Sets the key of each cipher. The last `extra_len` bytes of `key` are not part of the cipher
+/// keys.
 fn set_keys(ciphers: &mut [Skcipher], extra_len: usize, key: &Key) -> Result {
     if cfg!(kscale_mutant = "no_cipher") {
         return Ok(());
@@ -292,7 +295,7 @@ fn set_keys(ciphers: &mut [Skcipher], extra_len: usize, key: &Key) -> Result {
     Ok(())
 }
 
-/// What there is of a mode if the cipher takes no vector.
+/// The IV mode for a cipher that takes no vector.
 const NO_IV: Mode = Mode::Sector(SectorMode::Null);
 
 /// Allocates a cipher without a key.
@@ -306,19 +309,21 @@ fn allocate(spec: &CipherSpec<'_>) -> Result<Skcipher, CtrError> {
     Skcipher::new(name).map_err(|error| CtrError::new(c"Error allocating crypto tfm", error))
 }
 
-/// Walks the sectors of a bio. One request serves them all, so that a sector costs little more
-/// than its IV and its place in memory.
+/// A walk over the sectors of a bio.
+///
+/// All sectors share one request, so the cost of a sector is little more than its IV and its
+/// scatterlist.
 struct Cursor<'a, 'r, W> {
     converter: &'a Converter,
     request: &'r mut Request<'a>,
     walk: W,
-    /// The number of the next sector, in units of 512 bytes. Wraps, as in C.
+    /// Number of the next sector, in units of 512 bytes. Wraps, as in C.
     sector: u64,
 }
 
 impl<W: Walk> Cursor<'_, '_, W> {
-    /// Prepares for the next sector, of which `len` bytes are in one piece, and returns what its IV
-    /// is made of.
+    /// Advances to the next sector, which has `len` contiguous bytes, and returns its IV sector
+    /// number.
     #[inline]
     fn next(&mut self, len: u32) -> Result<u64, BlkError> {
         let Converter {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is kept beside each sector, on devices that have room for it: a tag, a vector, or both.
+//! The integrity tuple that the device stores beside each sector: a tag, a vector, or both.
 //!
 //! ```text
-//! | tag, of the cipher that authenticates | vector, if it is random | zeros |
+//! | tag, of an AEAD cipher | vector, if it is random | zeros |
 //! ```
 //!
 //! The checks and the messages are those of `crypt_integrity_ctr()` in `drivers/md/dm-crypt.c`.
@@ -30,7 +30,7 @@ use crate::{
     Crypt, //
 };
 
-/// Where things are in a tuple, the bytes beside one sector.
+/// The layout of a tuple, the bytes beside one sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     tuple_size: usize,
@@ -39,10 +39,10 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Fits tags and vectors to a device, as `integrity:<used_size>` asks for.
+    /// Fits tags and vectors into the tuples of a device, for the option `integrity:<used_size>`.
     ///
-    /// `iv_size` is 0 if vectors are not kept. `set_tag_size` is what makes the cipher use tags of
-    /// that size, [`None`] if it makes none.
+    /// `iv_size` is 0 if the device stores no vectors. `set_tag_size` sets the tag size of the
+    /// cipher; it is [`None`] for a cipher without tags.
     pub(crate) fn new(
         profile: Option<IntegrityProfile>,
         sector_size: NonZeroU32,
@@ -87,7 +87,7 @@ impl Layout {
         })
     }
 
-    /// Returns the tag and the vector of the next sector, and moves `tags` on.
+    /// Returns the tag and the vector of the next sector and advances `tags`.
     #[inline]
     pub(crate) fn next<'t>(&self, tags: &mut &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
         let (tuple, rest) = tags.split_at_checked(self.tuple_size)?;
@@ -97,7 +97,7 @@ impl Layout {
         Some((tag, rest.get(..self.iv_size)?))
     }
 
-    /// As [`Layout::next()`], for writing.
+    /// As [`Layout::next()`], mutable.
     #[expect(clippy::mut_mut, reason = "what is left of the slice goes back")]
     #[inline]
     pub(crate) fn next_mut<'t>(
@@ -112,17 +112,17 @@ impl Layout {
     }
 }
 
-/// Memory in reserve for the tags of one bio, in bytes, as in dm-crypt. A bio that would need more is
-/// shortened when memory is short.
+/// Bytes in the reserve for the tags of one bio, as in dm-crypt. When memory is short, a bio that
+/// needs more is split.
 const RESERVE_LEN: u32 = 512;
 
-/// How many bios there is a reserve for, as in dm-crypt.
+/// Number of bios that the reserve serves, as in dm-crypt.
 const RESERVE_BIOS: usize = 64;
 
-/// What makes the tags of the bios of a target.
+/// Allocates the tags of the bios of a target.
 pub(crate) struct Integrity {
     pool: TagPool,
-    /// What the reserve is good for, in sectors of 512 bytes.
+    /// Number of sectors (512 bytes) whose tags fit into one element of the reserve.
     pool_sectors: NonZeroU32,
     /// Bytes beside each encrypted sector.
     tuple_size: u32,
@@ -147,7 +147,9 @@ impl Integrity {
         })
     }
 
-    /// Gives a new bio its tags; if memory is short, it is shortened. Fails if it must not be.
+    /// Allocates the tags of a new bio. When memory is short, splits the bio.
+    ///
+    /// Returns an error if the bio must not be split.
     pub(crate) fn set_tags(&self, bio: &mut dm::MapBio<'_, Crypt>) -> Result {
         let tags = match Tags::new(self.tags_len(bio)) {
             Some(tags) => tags,
@@ -155,8 +157,8 @@ impl Integrity {
                 if bio.len_bytes() / SECTOR_SIZE > self.pool_sectors.get() {
                     bio.accept_partial(self.pool_sectors)?;
                 }
-                // Bios with tags of the reserve end without waiting for other bios of the target,
-                // so this one will get its own.
+                // Bios with tags from the reserve complete without waiting for other bios of the
+                // target, so this allocation makes progress.
                 self.pool.alloc(self.tags_len(bio))?
             }
         };
@@ -165,7 +167,7 @@ impl Integrity {
         Ok(())
     }
 
-    /// Returns how many bytes the device keeps beside the sectors of a bio.
+    /// Returns the number of bytes that the device stores beside the sectors of a bio.
     fn tags_len(&self, bio: &dm::MapBio<'_, Crypt>) -> u32 {
         (bio.len_bytes() / self.sector_size).saturating_mul(self.tuple_size)
     }
@@ -210,7 +212,7 @@ mod tests {
             (16, 16, 0, Some(16), (16, 0)),
             (48, 48, 16, Some(32), (32, 16)),
             (16, 16, 16, None, (0, 16)),
-            // Nothing asks for the space, but the vectors need it.
+            // The option reserves no space, but the vectors need it.
             (16, 0, 16, None, (0, 16)),
         ] {
             let layout = layout(

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way of a bio through the target.
+//! The I/O path of a bio through the target.
 //!
-//! - A read goes to the device as it is, and when it comes back, the pages that it filled are
-//!   decrypted in place.
-//! - A write is encrypted into pages of the target's own, which are sent to the device. The writer's
-//!   pages are only read, once, and plaintext never reaches the device.
-//! - Who does that is up to [`Work`](crate::work::Work).
-//! - What has no data, such as a flush, a discard or the reset of a zone, goes to the device as it is.
+//! - A read goes to the device unchanged. When it completes, its pages are decrypted in place.
+//! - A write is encrypted into bounce pages of the target, and those are sent to the device. The
+//!   target reads the submitter's pages once and never modifies them. Plaintext never reaches the
+//!   device.
+//! - [`Work`](crate::work::Work) decides which task encrypts and decrypts.
+//! - A bio without data (a flush, a discard, a zone reset) goes to the device unchanged.
 //!
-//! On a zoned device writes must arrive whole and in order. So they are neither split nor left to
-//! workers there, and device mapper makes ordinary writes of those that are to be appended to a zone:
-//! their sector must be known, as the IV is made of it.
+//! Writes must reach a zoned device whole and in order, so the target does not split them or queue
+//! them to workers. Device mapper emulates zone append there, because the IV depends on the sector,
+//! and the sector of a zone append is not known in advance.
 
 use kernel::prelude::*;
 
@@ -38,21 +38,21 @@ use crate::{
     Crypt, //
 };
 
-/// What is kept with each bio.
+/// The per-bio data of the target.
 #[derive(Default)]
 pub(crate) struct PerBio {
-    /// The first sector, relative to the begin of the target.
+    /// The first sector, relative to the start of the target.
     pub(crate) sector: u64,
 }
 
-/// Decides what becomes of a new bio.
+/// Maps a new bio.
 pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm::Map<'a, Crypt> {
     let sector = bio.target_sector();
-    // OVERFLOW: Wraps as in C; device mapper saw to it that the device is long enough.
+    // OVERFLOW: Wraps as in C; device mapper checks that the device is long enough.
     let device_sector = target.start.wrapping_add(sector);
 
     if bio.is_flush() || matches!(bio.op(), Op::Discard | Op::ZoneManagement) {
-        // A flush is for the whole device.
+        // A flush applies to the whole device.
         let to = match (bio.is_flush(), bio.len_bytes()) {
             (true, 0) => bio.sector(),
             _ => device_sector,
@@ -70,7 +70,7 @@ pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm
     {
         return bio.kill();
     }
-    // The IV of a part of a sector would be that of the whole.
+    // A part of an encrypted sector has no IV of its own.
     let len_sectors = u64::from(bio.len_bytes() / SECTOR_SIZE);
     if !target.options.is_aligned(bio.sector()) || !target.options.is_aligned(len_sectors) {
         return bio.kill();
@@ -93,12 +93,14 @@ pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm
     }
 }
 
-/// Returns where bios are encrypted and decrypted.
+/// Returns the workqueue that encrypts and decrypts bios.
 pub(crate) fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
     &target.get_ref().work.crypt
 }
 
-/// Takes a bio back from the device. Any context, so what takes time may have to go elsewhere.
+/// Handles the completion of a bio by the device.
+///
+/// Context: Any context. Never sleeps. Long work is queued.
 pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     if bio.op() != Op::Read || bio.result().is_err() {
         return bio.done();
@@ -119,7 +121,7 @@ pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     bio.done_with(result)
 }
 
-/// Decrypts what a read brought, and ends it.
+/// Decrypts a completed read and ends it.
 fn decrypt(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
     let result = decrypt_segments(sector, bio.segments_mut());
@@ -134,7 +136,7 @@ fn decrypt_soft(mut bio: dm::IrqBio<Crypt>) {
     bio.end(result);
 }
 
-/// Decrypts in place what starts at `sector` of the target.
+/// Decrypts `segments` in place. They start at `sector` of the target.
 #[inline]
 fn decrypt_segments(sector: u64, segments: Option<(Pin<&Crypt>, SegmentsMut<'_>)>) -> BlkResult {
     let Some((target, data)) = segments else {
@@ -146,7 +148,7 @@ fn decrypt_segments(sector: u64, segments: Option<(Pin<&Crypt>, SegmentsMut<'_>)
         .with(|converter| converter.decrypt(sector.wrapping_add(target.iv_offset), data))
 }
 
-/// Encrypts a write, and sends it to the device.
+/// Encrypts a write and sends it to the device.
 fn write(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
     let tags = bio.take_tags();

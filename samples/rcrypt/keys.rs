@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The key of a target, and what messages, suspend and resume do to it.
+//! The key of a target, and the messages, suspend and resume hooks that change it.
 //!
 //! ```text
 //! key set <key>|:<key size>:<key type>:<description>
 //! key wipe
 //! ```
 //!
-//! As in dm-crypt, a key is changed only while the device is suspended, and the device is only
-//! resumed with one. Unlike there, messages, suspend, resume and status wait for each other.
+//! As in dm-crypt, a key changes only while the device is suspended, and the device resumes only
+//! with a key. In contrast to dm-crypt, a mutex serialises messages, suspend, resume and status.
 //!
-//! Bios wait for nobody. They find the cryptor by an SRCU pointer, which costs each of them two
-//! increments of a counter of its CPU. A message takes the cryptor away from there, waits until no
-//! bio uses it, and only then changes its key. So no bio ever sees half a key, not even if a bio
-//! and a message should meet; one that finds no key fails.
+//! Bios take no lock. They read the cryptor through an SRCU pointer, at the cost of two increments
+//! of a per-CPU counter. A message first unpublishes the cryptor, waits until no bio uses it, and
+//! then changes the key. So a bio never sees a partly changed key, even if it runs concurrently
+//! with a message. A bio fails if there is no key.
 
 use kernel::{
     new_mutex,
@@ -45,7 +45,7 @@ use crate::{
     }, //
 };
 
-/// The cryptor with its key, or what is left of it.
+/// The cryptor of a target and the state of its key.
 #[pin_data]
 pub(crate) struct Keys {
     /// [`None`] while there is no key.
@@ -59,15 +59,15 @@ pub(crate) struct Keys {
 struct State {
     is_suspended: bool,
     text: KeyText,
-    /// The opposite of `Keys::cryptor`: the cryptor while there is no key.
+    /// The cryptor while there is no key, otherwise [`None`]. `Keys::cryptor` has the other value.
     spare: Item<Option<Cryptor>>,
-    /// What the ciphers get in place of a key that was wiped. Made beforehand, so that wiping does
-    /// not stop halfway for want of memory.
+    /// Random key that replaces a wiped key. Allocated in advance, so that wiping does not fail
+    /// halfway for lack of memory.
     scrap: Key,
 }
 
 impl Keys {
-    /// Makes the state of a target that was not resumed yet.
+    /// Initialises the state of a target that is not resumed yet.
     pub(crate) fn new(
         cryptor: Cryptor,
         text: KeyText,
@@ -94,9 +94,9 @@ impl Keys {
         }? Error)
     }
 
-    /// Encrypts or decrypts with the current key, which stays as it is meanwhile.
+    /// Calls `func` with the cryptor. The key does not change during the call.
     ///
-    /// Fails with [`BlkError::IOERR`] if there is none.
+    /// Returns [`BlkError::IOERR`] if there is no key.
     #[inline]
     pub(crate) fn with<E: From<BlkError>>(
         &self,
@@ -108,22 +108,22 @@ impl Keys {
         }
     }
 
-    /// Returns how long the key is, and what its bytes are for.
+    /// Returns the length of the key and of its parts.
     pub(crate) fn layout(&self) -> KeyLayout {
         self.layout
     }
 
-    /// Calls `func` with what a table line shows of the key.
+    /// Calls `func` with the key text for the table line.
     pub(crate) fn with_text<R>(&self, func: impl FnOnce(&KeyText) -> R) -> R {
         func(&self.state.lock().text)
     }
 
-    /// Hears that the device is suspended, so that its key may be changed.
+    /// Marks the device as suspended, so that messages may change the key.
     pub(crate) fn suspended(&self) {
         self.state.lock().is_suspended = true;
     }
 
-    /// Fails with [`EAGAIN`] if the device is about to be resumed without a key.
+    /// Returns [`EAGAIN`] if there is no key, so that the device is not resumed.
     pub(crate) fn may_resume(&self) -> Result {
         if self.state.lock().has_key() {
             Ok(())
@@ -133,20 +133,20 @@ impl Keys {
         }
     }
 
-    /// Hears that the device is resumed. A key that was wiped since [`Keys::may_resume()`] is not
-    /// there; the device fails all that is asked of it.
+    /// Marks the device as resumed. If a message wiped the key since [`Keys::may_resume()`], all
+    /// bios fail.
     pub(crate) fn resumed(&self) {
         self.state.lock().is_suspended = false;
     }
 
-    /// Carries out a message.
+    /// Runs a message.
     ///
-    /// Fails with [`EINVAL`] unless it is one of those above and the device is suspended. `key set`
-    /// also fails with [`EINVAL`] if the key has another length than that of the table line, and as
-    /// [`KeyArg::fetch()`] does. Then the old key is still there, except that, as in dm-crypt, it is
-    /// gone after digits that are none, or a key that the ciphers refuse. Both commands fail with
-    /// [`ENOMEM`] if a cipher has no memory to change its key; then there is no key, and either can be
-    /// tried again.
+    /// Returns [`EINVAL`] for an unknown message, and if the device is not suspended. `key set`
+    /// returns [`EINVAL`] if the key does not have the length of the key in the table line, and the
+    /// errors of [`KeyArg::fetch()`]. The old key is then kept, with two exceptions, as in
+    /// dm-crypt: invalid hex digits and a key that the ciphers reject wipe the old key. Both
+    /// commands return [`ENOMEM`] if a cipher fails to allocate memory. There is no key then, and
+    /// the caller may repeat either command.
     pub(crate) fn message(&self, mut args: dm::Args<'_>) -> Result {
         let is = |arg: Option<&CStr>, word: &str| {
             arg.is_some_and(|arg| arg.to_bytes().eq_ignore_ascii_case(word.as_bytes()))
@@ -155,7 +155,7 @@ impl Keys {
 
         if count >= 2 && is(args.next(), "key") {
             let command = args.next();
-            // Overwritten when this function returns, whatever it was.
+            // The argument is overwritten when this function returns, even if it is not a key.
             let key = args.secret(c"").ok();
             self.state.lock().check_suspended()?;
 
@@ -174,7 +174,7 @@ impl Keys {
         let arg = KeyArg::parse(arg)
             .filter(|arg| arg.size_bytes() == self.layout.size_bytes)
             .ok_or(EINVAL)?;
-        // Without the lock, as it may wait for userspace.
+        // Without the lock, because fetching may wait for userspace.
         let fetched = arg.fetch();
 
         let mut state = self.state.lock();
@@ -196,7 +196,7 @@ impl Keys {
         }
     }
 
-    /// Forgets the key, and where it is from.
+    /// Wipes the key and its text.
     fn wipe_key(&self) -> Result {
         let mut state = self.state.lock();
 
@@ -205,7 +205,7 @@ impl Keys {
         state.forget_key()
     }
 
-    /// Takes the cryptor away from the bios, if they have it, and waits until none uses it.
+    /// Unpublishes the cryptor if it is published, and waits until no bio uses it.
     fn withdraw(&self, state: &mut State) {
         if state.has_key() {
             self.cryptor.lock().swap(&mut state.spare);
@@ -214,7 +214,7 @@ impl Keys {
 }
 
 impl State {
-    /// Fails with [`EINVAL`] unless the device is suspended.
+    /// Returns [`EINVAL`] unless the device is suspended.
     fn check_suspended(&self) -> Result {
         if self.is_suspended {
             Ok(())
@@ -225,11 +225,11 @@ impl State {
     }
 
     fn has_key(&self) -> bool {
-        // It has what the pointer has not.
+        // Either `spare` or `Keys::cryptor` is [`None`].
         self.spare.is_none()
     }
 
-    /// Gives the cryptor a key, which it does not get to use if this fails.
+    /// Sets the key of the spare cryptor. After an error the key is wiped.
     fn set_key(&mut self, key: &Key, text: KeyText) -> Result {
         let cryptor = self.spare.as_mut().ok_or(EIO)?;
 
@@ -242,10 +242,10 @@ impl State {
         }
     }
 
-    /// Overwrites the key in the cryptor, and what is known of it.
+    /// Overwrites the key in the cryptor and the key text.
     ///
-    /// Some ciphers need memory for that. If there is none, they may keep a part of the key until the
-    /// next message, or until they are freed. No bio gets to use it.
+    /// Some ciphers allocate memory to set a key. If that fails, a cipher may keep a part of the
+    /// old key until the next message, or until it is freed. No bio uses that key.
     fn forget_key(&mut self) -> Result {
         self.text = KeyText::Wiped;
         self.spare.as_mut().ok_or(EIO)?.set_key(&self.scrap)
@@ -280,7 +280,7 @@ mod tests {
         KBox::try_pin_init(Keys::new(cryptor, text, layout), GFP_KERNEL)
     }
 
-    /// Returns what the table line shows; [`None`] stands for a key that was wiped.
+    /// Returns the key in the table line, or [`None`] for a wiped key.
     fn shown(keys: &Keys) -> Result<Option<CString>> {
         keys.with_text(|text| match text {
             KeyText::Digits(key) => Ok(Some(CString::try_from_fmt(fmt!("{key:x}"))?)),
@@ -289,12 +289,12 @@ mod tests {
         })
     }
 
-    /// Returns what becomes of a bio.
+    /// Returns the result of a bio.
     fn bio(keys: &Keys) -> BlkResult {
         keys.with(|_| Ok(()))
     }
 
-    /// Returns what a sector of zeros becomes.
+    /// Returns the ciphertext of a sector of zeros.
     fn ciphertext(cryptor: &Cryptor) -> Result<KVec<u8>> {
         const LEN: u32 = 512;
         let plaintext = Buffer::new(&[], 0)?;
@@ -308,7 +308,7 @@ mod tests {
         ciphertext.contents(0, LEN as usize)
     }
 
-    /// Returns what a sector of zeros becomes with the cryptor that no bio has.
+    /// Returns the ciphertext of a sector of zeros from the spare cryptor, which bios do not use.
     fn ciphertext_of_spare(keys: &Keys) -> Result<KVec<u8>> {
         ciphertext(keys.state.lock().spare.as_ref().ok_or(EINVAL)?)
     }
@@ -369,7 +369,7 @@ mod tests {
             assert_eq!(keys.may_resume(), Err(EAGAIN));
             assert!(shown(&keys)?.is_none());
         }
-        // As if a message had come between the two hooks.
+        // As if a message ran between the two hooks.
         keys.resumed();
         assert!(bio(&keys) == Err(BlkError::IOERR));
         assert_eq!(keys.set_key(SECOND), Err(EINVAL));

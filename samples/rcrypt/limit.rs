@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many pages a target may have, by one of three ways to count them.
+//! The limit on the pages of a target, with three ways to count them.
 //!
-//! The parameter `limit_mode` chooses, for comparison:
+//! The module parameter `limit_mode` selects the way, for comparison:
 //!
-//! - 0, *exact*: the sum of a per-CPU counter is compared. That is what dm-crypt had first. Next to
-//!   the limit each request takes a lock and looks at every CPU, and still, who compares at the same
-//!   time as others has too much.
-//! - 1, *approx*: the shared count of such a counter is read, as in dm-crypt now. It may be off.
-//! - 2, *credit*: credits are taken from a limiter, the default. As cheap, and exact.
+//! - 0, *exact*: compares the sum of a per-CPU counter, as dm-crypt did at first. Near the limit
+//!   each request takes a lock and reads the counters of all CPUs. Concurrent requests may still
+//!   exceed the limit.
+//! - 1, *approx*: reads the shared count of a per-CPU counter, as dm-crypt does now. The count is
+//!   approximate.
+//! - 2, *credit* (default): takes credits from a limiter. The cost is that of *approx*, the limit
+//!   is exact.
 
 use kernel::prelude::*;
 
@@ -22,10 +24,10 @@ use kscale::percpu::{
     limiter::CreditCounter, //
 };
 
-/// How far a CPU's count may be off in mode `approx`.
+/// The error of each CPU's count in mode `approx`, in pages.
 ///
-/// The common bios have 32 pages, the default batch of up to 16 CPUs: every one of them would take
-/// the lock of the counter, twice. With this batch the limit is off by half a MiB per CPU at most.
+/// Common bios have 32 pages, and that is the default batch with up to 16 CPUs: each bio would take
+/// the lock of the counter twice. With this batch the count is off by at most half a MiB per CPU.
 pub(crate) const BATCH: NonZeroU16 = match NonZeroU16::new(128) {
     Some(batch) => batch,
     None => NonZeroU16::MIN,
@@ -40,7 +42,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// Returns the mode that a value of the module parameter means.
+    /// Returns the mode for a value of the module parameter.
     pub(crate) fn from_param(value: u8) -> Option<Self> {
         match value {
             0 => Some(Self::Exact),
@@ -51,7 +53,7 @@ impl Mode {
     }
 }
 
-/// A number of pages, and whether there may be more.
+/// A count of pages with a limit.
 pub(crate) enum Limit {
     Exact(Pin<KBox<PerCpuCounter>>),
     Approx(Pin<KBox<PerCpuCounter>>),
@@ -65,15 +67,15 @@ impl Limit {
         Ok(match mode {
             Mode::Exact => Self::Exact(counter()?),
             Mode::Approx => Self::Approx(counter()?),
-            // The limit is set when it is needed, as it changes with the number of targets.
+            // `try_charge()` sets the limit, because it changes with the number of targets.
             Mode::Credit => Self::Credit(CreditCounter::new(0)?),
         })
     }
 
-    /// Counts `pages` more if there may be as many, of `limit_pages`.
+    /// Adds `pages` to the count unless that exceeds `limit_pages`. Returns whether it did.
     ///
-    /// A counter does not say whether all of them still fit: it was always so that the last request
-    /// may go beyond.
+    /// The modes with a counter check only that the count is below the limit before the call, as
+    /// dm-crypt does. The last request may exceed the limit.
     pub(crate) fn try_charge(&self, pages: usize, limit_pages: usize) -> bool {
         // CAST: Numbers of pages are below 2^52.
         let limit = limit_pages as i64;
@@ -93,20 +95,20 @@ impl Limit {
         admitted
     }
 
-    /// Counts `pages` more, whatever the limit.
+    /// Adds `pages` to the count, even beyond the limit.
     pub(crate) fn charge(&self, pages: usize) {
         match self {
             // CAST: As above.
             Self::Exact(counter) => counter.add(pages as i64),
             Self::Approx(counter) => counter.add_batch(pages as i64, BATCH),
             Self::Credit(credits) => {
-                // That many pages there are not.
+                // Fails only on overflow, and no system has that many pages.
                 let _ = credits.charge(pages as u64);
             }
         }
     }
 
-    /// Counts `pages` less.
+    /// Subtracts `pages` from the count.
     pub(crate) fn uncharge(&self, pages: usize) {
         match self {
             // CAST: As above.
@@ -116,7 +118,7 @@ impl Limit {
         }
     }
 
-    /// Returns how many there are, exactly if nobody counts meanwhile.
+    /// Returns the count. It is exact if the count does not change concurrently.
     #[cfg(kscale_kunit)]
     pub(crate) fn pages(&self) -> usize {
         match self {
@@ -127,10 +129,10 @@ impl Limit {
     }
 }
 
-/// Makes `limit` the limit of `credits`.
+/// Sets the limit of `credits` to `limit`.
 fn follow(credits: &CreditCounter, limit: u64) {
     if credits.limit() != limit {
-        // If too many do so at once, it is done the next time.
+        // After too many concurrent updates the call fails; the next charge tries again.
         let _ = credits.set_limit(limit);
     }
 }

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device-mapper target `rcrypt`: transparent encryption, as by dm-crypt, in safe Rust.
+//! Device-mapper target `rcrypt`: transparent encryption, compatible with dm-crypt, in safe Rust.
 //!
-//! A device that either target wrote, the other can read, and both take the same table lines:
+//! Both targets read each other's devices and accept the same table lines:
 //!
 //! ```sh
 //! dmsetup create secret --table "0 $sectors rcrypt aes-xts-plain64 $hex_key 0 /dev/vdb 0"
 //! ```
 //!
-//! With the parameter `replace=1` the target is named `crypt`, for tools that know no other name.
-//! The C target must not be loaded then.
+//! With the module parameter `replace=1` the target registers as `crypt`, for tools that support no
+//! other name. dm-crypt must not be loaded then.
 //!
-//! The parameter `limit_mode` chooses how the pages of a target are limited, see `limit.rs`,
-//! `page_mode` where they come from, and `cached_pages` how many of them stay with each CPU, see
-//! `pages.rs`. `max_read_size` and `max_write_size` are in `size.rs`.
+//! Other module parameters:
 //!
-//! `/sys/kernel/debug/rcrypt/stats` tells which CPUs did it, and where the pages came from.
+//! - `limit_mode` selects how the pages of a target are limited, see `limit.rs`.
+//! - `page_mode` selects how pages are allocated, see `pages.rs`.
+//! - `cached_pages` is the number of pages that a target stashes per CPU, see `pages.rs`.
+//! - `max_read_size` and `max_write_size` limit the size of bios, see `size.rs`.
+//!
+//! `/sys/kernel/debug/rcrypt/stats` shows where bios were processed and how pages were allocated.
 
 #![forbid(unsafe_code)]
 
@@ -129,7 +132,7 @@ impl kernel::InPlaceModule for RcryptModule {
     }
 }
 
-/// Returns how pages are limited.
+/// Returns the page limit mode that the module parameters select.
 fn limit_mode() -> Result<Mode> {
     let value = module_parameters::limit_mode.value();
 
@@ -139,7 +142,7 @@ fn limit_mode() -> Result<Mode> {
     })
 }
 
-/// Returns where pages come from.
+/// Returns the page allocation strategy that the module parameters select.
 fn strategy() -> Result<Strategy> {
     let page_mode = module_parameters::page_mode.value();
     let cached_pages = module_parameters::cached_pages.value();
@@ -160,12 +163,12 @@ fn strategy() -> Result<Strategy> {
     })
 }
 
-/// Returns whether the target takes the place of dm-crypt.
+/// Returns whether the target replaces dm-crypt.
 fn is_replacement() -> bool {
     module_parameters::replace.value()
 }
 
-/// Registers the target under the name that the parameter asks for.
+/// Registers the target under the name that the module parameters select.
 fn register() -> Result<dm::Registration<Crypt>> {
     let name = if is_replacement() {
         c"crypt"
@@ -183,38 +186,38 @@ fn register() -> Result<dm::Registration<Crypt>> {
     })
 }
 
-/// One table line.
+/// A target instance, built from one table line.
 #[pin_data]
 pub(crate) struct Crypt {
     device: dm::Device,
-    /// Where the line starts on `device`, in sectors.
+    /// Start of the target on `device`, in sectors.
     start: u64,
-    /// Added to the sector number that makes the IV.
+    /// Added to the sector number from which the IV is generated.
     iv_offset: u64,
     options: Options,
     sizes: Sizes,
-    /// There if something is kept beside the sectors.
+    /// Set if the device stores tags or vectors beside the sectors.
     integrity: Option<Integrity>,
-    /// What encrypts and decrypts.
+    /// The cryptor and its key.
     #[pin]
     keys: Keys,
     /// Writes to `device` must arrive whole and in order.
     is_zoned: bool,
     work: Work,
-    /// Sends writes in order, if `work` says so.
+    /// Submits writes in sector order if `work.sends_in_order` is set.
     #[pin]
     send: dm::SendQueue<Crypt>,
-    /// For the bios that carry encrypted data to the device.
+    /// Allocates the clones that carry encrypted data to the device.
     #[pin]
     bios: BioSet,
-    /// For the data itself.
+    /// Allocates the bounce pages.
     #[pin]
     pages: Mempool<LimitedPages>,
-    /// As in the table line; kept to print it.
+    /// The cipher argument of the table line, for status output.
     cipher: CString,
 }
 
-/// Bios in the reserve of a target, as in dm-crypt.
+/// Number of bios in the reserve of a target, as in dm-crypt.
 const RESERVE_BIOS: NonZeroU16 = match NonZeroU16::new(64) {
     Some(bios) => bios,
     None => NonZeroU16::MIN,
@@ -224,7 +227,7 @@ const RESERVE_BIOS: NonZeroU16 = match NonZeroU16::new(64) {
 impl dm::Target for Crypt {
     const NAME: &'static CStr = c"rcrypt";
 
-    /// The version of dm-crypt that has all that this target has, as `cryptsetup` goes by it.
+    /// The first version of dm-crypt with all features of this target; `cryptsetup` checks it.
     const VERSION: [u32; 3] = [1, 29, 0];
 
     const ATOMIC_WRITES: bool = true;
@@ -243,13 +246,14 @@ impl dm::Target for Crypt {
             return Err(CtrError::invalid(TOO_FEW));
         }
         let cipher = args.required(TOO_FEW)?;
-        // Overwritten when this function returns.
+        // The key text is overwritten when this function returns.
         let key = args.secret(TOO_FEW)?;
         let iv_offset = args.required(TOO_FEW)?;
         let path = args.required(TOO_FEW)?;
         let start = args.required(TOO_FEW)?;
 
-        // The order is that of C, so that a line with two faults gets the same message.
+        // Checks run in the order of the C code, so a line with two errors reports the same
+        // message.
         let key =
             KeyArg::parse(key.as_bytes()).ok_or(CtrError::invalid(c"Cannot parse key size"))?;
         let mut options = Options::parse(args, table.len_sectors())?;
@@ -280,7 +284,7 @@ impl dm::Target for Crypt {
 
         let is_zoned = table.is_zoned(device);
         if is_zoned {
-            // As dm-crypt, whose table lines then show it.
+            // As in dm-crypt: status then shows the option.
             options.no_write_workqueue = true;
             table.emulate_zone_append();
         }
@@ -362,7 +366,7 @@ impl dm::Target for Crypt {
 
     fn io_hints(self: Pin<&Self>, limits: &mut dm::Limits<'_>) {
         limits.stack_block_size(self.options.sector_size);
-        // So that no sector of direct I/O is spread over two pages.
+        // A sector of direct I/O must not cross a page boundary.
         limits.align_dma_to_logical_block_size();
         if self.is_zoned {
             limits.limit_bio_sectors(size::MAX_WRITE_SECTORS);
@@ -374,7 +378,7 @@ impl dm::Target for Crypt {
 }
 
 impl Crypt {
-    /// Returns the first argument of the table line.
+    /// Returns the cipher argument of the table line.
     fn cipher(&self) -> &str {
         self.cipher.to_str().unwrap_or_default()
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a bio may be; device mapper sends the rest of a longer one in another.
+//! The maximum size of a bio. Device mapper sends the rest of a longer bio in another bio.
 //!
-//! Shorter bios keep more CPUs busy at once, longer ones cost less each. By default both reads and
-//! writes are as long as in dm-crypt, and so are the module parameters that say otherwise, with one
-//! difference: dm-crypt can only be told to make them shorter.
+//! Shorter bios keep more CPUs busy, longer bios cost less per byte. The default sizes and the
+//! module parameters that change them are those of dm-crypt. One difference: dm-crypt accepts only
+//! sizes below the default.
 
 use kernel::page::PAGE_SIZE;
 
@@ -17,13 +17,13 @@ use kscale::{
 
 use crate::pages::RESERVE_PAGES;
 
-/// What 0 stands for, in bytes.
+/// The size for a parameter of 0, in bytes.
 const DEFAULT: NonZeroU32 = match NonZeroU32::new(131072) {
     Some(bytes) => bytes,
     None => NonZeroU32::MIN,
 };
 
-/// What a write may have at most, in bytes: as many pages as there are in reserve.
+/// Maximum size of a write in bytes: the size of the page reserve.
 // CAST: 1 MiB.
 pub(crate) const MAX_WRITE: u32 = (RESERVE_PAGES * PAGE_SIZE) as u32;
 
@@ -34,7 +34,7 @@ pub(crate) const MAX_WRITE_SECTORS: NonZeroU32 = match NonZeroU32::new(MAX_WRITE
 };
 
 writable_param! {
-    /// For reads, see [`Sizes::max_sectors()`].
+    /// Maximum size of a read, see [`Sizes::max_sectors()`].
     static MAX_READ_SIZE: Param = (
         "max_read_size",
         0,
@@ -43,7 +43,7 @@ writable_param! {
 }
 
 writable_param! {
-    /// For writes, see [`Sizes::max_sectors()`].
+    /// Maximum size of a write, see [`Sizes::max_sectors()`].
     static MAX_WRITE_SIZE: Param = (
         "max_write_size",
         0,
@@ -51,19 +51,20 @@ writable_param! {
     );
 }
 
-/// The sizes that bios of one target can have.
+/// The size limits for the bios of a target.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Where a bio may be split, in bytes: a power of two, at least [`SECTOR_SIZE`].
+    /// Alignment of a split, in bytes: a power of two, at least [`SECTOR_SIZE`].
     align: u32,
-    /// What a read may have at most, in bytes.
+    /// Maximum size of a read, in bytes.
     max_read: u32,
 }
 
 impl Sizes {
-    /// Takes what is encrypted at once, and what the device reads and writes at once, in bytes.
+    /// Computes the limits from the encrypted sector size and the device's block size, in bytes.
     ///
-    /// What `is_checked` by tags may have to be read again, into pages as those of a write.
+    /// A read that `is_checked` by tags may be repeated into bounce pages, so it has the limit of a
+    /// write.
     pub(crate) fn new(sector_size: NonZeroU32, block_size: NonZeroU32, is_checked: bool) -> Self {
         Self {
             align: sector_size.max(block_size).get(),
@@ -71,7 +72,7 @@ impl Sizes {
         }
     }
 
-    /// Returns how many sectors a bio may have.
+    /// Returns the maximum size of a bio in sectors.
     #[inline]
     pub(crate) fn max_sectors(self, is_write: bool) -> NonZeroU32 {
         if is_write {
@@ -81,7 +82,7 @@ impl Sizes {
         }
     }
 
-    /// Returns how many sectors a bio may have that must not be split.
+    /// Returns the maximum size in sectors of a bio that must not be split.
     #[inline]
     pub(crate) fn max_whole_sectors(self, is_write: bool) -> NonZeroU32 {
         let limit = if is_write { MAX_WRITE } else { self.max_read };
@@ -89,7 +90,7 @@ impl Sizes {
         self.sectors(u32::MAX, limit)
     }
 
-    /// Rounds a value of a parameter down to what is at least one piece and at most `limit`.
+    /// Rounds a parameter down to the alignment, to at least one aligned block and at most `limit`.
     #[inline]
     fn sectors(self, param: u32, limit: u32) -> NonZeroU32 {
         let bytes = NonZeroU32::new(param).unwrap_or(DEFAULT).get().min(limit);
@@ -124,7 +125,7 @@ mod tests {
             (4096, 512, 4095, 8),
             (512, 4096, 1, 8),
             (4096, 512, 12287, 16),
-            // Here dm-crypt stays with 256.
+            // dm-crypt returns 256 here.
             (512, 512, 1 << 20, 2048),
             (512, 512, (1 << 20) + 4096, 2048),
             (4096, 4096, u32::MAX, 2048),
@@ -134,7 +135,7 @@ mod tests {
                 sectors
             );
         }
-        // Reads need no pages.
+        // A read needs no bounce pages.
         assert_eq!(
             sizes(4096, 512)?.max_whole_sectors(false).get(),
             (1 << 23) - 8

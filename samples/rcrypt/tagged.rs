@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way of a bio with tags through the target, after `io.rs` gave it its tags.
+//! The I/O path of a bio with tags, after `io.rs` allocated its tags.
 //!
-//! A read fills memory of the reader, who may write to it meanwhile, as the kernel lets some of them.
-//! So what fails the check of its tag is read once more, into pages of the target's own, and only if
-//! it fails again it is the device that is to blame. Then the kernel log and the audit log say so.
+//! The reader may modify its pages while the read is in flight; the kernel allows that to some
+//! readers. So a sector that does not match its tag is read again, into bounce pages of the target.
+//! A second mismatch is an error of the device, and the kernel log and the audit log report it.
 
 use kernel::prelude::*;
 
@@ -30,7 +30,9 @@ use crate::{
     Crypt, //
 };
 
-/// Takes a read back from the device. Any context, so what takes time may have to go elsewhere.
+/// Handles the completion of a read by the device.
+///
+/// Context: Any context. Never sleeps. Long work is queued.
 pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     if !bio.target().work.decrypts_at_once || !bio.may_take_time() {
         return bio.defer(|bio| bio.queue(crypt_queue, decrypt));
@@ -41,13 +43,13 @@ pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     match decrypt_segments(sector, bio.segments_and_tags()) {
         Ok(()) => bio.done(),
         Err(Fault::Changed { .. }) => bio.defer(|bio| bio.queue(crypt_queue, recheck)),
-        // Before the first sector.
+        // `RESOURCE` is returned before the first sector is decrypted.
         Err(Fault::Other(BlkError::RESOURCE)) => bio.defer(|bio| bio.queue(crypt_queue, decrypt)),
         Err(Fault::Other(error)) => bio.done_with(Err(error)),
     }
 }
 
-/// Decrypts what a read brought, and ends it.
+/// Decrypts a completed read and ends it.
 fn decrypt(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
 
@@ -57,7 +59,7 @@ fn decrypt(mut bio: dm::Bio<Crypt>) {
     }
 }
 
-/// Decrypts in place what starts at `sector` of the target.
+/// Decrypts `segments` in place. They start at `sector` of the target.
 #[inline]
 fn decrypt_segments(
     sector: u64,
@@ -71,7 +73,7 @@ fn decrypt_segments(
         .with(|cryptor| cryptor.decrypt_with_tags(sector, target.iv_offset, data, tags))
 }
 
-/// Reads once more what failed the check, checks it where nobody writes to it, and ends the read.
+/// Reads the data again into bounce pages, checks the tags there, and ends the read.
 #[cold]
 fn recheck(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
@@ -106,7 +108,7 @@ fn recheck(mut bio: dm::Bio<Crypt>) {
     bio.end(result);
 }
 
-/// Says that a sector, or its tag, is not what was written.
+/// Reports that a sector or its tag is not as written.
 fn blame_device(clone: &dm::ReadClone<Crypt>, sector: u64) {
     if ratelimit::may_print() {
         let device = clone.device_name();
@@ -115,7 +117,7 @@ fn blame_device(clone: &dm::ReadClone<Crypt>, sector: u64) {
     clone.audit(c"integrity-aead", sector, false);
 }
 
-/// Encrypts a write into its clone, and gives that its tags.
+/// Encrypts a write into its clone and attaches the tags to the clone.
 pub(crate) fn encrypt(
     clone: &mut dm::CloneBio<Crypt>,
     sector: u64,

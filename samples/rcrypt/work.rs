@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who does the work: what options of the table line and the device below decide.
+//! The task and CPU that process a bio, by table options and backing device.
 //!
-//! | | encrypted or decrypted | sent to the device |
+//! | | encrypted or decrypted by | sent to the device by |
 //! | --- | --- | --- |
-//! | by default | by any worker, on any CPU | by that worker, or if the device has heads to move, by a worker that sorts |
-//! | `same_cpu_crypt` | by a worker of the CPU that the bio came to | the same |
-//! | `submit_from_crypt_cpus` | the same | by the worker that encrypted |
-//! | `no_write_workqueue`, or a zoned device | by the writer | by the writer |
-//! | `no_read_workqueue` | where the device ended the read, in softirq context if that was a hard interrupt | |
+//! | default | any worker, on any CPU | that worker; for a rotational device, a worker that sorts by sector |
+//! | `same_cpu_crypt` | a worker on the CPU of the submitter | as by default |
+//! | `submit_from_crypt_cpus` | as by default | the worker that encrypted |
+//! | `no_write_workqueue`, or a zoned device | the submitter | the submitter |
+//! | `no_read_workqueue` | the completion of the read; a softirq if that is a hard interrupt | |
 //!
-//! `high_priority` is about workers.
+//! `high_priority` makes the workqueues `WQ_HIGHPRI`.
 //!
-//! The one difference to dm-crypt: there a write is sorted whatever the device is. Sorting is for disks
-//! with heads. Elsewhere it costs another switch of tasks, and one CPU sends what many encrypted.
+//! This differs from dm-crypt in one point: dm-crypt sorts writes to every device. Sorting helps
+//! rotational devices only. For other devices it adds a context switch, and a single CPU submits
+//! the writes that many CPUs encrypted.
 
 use kernel::{
     cpu,
@@ -38,27 +39,28 @@ use kscale::{
 
 use crate::options::Options;
 
-/// Makes names of workqueues unique: two tables of one device have the same name.
+/// Makes the names of workqueues unique: the two tables of a device have the same device name.
 static NEXT_ID: Atomic<u32> = Atomic::new(1);
 
-/// Who does the work of a target.
+/// The workqueue and the options that decide which task processes a bio.
 pub(crate) struct Work {
-    /// Where bios are encrypted and decrypted.
+    /// Encrypts and decrypts bios.
     pub(crate) crypt: Workqueue,
-    /// A read is decrypted where the device ended it.
+    /// The completion of a read decrypts it.
     pub(crate) decrypts_at_once: bool,
-    /// A write is encrypted and sent where it came from.
+    /// The submitter of a write encrypts and sends it.
     pub(crate) encrypts_at_once: bool,
-    /// A write is sent by a worker that sorts.
+    /// A worker that sorts by sector sends writes.
     pub(crate) sends_in_order: bool,
 }
 
 impl Work {
-    /// Decides for a target above `device`, and makes its workqueues: that of `Work`, and one for
-    /// who sends in order.
+    /// Selects the options for a target on `device` and allocates its two workqueues: the one in
+    /// `Work` and the one that sends writes in order.
     ///
-    /// Where reads end nobody may sleep, so if decryption `may_sleep`, workers do it whatever the option.
-    /// `letter` is the first of the queues' names, which are `kcryptd` and so on in dm-crypt.
+    /// Completions run in atomic context. If decryption `may_sleep`, workers decrypt even with
+    /// `no_read_workqueue`. `letter` is the first letter of the workqueue names; in dm-crypt it is
+    /// `k`, as in `kcryptd`.
     pub(crate) fn new(
         options: &Options,
         table: &dm::Table<'_>,

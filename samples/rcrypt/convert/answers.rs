@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What sectors look like, computed by others.
+//! Known-answer tests: sectors encrypted by other implementations.
 
 use kernel::prelude::*;
 
@@ -24,15 +24,15 @@ mod tests {
         }, //
     };
 
-    /// A sector, known in both forms.
+    /// A sector and its encrypted form.
     struct Vector {
         cipher: &'static CStr,
         key_len: usize,
         sector_size: u32,
         sector: u64,
-        /// The first 16 bytes of what is encrypted.
+        /// The first 16 bytes of the encrypted sector.
         start: u128,
-        /// The common CRC-32 of all of it.
+        /// The CRC-32 of the whole encrypted sector.
         sum: u32,
     }
 
@@ -57,18 +57,20 @@ mod tests {
         }
     }
 
-    /// Made by a Python script with the AES of `cryptography`, `zlib.crc32()`, and, as `hashlib`
-    /// does not tell the state of MD5, MD5 after RFC 1321, which was compared with `hashlib`.
-    /// Without a seed the vector of lmk is `hashlib.md5()` of the data from byte 16 on and of seven
-    /// bytes of the sector's number. Byte `i` of the data is `i * 7 % 251`, of the key `i * 3 + 1`.
+    /// Computed by a Python script with AES from `cryptography` and `zlib.crc32()`.
+    ///
+    /// `hashlib` does not expose the state of MD5, so the script implements MD5 from RFC 1321; the
+    /// result was compared with `hashlib`. Without a seed, the vector of lmk is `hashlib.md5()` of
+    /// the data from byte 16 on, followed by seven bytes of the sector number. Byte `i` of the data
+    /// is `i * 7 % 251`, byte `i` of the key is `i * 3 + 1`.
     #[rustfmt::skip]
     const VECTORS: [Vector; 16] = [
         vector(c"aes-cbc-eboiv", 32, 512, SECTOR, 0xab095f81836f15ed0cc724df4de23c38, 0x1a9e_f4b8),
         vector(c"aes-cbc-eboiv", 32, 4096, SECTOR, 0x91720033cfe3dc39532d3e173c3b04de, 0x6cfa_a977),
-        // The cipher as it is, not one block of AES.
+        // eboiv encrypts the vector with the cipher itself, not with a single block of AES.
         vector(c"aes-xts-eboiv", 64, 512, SECTOR, 0xbe8b95d2fbc4d82481dac526147e92a1, 0xfc35_9bf8),
         vector(c"aes-xts-eboiv", 64, 4096, SECTOR, 0x2511dd4a85ea625bea691daa5e0b85f8, 0x2ed4_91e7),
-        // The second key encrypts the sector, but the first one its vector.
+        // The second key encrypts the sector, the first key encrypts its vector.
         vector(c"aes:2-cbc-eboiv", 64, 512, SECTOR + 1, 0x86f902d9c945195d4320172f42a8f9c6, 0xd4ec_4bec),
         vector(c"aes-cbc-elephant", 32, 512, SECTOR, 0xe93757a83a3350bb4cd11fdb98fe84b8, 0x8dac_f40d),
         vector(c"aes-cbc-elephant", 32, 4096, SECTOR, 0x818a38c7717ee708963c2cfda0c66146, 0xa59c_6bb7),
@@ -76,10 +78,10 @@ mod tests {
         vector(c"aes-cbc-elephant", 64, 4096, SECTOR, 0x3606ea46fb6760aae24abdb0422b0a7a, 0x322c_c158),
         vector(c"aes-cbc-lmk", 16, 512, SECTOR, 0xae0a05d0990d891cd59c9d7b8d2a525e, 0x45a2_59cd),
         vector(c"aes:64-cbc-lmk", 64 * 16, 512, SECTOR, 0xea2dfe521ffa86c68c7f09f85b202ccc, 0xa8ce_4ea0),
-        // Only 56 bits of the number count.
+        // lmk uses only 56 bits of the sector number.
         vector(c"capi:cbc(aes)-lmk", 64 * 16, 512, HIGH_SECTOR, 0x5d3174075b8a8d362bc6491a45b4e532, 0x394c_9022),
         vector(c"aes:64-cbc-lmk", 65 * 16, 512, SECTOR, 0xe167b7e6b8264825ee3fd9664e7f60b3, 0x696f_4a8b),
-        // What does not divide is ignored, and the seed is not the end of the key.
+        // The remainder of the division is ignored, and the seed is not the last part of the key.
         vector(c"capi:cbc(aes)-lmk", 65 * 16 + 3, 512, SECTOR, 0xe167b7e6b8264825ee3fd9664e7f60b3, 0x696f_4a8b),
         vector(c"aes-cbc-tcw", 64, 512, SECTOR, 0xb7b2e1463b282309586b96ed5830eb25, 0x2d3b_e6a7),
         vector(c"capi:cbc(aes)-tcw", 48, 512, HIGH_SECTOR, 0x38af7e30a27f378933918d4a43343755, 0x186f_4025),
@@ -103,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Returns the key of so many bytes that the vectors are of.
+    /// Returns the test key of `len` bytes.
     fn key(len: usize) -> Result<Key> {
         let mut key = KVec::zeroed(len, GFP_KERNEL)?;
 
@@ -123,7 +125,7 @@ mod tests {
         Converter::new(&spec, key.as_bytes().len() as u32, || Ok(key), options)
     }
 
-    /// Encrypts the first sector of a page into another page.
+    /// Encrypts the first sector of page `from` into page `to`.
     fn encrypt_one(
         converter: &Converter,
         sector: u64,
@@ -139,7 +141,7 @@ mod tests {
             .map_err(|_| EIO)
     }
 
-    /// Decrypts the first sector of a page.
+    /// Decrypts the first sector of a page in place.
     fn decrypt_one(converter: &Converter, sector: u64, page: &mut FilledPage) -> Result {
         let len = converter.options.sector_size.get();
         let data = page.segment_mut(0, len).ok_or(EINVAL)?;
@@ -147,7 +149,7 @@ mod tests {
         converter.convert(sector, DecryptOne(data)).map_err(|_| EIO)
     }
 
-    /// Returns a page of the data that the vectors are of.
+    /// Returns a page of the test data.
     fn data() -> Result<FilledPage> {
         let mut page = FilledPage::zeroed(Gfp::KERNEL)?;
 
@@ -168,7 +170,7 @@ mod tests {
 
             let result = encrypt_one(&converter, vector.sector, &mut plain, &mut page);
             assert!(result.is_ok());
-            // Of what is written only copies are changed.
+            // Encryption does not change its input.
             assert!(*plain.as_slice() == *data()?.as_slice());
             let (encrypted, rest) = page.as_slice().split_at(len);
             assert_eq!(encrypted.first_chunk(), Some(&vector.start.to_be_bytes()));
@@ -184,8 +186,8 @@ mod tests {
         Ok(())
     }
 
-    /// Ciphers whose requests are not on the stack. Not `lmk`: for each of its 64 ciphers, the kernel
-    /// would look for a module four times.
+    /// Tests ciphers with requests outside the stack. `lmk` is excluded: the kernel would try to
+    /// load a module four times for each of its 64 ciphers.
     #[test]
     fn modes_wait_for_ciphers_that_finish_later() -> Result {
         let cipher = Skcipher::new(c"cbc(aes)")?;
@@ -199,7 +201,7 @@ mod tests {
         ] {
             let name = CString::try_from_fmt(fmt!("aes-cbc-{mode}"))?;
             let now = converter(&name, key(key_len)?, 512).map_err(|error| error.error())?;
-            // It wraps implementations, not ciphers.
+            // cryptd wraps a driver, not an algorithm.
             let name = CString::try_from_fmt(fmt!("capi:cryptd({driver})-{mode}"))?;
             let later = converter(&name, key(key_len)?, 512).map_err(|error| error.error())?;
             assert!(later.ciphers.iter().all(|cipher| cipher.is_async()));
@@ -230,7 +232,7 @@ mod tests {
         })
     }
 
-    /// Whatever goes on from one sector to the next.
+    /// Checks the state that is carried from one sector to the next.
     #[test]
     fn sectors_of_a_bio_are_as_each_by_itself() -> Result {
         let driver = Skcipher::new(c"xts(aes)")?;
@@ -257,7 +259,7 @@ mod tests {
             let sectors = sector_size / SECTOR_SIZE;
             let (mut plain, page) = (data()?, Buffer::new(data()?.as_slice(), 0)?);
 
-            // The number wraps in the middle of the page, too.
+            // The second start makes the sector number wrap in the middle of the page.
             for first in [
                 SECTOR & !7,
                 u64::from(sectors).wrapping_mul(2).wrapping_neg(),
@@ -300,7 +302,7 @@ mod tests {
                 let result = to.with_segments_mut(len, |data| converter.decrypt(0, data));
                 assert!(result == Err(BlkError::IOERR));
             }
-            // There is not as much of one as of the other.
+            // `src` and `dst` have different lengths.
             for (src_len, dst_len) in [(1024, 2048), (2048, 1024), (1024, 0), (0, 1024)] {
                 let result = page.with_segments(src_len, |src| {
                     to.with_segments_mut(dst_len, |dst| converter.encrypt(0, src, dst))
@@ -320,11 +322,11 @@ mod tests {
         for (cipher, key_len, sector_size, message) in [
             (c"aes-cbc-lmk", 16, 1024, CREATING),
             (c"aes-cbc-tcw", 48, 1024, CREATING),
-            // No key for the cipher, and less.
+            // No bytes are left for the cipher key, or the key is even shorter.
             (c"aes-cbc-tcw", 32, 512, KEY),
             (c"aes-cbc-tcw", 31, 512, KEY),
             (c"aes:64-cbc-lmk", 64 * 16 - 1, 512, KEY),
-            // Parts of 20 bytes, and a half of 33.
+            // Cipher keys of 20 bytes, and an odd number of bytes (66 / 2 = 33).
             (c"aes-cbc-elephant", 40, 512, KEY),
             (c"aes-cbc-elephant", 66, 512, None),
         ] {
@@ -336,7 +338,7 @@ mod tests {
         Ok(())
     }
 
-    /// All that is made of the key, which is what a message replaces.
+    /// Checks that `set_key()` replaces all data derived from the key.
     #[test]
     fn a_new_key_changes_all_of_it() -> Result {
         for vector in &VECTORS {

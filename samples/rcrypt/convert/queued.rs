@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several sectors of a bio at once, for a cipher that finishes later.
+//! Encryption of a bio with several requests in flight, for asynchronous ciphers.
 
 use kernel::prelude::*;
 
@@ -28,7 +28,7 @@ use super::{
 };
 
 impl Converter {
-    /// Does `work` with the only cipher, in a mode for which no sector needs another.
+    /// Runs `work` with the only cipher, in a mode that handles each sector independently.
     #[cold]
     #[inline(never)]
     pub(super) fn convert_queued<'a>(
@@ -51,17 +51,17 @@ impl Converter {
     }
 }
 
-/// Walks the sectors of a bio, and leaves them to a queue.
+/// A walk over the sectors of a bio that queues a request for each of them.
 struct Queued<'q, 'a> {
     converter: &'a Converter,
     queue: &'q mut Queue<'a>,
     mode: SectorMode,
-    /// The number of the next sector, in units of 512 bytes. Wraps, as in C.
+    /// Number of the next sector, in units of 512 bytes. Wraps, as in C.
     sector: u64,
 }
 
 impl Queued<'_, '_> {
-    /// Returns the vector of the next sector, of which `len` bytes are in one piece.
+    /// Returns the vector of the next sector, which has `len` contiguous bytes.
     fn next_iv(&mut self, len: u32) -> Result<Iv, BlkError> {
         let Converter {
             options, iv_size, ..

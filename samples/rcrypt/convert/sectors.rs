@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sectors of a bio, and what is done to each.
+//! Operations on the sectors of a bio.
 
 use core::num::NonZeroU32;
 
@@ -13,12 +13,12 @@ use kscale::block::bio::{
     SegmentsMut, //
 };
 
-/// What is done to a bio.
+/// An operation on a whole bio.
 pub(super) trait Work<'a> {
     fn run(self, sectors: &mut impl Sectors<'a>) -> BlkResult;
 }
 
-/// Who does it, sector by sector.
+/// An implementation that processes a bio sector by sector.
 pub(super) trait Sectors<'a> {
     /// Returns the size of a sector in bytes.
     fn size(&self) -> NonZeroU32;
@@ -30,7 +30,7 @@ pub(super) trait Sectors<'a> {
     fn decrypt(&mut self, data: SegmentMut<'a>) -> BlkResult;
 }
 
-/// See [`Converter::encrypt()`](super::Converter::encrypt).
+/// The operation of [`Converter::encrypt()`](super::Converter::encrypt).
 pub(super) struct Encrypt<'a> {
     pub(super) src: Segments<'a>,
     pub(super) dst: SegmentsMut<'a>,
@@ -52,7 +52,7 @@ impl<'a> Work<'a> for Encrypt<'a> {
     }
 }
 
-/// See [`Converter::decrypt()`](super::Converter::decrypt).
+/// The operation of [`Converter::decrypt()`](super::Converter::decrypt).
 pub(super) struct Decrypt<'a> {
     pub(super) data: SegmentsMut<'a>,
 }
