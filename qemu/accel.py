@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Chooses a QEMU that can be trusted, and an accelerator that works."""
+"""Selects a supported QEMU and a working accelerator."""
 
 import os
 import re
@@ -14,7 +14,7 @@ PROOF_S = 20
 
 
 def cache_dir() -> Path:
-    """Returns the directory that outlives a checkout."""
+    """Returns the cache directory, which all checkouts share."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     path = Path(os.environ.get("KSCALE_CACHE") or f"{base}/kscale").absolute()
     path.mkdir(parents=True, exist_ok=True)
@@ -22,7 +22,7 @@ def cache_dir() -> Path:
 
 
 def check_qemu(qemu: str) -> str:
-    """Returns the version of QEMU, or ends the program if it is too old."""
+    """Returns the version of QEMU, or exits the program if it is too old."""
     try:
         banner = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -39,10 +39,10 @@ def check_qemu(qemu: str) -> str:
 
 
 def choose(wanted: str, version: str, prove: Callable[[], bool]) -> tuple[str, str]:
-    """Returns the accelerator to use, `kvm` or `tcg`, and why.
+    """Returns the accelerator to use, `kvm` or `tcg`, and the reason.
 
-    `auto` takes KVM only if `prove` ran a guest on it: a /dev/kvm that opens may still hang every
-    guest, as nested virtualisation often does. The answer is kept until the machine reboots.
+    `auto` selects KVM only if `prove` ran a guest on it: /dev/kvm may open and still hang every
+    guest, as nested virtualisation often does. The result is cached until the machine reboots.
     """
     if wanted != "auto":
         return wanted, "as asked"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Builds the Debian user space of the guests: an ext4 image, made once, never written by a guest.
+"""Builds the Debian image of the guests: ext4, built once, never written by a guest.
 
-Run as a program it makes sure that the image exists and prints its path.
+When run as a program, it builds the image if necessary and prints its path.
 """
 
 import fcntl
@@ -34,18 +34,18 @@ PACKAGES = (
     "tar",
     "util-linux",
     "xxd",
-    # Nodes below /dev.
+    # Device nodes.
     "udev",
-    # The block layer and what lies on it.
+    # The block layer and its users.
     "cryptsetup-bin",
     "dmsetup",
     "e2fsprogs",
     "fio",
     "keyutils",
     "lvm2",
-    # What tests compare with.
+    # References that tests compare with.
     "python3-cryptography",
-    # Load.
+    # Load generators.
     "stress-ng",
 )
 SPARE_MIB = 512
@@ -56,13 +56,13 @@ _LAYOUT = 1
 
 
 def key() -> str:
-    """Returns what the cached image is named after."""
+    """Returns the name of the cached image."""
     content = "\n".join((SUITE, str(SPARE_MIB), str(_LAYOUT), *PACKAGES))
     return f"{SUITE}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 def mirror() -> str:
-    """Returns the address of the Debian archive that the system's own apt uses."""
+    """Returns the URL of the Debian archive that the host's apt uses."""
     codename = ""
     for line in Path("/etc/os-release").read_text().splitlines():
         if line.startswith("VERSION_CODENAME="):
@@ -89,7 +89,7 @@ def keyring() -> Path:
 
 
 def _progress(process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Shows on a terminal what mmdebstrap is doing, until it is done."""
+    """Shows the progress of mmdebstrap on a terminal until it exits."""
     start = time.monotonic()
     while process.poll() is None:
         time.sleep(0.5)
@@ -102,7 +102,7 @@ def _progress(process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 def _build(scratch: Path) -> Path:
-    """Makes the image in an empty directory and returns its path."""
+    """Builds the image in an empty directory and returns its path."""
     archive, tree, image = scratch / "root.tar", scratch / "root", scratch / "root.img"
     log = scratch / "mmdebstrap.log"
     argv = [
@@ -120,7 +120,7 @@ def _build(scratch: Path) -> Path:
         sys.stderr.write(log.read_text(errors="replace")[-4000:])
         raise SystemExit(f"mmdebstrap failed with status {process.returncode}")
 
-    # Only root can unpack files as other users', if only root of a user namespace.
+    # Only root, or root of a user namespace, can unpack files of other users.
     tree.mkdir()
     size = int(archive.stat().st_size / (1 << 20) * 1.15) + SPARE_MIB
     script = (
@@ -140,7 +140,7 @@ def _build(scratch: Path) -> Path:
 
 
 def ensure() -> Path:
-    """Returns the path of the image, after building it if the cache has none."""
+    """Returns the path of the image, and builds it if it is not in the cache."""
     given = os.environ.get("KSCALE_IMAGE")
     if given:
         return Path(given)
@@ -159,7 +159,7 @@ def ensure() -> Path:
             return image
         print(f"  IMAGE   Debian {SUITE} for the guests (once, 1 to 3 min)", file=sys.stderr)
         with tempfile.TemporaryDirectory(dir=image.parent, prefix="new-") as scratch:
-            # mmdebstrap's own user has to get at it.
+            # The user of mmdebstrap needs access.
             os.chmod(scratch, 0o755)
             built = _build(Path(scratch))
             built.chmod(0o444)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Packs the first user space of a guest: busybox, the init scripts and one job."""
+"""Packs the initramfs of a guest: busybox, the init scripts and one job."""
 
 import gzip
 import os
@@ -13,7 +13,7 @@ INIT_DIR = Path(__file__).resolve().parent / "init"
 
 
 class Cpio:
-    """Writes a cpio archive in the `newc` format, which is what the kernel unpacks."""
+    """Writes a cpio archive in the `newc` format, which the kernel unpacks."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -29,7 +29,7 @@ class Cpio:
         self._data += bytes(-len(self._data) % 4)
 
     def directory(self, name: str) -> None:
-        """Adds a directory and those above it, once."""
+        """Adds a directory and its parents, once each."""
         parts = name.strip("/").split("/")
         for count in range(1, len(parts) + 1):
             path = "/".join(parts[:count])
@@ -48,7 +48,7 @@ class Cpio:
         self._add(name.strip("/"), stat.S_IFLNK | 0o777, target.encode())
 
     def tree(self, name: str, source: Path) -> None:
-        """Adds a file of the host, or a directory with all regular files below it."""
+        """Adds a file of the host, or a directory with all regular files in it."""
         if source.is_file():
             self.file(name, source.read_bytes(), 0o755 if os.access(source, os.X_OK) else 0o644)
         for path in sorted(source.rglob("*")):
@@ -62,7 +62,7 @@ class Cpio:
 
 
 def _has_loader(elf: bytes) -> bool:
-    """Tells whether a 64-bit ELF file asks for a dynamic loader."""
+    """Returns whether a 64-bit ELF file needs a dynamic loader."""
     table, entry_len, count = struct.unpack_from("<Q14xHH", elf, 32)
     kinds = (struct.unpack_from("<I", elf, table + i * entry_len)[0] for i in range(count))
     return 3 in kinds  # PT_INTERP
@@ -78,7 +78,7 @@ def find_busybox() -> Path:
 
 
 def userland() -> Cpio:
-    """Returns an archive with busybox and the mount points that init uses."""
+    """Returns an archive with busybox and the mount points of init."""
     archive = Cpio()
     for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "newroot", "root", "etc"):
         archive.directory(name)
@@ -99,8 +99,8 @@ def write(
 ) -> None:
     """Writes the initramfs of one run.
 
-    `env` becomes /kscale/env, which init sources; `files` are added below /kscale, executable, and
-    `packed` of the host under any name.
+    `env` becomes /kscale/env, which init sources. `files` are added to /kscale as executables.
+    `packed` files of the host are added under the given names.
     """
     archive = userland()
     for script in ("init", "main", "suites", "leaks", "udev"):
@@ -115,6 +115,6 @@ def write(
 
 
 def environment(values: dict[str, str]) -> bytes:
-    """Returns assignments that sh reads."""
+    """Returns variable assignments for sh."""
     quoted = {key: value.replace("'", "'\\''") for key, value in values.items()}
     return "".join(f"{key}='{value}'\n" for key, value in sorted(quoted.items())).encode()

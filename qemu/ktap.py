@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reads KTAP and writes JUnit by the kernel's own parser, tools/testing/kunit."""
+"""Parses KTAP and writes JUnit, with the kernel's own parser in tools/testing/kunit."""
 
 import importlib
 import io
@@ -17,7 +17,7 @@ import suites
 
 @dataclass
 class Suite:
-    """What one suite reported."""
+    """The results of one suite."""
 
     name: str
     passed: int
@@ -38,11 +38,11 @@ class Suite:
         self.more.append(why)
 
     def ok(self) -> bool:
-        """Tells whether the suite ran, all of it, and nothing failed."""
+        """Returns whether the suite ran completely and nothing failed."""
         return self.was_run and self.not_passed() == 0
 
     def not_passed(self) -> int:
-        """Returns how many cases count as failed; that nothing ran of a suite is a failure, too."""
+        """Returns the number of failed cases. A suite that did not run counts as one."""
         if not self.was_run:
             return 0
         return self.failed + self.skipped or int(self.passed == 0)
@@ -50,7 +50,7 @@ class Suite:
 
 @dataclass
 class Ended:
-    """What is known of a guest besides what its job printed."""
+    """How a guest ended, apart from the output of its job."""
 
     trouble: str = ""
     """Why it did not run to its end, in one line; nothing if it did."""
@@ -69,27 +69,27 @@ class Ended:
 
     @staticmethod
     def load(path: Path) -> "Ended":
-        """Reads what save() wrote; that nothing was written is trouble as well."""
+        """Reads the file that save() wrote. A missing file is a failure, too."""
         try:
             return Ended(**json.loads(path.read_text()))
         except FileNotFoundError:
             return Ended(trouble="the guest was not started")
 
     def save(self, path: Path) -> None:
-        """Writes all of it."""
+        """Writes all fields to a file."""
         path.write_text(json.dumps(asdict(self)))
 
     def reason(self) -> str:
-        """Returns the trouble, and where it was met."""
+        """Returns the failure, and where it occurred."""
         where = f" in {self.case}" if self.case else ""
         return f"{self.trouble}{where}"
 
 
 def ended(log: str, trouble: str, reports: str = "") -> Ended:
-    """Returns what a console log tells of a guest that had some trouble, or none."""
+    """Returns how a guest ended, from its console log and its failure, if any."""
     found = console.spans(log)
     kunit = [span for span in found if span.kind == "kunit"]
-    # Each module counts its suites for itself.
+    # Each module numbers its suites separately.
     lines = [
         re.sub(r"^((?:not )?ok) \d+", rf"\1 {number}", line)
         for number, span in enumerate(kunit, 1)
@@ -109,18 +109,18 @@ def ended(log: str, trouble: str, reports: str = "") -> Ended:
 
 @dataclass
 class Result:
-    """What became of the planned suites of a run."""
+    """The results of the planned suites of a run."""
 
     suites: list[Suite]
 
     @property
     def passed(self) -> int:
-        """The number of cases that passed."""
+        """Returns the number of cases that passed."""
         return sum(suite.passed for suite in self.suites)
 
     @property
     def failed(self) -> int:
-        """The number of cases that did not: failed, skipped or missing."""
+        """Returns the number of cases that failed, were skipped or are missing."""
         return sum(suite.not_passed() for suite in self.suites)
 
     def lines(self) -> list[str]:
@@ -149,7 +149,7 @@ class Parser:
 
     def __init__(self, kdir: Path) -> None:
         directory = str(kernel_source(kdir) / "tools/testing/kunit")
-        # The source tree may be read-only, and is not ours to fill.
+        # The source tree may be read-only, and must not be modified.
         sys.dont_write_bytecode = True
         sys.path.insert(0, directory)
         try:
@@ -160,7 +160,7 @@ class Parser:
             sys.path.remove(directory)
 
     def parse(self, text: str) -> tuple[Any, str]:
-        """Returns the tree of tests in a log, and the parser's own rendering of it."""
+        """Returns the tree of tests in a log, and the parser's rendering of the tree."""
         out = io.StringIO()
         tree = self._parser.parse_run_tests(text.splitlines(), self._printer.Printer(True, out))
         return tree, out.getvalue()
@@ -168,7 +168,7 @@ class Parser:
     def judge(
         self, text: str, planned: list[str], run: str, out: Path, end: Ended | None = None
     ) -> "Result":
-        """Compares a log with what was planned, and keeps it in `out` as KTAP and JUnit."""
+        """Compares a log with the plan, and stores it in `out` as KTAP and JUnit."""
         end = end or Ended()
         (out / "ktap.log").write_text(text)
         tree, rendered = self.parse(text)
@@ -186,7 +186,7 @@ class Parser:
     def rows(
         self, reported: dict[str, Suite], planned: list[str], run: str, end: Ended
     ) -> list[Suite]:
-        """Returns a row for each suite planned, and one for the guest if it is what failed."""
+        """Returns a row for each planned suite, and one for the guest if the guest failed."""
         if end.trouble:
             count = len(re.findall(r"^    # Subtest: ", end.kunit, re.MULTILINE))
             rest = f"KTAP version 1\n1..{count}\n{end.kunit}\n"
@@ -196,7 +196,7 @@ class Parser:
             row = reported.get(name)
             if end.trouble and name == end.suite:
                 row = row or Suite(name, 0, 0, 0, [])
-                # However many cases the parser misses, they have one reason.
+                # All cases that are missing have one cause.
                 row.failed, row.skipped = 1, 0
                 row.fail(end.reason())
             elif row is None and end.trouble:
@@ -212,7 +212,7 @@ class Parser:
 
     @staticmethod
     def expect_complaints(row: Suite, end: Ended) -> None:
-        """Fails a suite of which the library complained more or less often than is meant."""
+        """Fails a suite if the number of error messages of the library is not as expected."""
         wanted = suites.expected_complaints().get(row.name, 0)
         found = end.complaints.get(row.name, [])
         if len(found) != wanted and row.name != end.suite:
@@ -221,7 +221,7 @@ class Parser:
             row.fail("\n".join([said, *found]))
 
     def suites(self, tree: Any) -> list[Suite]:
-        """Returns the suites at the top of a tree, in their order."""
+        """Returns the top-level suites of a tree, in order."""
         return [self._suite(test) for test in tree.subtests]
 
     def _suite(self, test: Any) -> Suite:
@@ -229,8 +229,8 @@ class Parser:
         failures = list(self._bad_cases(test))
         if not test.subtests and test.log and not test.ok_status():
             failures = ["\n".join(test.log)]
-        # The parser counts errors of the format (a plan not kept, a missing line) apart. A suite
-        # may also fail as a whole although its cases passed.
+        # The parser counts format errors (a wrong plan, a missing line) separately. A suite may
+        # also fail as a whole although its cases passed.
         failed = counts.failed + counts.crashed + counts.errors
         if failed == 0 and not test.ok_status():
             failed = 1
@@ -245,7 +245,7 @@ class Parser:
 
 
 def add_missing(junit: Path, run: str, missing: list[Suite]) -> None:
-    """Names a JUnit file after its run and adds each suite that is not in it."""
+    """Sets the name of a JUnit file to its run, and adds suites that are missing in it."""
     root = ET.parse(junit).getroot()
     root.set("name", run)
     for suite in missing:
@@ -265,7 +265,7 @@ def add_missing(junit: Path, run: str, missing: list[Suite]) -> None:
 
 
 def merge_junit(parts: list[Path], others: list[Suite], target: Path) -> None:
-    """Writes one JUnit file that has all suites of several, and suites that have none."""
+    """Writes one JUnit file with the suites of several files, and suites that are in none."""
     root = ET.Element("testsuites")
     for suite in others:
         count, bad = str(suite.passed + suite.failed), str(suite.failed)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs the KUnit suites of our modules on User-Mode Linux, at native speed.
+"""Runs the KUnit suites of the project's modules on User-Mode Linux, at native speed.
 
-Prints a line for each suite, and the failures. Exit status: 0 when every suite planned in
-tests/suites.txt ran and passed, and nothing else was found on the console.
+Prints a line for each suite, and the failures. Exit status: 0 if every suite planned in
+tests/suites.txt ran and passed, and the console has no other reports.
 """
 
 import argparse
@@ -23,7 +23,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def parse_args(argv: list[str]) -> argparse.Namespace:
-    """Returns the options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

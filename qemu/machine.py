@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Boots one QEMU guest, talks to it and says how it ended."""
+"""Boots one QEMU guest, communicates with it and reports how it ended."""
 
 import contextlib
 import enum
@@ -23,33 +23,33 @@ POWER_OFF_S = 30
 NMI_S = 5
 """The same for one that is asked for the backtraces of its CPUs."""
 
-# Probing controllers that nobody uses takes seconds under KASAN.
+# Probing unused controllers takes seconds under KASAN.
 BOARD = "q35,smbus=off,sata=off,usb=off,vmport=off"
 
-# Four levels of page tables: while the kernel identifies its first CPU it forgets for a moment that
-# it has five, and KASAN takes an interrupt's accesses for wild ones.
+# Four levels of page tables. With five, the kernel clears the feature for a moment while it
+# identifies its first CPU, and KASAN then reports accesses of interrupts as wild.
 CPU = "max,la57=off"
 
-# Emulated, a string instruction takes as long for each byte as other code for eight. Without these
-# features, copies and fills of the kernel are of words.
+# An emulated string instruction takes as long for each byte as other code for eight. Without these
+# features the kernel copies and fills memory by words.
 NO_QUICK_STRINGS = "erms=off,fsrm=off,fsrs=off,fzrm=off"
 
-# Two nodes, so that counts of each node can be told apart.
+# Two nodes, so that tests can distinguish counts per node.
 KERNEL_ARGS = (
     "console=ttyS0 panic=-1 oops=panic unknown_nmi_panic printk.devkmsg=on numa=fake=2"
 )
 
-# Loading a module and removing a device wait for grace periods, each a few ticks long.
+# Loading a module and removing a device wait for grace periods. This makes each a few ticks long.
 SHORT_GRACE_PERIODS = (
     "rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
-    # The most there is: a CPU that a busy host does not run looks stalled.
+    # The maximum: a CPU looks stalled while a busy host does not run it.
     " rcupdate.rcu_cpu_stall_timeout=300"
 )
 
 
 @dataclass(frozen=True)
 class Accel:
-    """How the guest's instructions are executed."""
+    """An accelerator: how QEMU executes the guest's instructions."""
 
     qemu: tuple[str, ...]
     kernel: str = ""
@@ -62,19 +62,19 @@ ENTROPY = ("-device", "virtio-rng-pci")
 
 ACCELS = {
     "kvm": Accel(("-accel", "kvm", *ENTROPY)),
-    # On a busy host, emulated ticks come late: a guest that counts them finds its timer broken, or
-    # its TSC ten times slower than it is, and then its clock ten times too fast. QEMU's HPET is right
-    # as long as it is read every 21 s. The PM timer wraps after 4.7 s: a guest that was stopped for
-    # most of that would set its clock back and wait for ever.
+    # On a busy host, emulated ticks are late. A guest that counts them finds its timer broken, or
+    # its TSC ten times too slow, and then its clock runs ten times too fast. QEMU's HPET is correct
+    # if it is read every 21 s. The PM timer wraps after 4.7 s: a guest that was stopped for most of
+    # that time would set its clock back and hang.
     "tcg": Accel(
         ("-accel", "tcg,thread=multi", *ENTROPY),
         f"no_timer_check notsc clocksource=hpet {SHORT_GRACE_PERIODS}",
         hpet="on",
         cpu=f"{CPU},{NO_QUICK_STRINGS}",
     ),
-    # The clock is the count of executed instructions: one takes a nanosecond, and so does a tick of
-    # the TSC. Idle time passes at once. The same guest does the same again as long as it waits for
-    # nothing of the host: no entropy, no disk, no share, and serial ports that are served at once.
+    # The clock counts executed instructions: each takes 1 ns, which is one TSC tick. Idle time
+    # passes at once. A guest runs identically each time, as long as it does not wait for the host:
+    # no entropy, no disk, no share, and serial ports that are served at once.
     "icount": Accel(
         (
             *("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"),
@@ -87,7 +87,7 @@ ACCELS = {
 
 
 class End(enum.IntEnum):
-    """How a guest ended, if not by the status of its job; the value is the exit status."""
+    """How a guest ended, unless with the status of its job. The value is the exit status."""
 
     PANIC = 240
     DEADLINE = 241
@@ -110,7 +110,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Machine:
-    """What to boot, on which hardware."""
+    """The kernel to boot, and its hardware."""
 
     qemu: str
     accel: str
@@ -127,7 +127,7 @@ class Machine:
 
 @dataclass
 class Outcome:
-    """What became of a guest."""
+    """The result of running a guest."""
 
     booted: bool = False
     job_status: int | None = None
@@ -141,8 +141,8 @@ class Outcome:
     reports: list[str] = field(default_factory=list)
 
     def status(self) -> int:
-        """Returns the exit status of the run: the worst thing that happened wins."""
-        # The panic of a guest that was out of time is the one we provoked.
+        """Returns the exit status of the run: that of the worst event."""
+        # After a timeout the runner itself provokes a panic.
         if self.panicked and not self.expired:
             return End.PANIC
         if not self.booted:
@@ -156,7 +156,7 @@ class Outcome:
         return self.job_status
 
     def message(self) -> str:
-        """Returns one line that says how the run ended."""
+        """Returns a one-line description of how the run ended."""
         took = f"boot {self.boot_s:.1f} s, total {self.total_s:.1f} s"
         status = self.status()
         if status == End.NEVER_BOOTED:
@@ -174,22 +174,22 @@ class Outcome:
 
 
 def ports(machine: Machine) -> list[str]:
-    """Returns the names of the virtio-serial ports: what runs in RAM only does without the last."""
+    """Returns the names of the virtio-serial ports. A job in RAM only has no use for the last."""
     return ["ctl", "out", "mem"] if machine.shares else ["ctl", "out"]
 
 
 def _value(path: Path) -> str:
-    """Quotes a path for a QEMU option, where a comma separates and two are one."""
+    """Quotes a path for a QEMU option: a comma is doubled, as a single one separates options."""
     return str(path).replace(",", ",,")
 
 
 def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[str]:
-    """Returns the argument vector of QEMU; `fds` are the sockets for qmp and the ports."""
+    """Returns the QEMU command line. `fds` are the sockets for QMP and the ports."""
     accel = ACCELS[machine.accel]
     argv = [machine.qemu, *accel.qemu, "-M", f"{BOARD},hpet={accel.hpet}", "-cpu", accel.cpu]
     argv += ["-smp", str(machine.cpus), "-m", machine.memory]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-bios", "qboot.rom"]
-    # After a panic the kernel goes on to print what it knows, then resets: that ends QEMU.
+    # After a panic the kernel prints its reports, then resets, which ends QEMU.
     argv += ["-no-reboot", "-action", "panic=none", "-device", "pvpanic-pci"]
     argv += ["-kernel", str(machine.kernel), "-initrd", str(machine.initrd)]
     argv += ["-append", f"{KERNEL_ARGS} {accel.kernel} {machine.append}"]
@@ -213,7 +213,7 @@ def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[st
 
 @contextlib.contextmanager
 def _terminal() -> Iterator[None]:
-    """Gives the terminal back as it was, whatever QEMU did to it."""
+    """Restores the state of the terminal after QEMU has run."""
     if not sys.stdin.isatty():
         yield
         return
@@ -241,16 +241,16 @@ class _Run:
         self.mem: socket.socket | None = None
 
     def is_leaving(self, patience_s: float) -> None:
-        """Notes that QEMU has to be gone before it is silent for so long."""
+        """Sets the time of silence after which QEMU must have exited."""
         self.patience_s = patience_s
 
     def lines(self, name: str, data: bytes) -> list[bytes]:
-        """Returns the whole lines that have arrived on a channel."""
+        """Returns the complete lines that have arrived on a channel."""
         *whole, self.partial[name] = (self.partial[name] + data).split(b"\n")
         return whole
 
     def on_data(self, name: str, data: bytes) -> None:
-        """Handles what came from the guest or from QEMU."""
+        """Handles data from the guest or from QEMU."""
         if name == "out":
             self.on_output(data)
             return
@@ -263,7 +263,7 @@ class _Run:
                 self.on_ctl(line.decode(errors="replace").split())
 
     def on_ctl(self, words: list[str]) -> None:
-        """Handles one line from the guest's init; what comes too late does not count."""
+        """Handles one line from the guest's init. Ignores lines that come too late."""
         if self.outcome.expired:
             return
         if words == ["booted"]:
@@ -284,13 +284,13 @@ class _Run:
             self.on_dump(str(message.get("error", "")))
 
     def on_mem(self, line: str) -> None:
-        """Begins to search the guest's memory for what it asks for; see memory.py."""
+        """Starts a search of the guest's memory for the requested keys; see memory.py."""
         self.wanted = line
         protocol = f"file:{self.memory_dump}"
         self.ask("dump-guest-memory", id="dump", arguments={"paging": False, "protocol": protocol})
 
     def on_dump(self, error: str) -> None:
-        """Answers the guest, which goes on meanwhile."""
+        """Sends the result to the guest, which has continued meanwhile."""
         reply = f"error: {error}" if error else memory.answer(self.memory_dump, self.wanted)
         self.memory_dump.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -298,7 +298,7 @@ class _Run:
                 self.mem.sendall(reply.encode() + b"\n")
 
     def ask(self, what: str, **more: object) -> None:
-        """Sends a command to QEMU's monitor; a QEMU that is gone is not an error."""
+        """Sends a command to QEMU's monitor. Ignores a QEMU that has exited."""
         with contextlib.suppress(OSError):
             if self.qmp:
                 self.qmp.sendall(json.dumps({"execute": what, **more}).encode() + b"\n")
@@ -311,10 +311,10 @@ def boot(
     on_output: Callable[[bytes], None],
     on_wait: Callable[[float | None], None] = lambda seconds: None,
 ) -> Outcome:
-    """Runs a guest to its end, or to the end of its time, and returns what became of it.
+    """Runs a guest until it ends or reaches a limit, and returns the result.
 
-    What the job prints goes to `on_output`, the kernel log to the file `console_log`. `on_wait` is
-    told how long the guest has taken to come up, and None when it has or will not.
+    The output of the job goes to `on_output`, the kernel log to the file `console_log`. `on_wait`
+    is called with the seconds since the start of the boot, and with None once the boot is over.
     """
     outcome = Outcome()
     run = _Run(outcome, on_output, console_log.with_name("memory.dump"))
@@ -325,7 +325,7 @@ def boot(
     run.qmp = ours["qmp"]
     run.mem = ours.get("mem")
     fds = {name: sock.fileno() for name, sock in theirs.items()}
-    # QEMU must not outlive us.
+    # QEMU must not outlive this process.
     argv = ["setpriv", "--pdeathsig", "KILL", *command(machine, console_log, fds)]
     stderr_log = console_log.with_name("qemu.stderr")
 
@@ -368,7 +368,7 @@ def _supervise(
     limits: Limits,
     on_wait: Callable[[float | None], None],
 ) -> None:
-    """Reads all channels until QEMU is gone or a limit has passed."""
+    """Reads all channels until QEMU exits or a limit has passed."""
     outcome = run.outcome
     waiting = True
     with selectors.DefaultSelector() as selector:
@@ -395,7 +395,7 @@ def _supervise(
                 on_wait(None)
             watch.look()
             if run.patience_s is not None and watch.quiet_s > run.patience_s:
-                # It has said what it had to say, but does not go.
+                # The guest has reported its status, but QEMU does not exit.
                 if not outcome.panicked:
                     outcome.expired = outcome.expired or "the guest does not power off"
                 return

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Searches a dump of a guest's memory for keys.
 
-A guest that asks for a search must not put the key into its memory by asking. So it sends each byte
-of the key XOR 0x5a, in hexadecimal. What is searched for are the key's pieces of 16 bytes, as they
-are and in hexadecimal digits, which is how they come in table lines: a schedule of round keys
-begins with one, or is found by one.
+A guest that requests a search must not bring the key into its memory by the request. So it sends
+each byte of the key XOR 0x5a, in hexadecimal. The search finds 16-byte pieces of the key, raw and
+as hexadecimal digits, which is their form in table lines. A schedule of round keys begins with the raw
+key, so the search finds schedules, too.
 """
 
 import os
@@ -17,7 +17,7 @@ PIECE = 16
 
 
 def unmask(word: str) -> bytes:
-    """Returns the key that a guest sent; fails with ValueError if it cannot be searched for."""
+    """Returns the key in a request. Raises ValueError if the key cannot be searched for."""
     key = bytes(byte ^ MASK for byte in bytes.fromhex(word))
     if len(key) < PIECE or len(key) % PIECE:
         raise ValueError(f"a key of {len(key)} bytes: it has to be a multiple of {PIECE}")
@@ -27,15 +27,15 @@ def unmask(word: str) -> bytes:
 
 
 def pieces(key: bytes) -> list[bytes]:
-    """Returns what to search for: each piece as it is, and in digits."""
+    """Returns the search patterns: each piece of the key, raw and as hexadecimal digits."""
     cut = [key[start : start + PIECE] for start in range(0, len(key), PIECE)]
     return cut + [piece.hex().encode() for piece in cut]
 
 
 def count(dump: Path, keys: list[bytes]) -> list[int]:
-    """Returns how often pieces of each key are in a file."""
+    """Returns the number of matches of each key in a file."""
     owners = {piece: number for number, key in enumerate(keys) for piece in pieces(key)}
-    # A dump has no lines, but it has zeros everywhere.
+    # A dump has no lines, but zero bytes everywhere.
     argv = ["grep", "--null-data", "--text", "--only-matching", "--fixed-strings", "--file=-"]
     found = subprocess.run(
         [*argv, str(dump)],
@@ -54,7 +54,7 @@ def count(dump: Path, keys: list[bytes]) -> list[int]:
 
 
 def answer(dump: Path, request: str) -> str:
-    """Returns what a guest gets for a line of masked keys: a number for each, or an error."""
+    """Returns the answer to a line of masked keys: a number for each, or an error."""
     try:
         return " ".join(map(str, count(dump, [unmask(word) for word in request.split()])))
     except (OSError, ValueError) as error:

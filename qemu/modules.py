@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Lays out what a guest mounts as /lib/modules/<release>."""
+"""Installs the modules that a guest mounts as /lib/modules/<release>."""
 
 import shutil
 import subprocess
@@ -7,20 +7,20 @@ from pathlib import Path
 
 
 def kernel_release(kdir: Path) -> str:
-    """Returns the release of a kernel build, as `uname -r` will print it."""
+    """Returns the release of a kernel build, as `uname -r` prints it."""
     return (kdir / "include/config/kernel.release").read_text().strip()
 
 
 def with_suites(built: Path) -> list[str]:
-    """Returns the names of the modules in a directory that have KUnit suites, as modprobe takes them."""
+    """Returns the names, for modprobe, of the modules in a directory that have KUnit suites."""
     found = [path for path in built.glob("*.ko") if b".kunit_test_suites\0" in path.read_bytes()]
     return sorted(path.stem.replace("-", "_") for path in found)
 
 
 def install(kdir: Path, built: Path | None, target: Path) -> Path:
-    """Copies the kernel's modules and those in `built`, runs depmod, returns the directory.
+    """Copies the kernel's modules and those in `built`, runs depmod, and returns the directory.
 
-    Ours go to updates/, which modprobe prefers. `target` is made anew.
+    Modules of `built` go to updates/, which modprobe prefers. `target` is created anew.
     """
     release = kernel_release(kdir)
     tree = target / "lib/modules" / release

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Boots a kernel in QEMU and runs one thing in it as root.
+"""Boots a kernel in QEMU and runs one command, script or list of suites in it as root.
 
 Exit status: that of the command, or
   240  the guest kernel panicked
-  241  the guest showed no sign of progress any more, or went on past --limit
+  241  the guest showed no sign of progress, or ran longer than --limit
   242  the guest powered off before the command ended
   243  the guest never booted
   244  the kernel reported a fault (BUG, WARNING, KASAN, lockdep, kmemleak, ...) on its console
 
 In the guest: the modules are installed (modprobe works), the checkout's tests/ is /kscale/tests,
---share is /mnt/share (read-only), and what is written to /mnt/out comes back in DIR/files. With
---ram there is none of that but the modules.
+--share is /mnt/share (read-only), and files written to /mnt/out are copied to DIR/files. With
+--ram, only the modules are available.
 """
 
 import argparse
@@ -38,7 +38,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def parse_args(argv: list[str]) -> argparse.Namespace:
-    """Returns the options."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -96,7 +96,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
 
 
 def make_out_dir(wanted: Path | None) -> Path:
-    """Returns the absolute directory of this run, empty of what an earlier run left."""
+    """Returns the absolute path of this run's directory, without files of an earlier run."""
     if wanted is None:
         wanted = CHECKOUT / "out" / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     out = wanted.absolute()
@@ -114,13 +114,13 @@ def make_job(args: argparse.Namespace) -> bytes:
 
 
 def exports(assignments: list[str]) -> bytes:
-    """Returns lines of sh that put variables into the environment."""
+    """Returns lines of sh that export variables."""
     pairs = [text.split("=", 1) for text in assignments]
     return "".join(f"export {pair[0]}={shlex.quote(pair[-1])}\n" for pair in pairs).encode()
 
 
 def job_body(args: argparse.Namespace) -> str:
-    """Returns what the guest runs, in sh."""
+    """Returns the commands of the job, in sh."""
     if args.suite:
         return "exec /run/kscale/suites\n"
     if args.script:
@@ -130,12 +130,12 @@ def job_body(args: argparse.Namespace) -> str:
 
 
 def mount_options(share: machine.Share) -> str:
-    """Returns how the guest mounts a share."""
+    """Returns the options with which the guest mounts a share."""
     return f"{'rw' if share.writable else 'ro'},cache={'loose' if share.fixed else 'mmap'}"
 
 
 def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.Machine:
-    """Lays out everything that the guest sees; the accelerator is chosen later."""
+    """Prepares all files for the guest. The accelerator is chosen later."""
     release = modules.kernel_release(args.kdir)
     tree = modules.install(args.kdir, args.modules, scratch / "modules")
     if args.ram:
@@ -167,7 +167,7 @@ def make_guest(
     own: Sequence[str] = (),
     packed: Mapping[str, Path] | None = None,
 ) -> machine.Machine:
-    """Packs the initramfs of a guest that mounts `shares`, or finds `packed` in its RAM."""
+    """Packs the initramfs of a guest that mounts `shares`, or has `packed` in its RAM."""
     root = "busybox" if args.ram else args.root
     size = shutil.get_terminal_size()
     env = {
@@ -198,7 +198,7 @@ def make_guest(
 
 
 def prove_kvm(args: argparse.Namespace, scratch: Path) -> bool:
-    """Runs a guest with several vCPUs on KVM and tells whether it did its job."""
+    """Runs a guest with several vCPUs on KVM, and returns whether its job succeeded."""
     print("  ACCEL   trying whether KVM works (once per boot of this machine)", file=sys.stderr)
     initrd = scratch / "proof.gz"
     env = {"ROOT": "busybox", "SHARES": "", "SHELL_RUN": "", "SUITES": ""}
@@ -212,7 +212,7 @@ def prove_kvm(args: argparse.Namespace, scratch: Path) -> bool:
 
 
 def how_it_ended(outcome: machine.Outcome, console_log: Path) -> ktap.Ended:
-    """Returns what is known of a guest that ran suites, besides what these printed."""
+    """Returns how a guest that ran suites ended, apart from the output of the suites."""
     log = console_log.read_text(errors="replace") if console_log.exists() else ""
     message = outcome.message()
     if outcome.status() == machine.End.SPLAT:
@@ -221,7 +221,7 @@ def how_it_ended(outcome: machine.Outcome, console_log: Path) -> ktap.Ended:
 
 
 def show_wait(seconds: float | None) -> None:
-    """Counts the seconds of a boot, on a terminal; clears the line when it is over."""
+    """Shows the seconds of a boot on a terminal, and clears the line when the boot is over."""
     if sys.stderr.isatty():
         text = "" if seconds is None else f"  BOOT    {seconds:.0f} s\r"
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
@@ -260,7 +260,7 @@ def main(argv: list[str]) -> int:
 
         outcome = boot()
         # Under TCG, once in hundreds of boots, an idle CPU misses the interrupt that should wake
-        # it, and the kernel waits for ever. Nothing was run yet, so a second try hides nothing.
+        # it, and the kernel hangs. The job has not started yet, so a second boot hides no failure.
         if not outcome.booted and outcome.expired:
             print(f"  BOOT    {outcome.message()}; once more", file=sys.stderr)
             (out / "console.log").rename(out / "console-hung.log")

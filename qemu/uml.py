@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Boots User-Mode Linux, whose CPUs are threads of the host at native speed.
+"""Boots User-Mode Linux, whose CPUs are threads of the host and run at native speed.
 
-It reads an initramfs with the modules, and writes into a directory of the host.
+It boots an initramfs with the modules, and writes its results to a directory of the host.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from watch import LOOK_S, Limits, Watch
 KERNEL_ARGS = (
     "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
     " rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
-    # Its clock goes on while the host runs something else: a busy host looks like a stall.
+    # Its clock runs on while the host runs other tasks: a busy host looks like a stall.
     " rcupdate.rcu_cpu_stall_suppress=1"
 )
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What to boot; `out` is where it may write, and has the console in `console.log`."""
+    """A kernel to boot. `out` is writable by it, and has its console in `console.log`."""
 
     kdir: Path
     out: Path
@@ -40,8 +40,8 @@ class Machine:
     ) -> Path:
         """Writes the initramfs, with the modules in `built`, and returns its path.
 
-        `env` is what init sources. The programs in `packed` may have any name; `kscale/job` is what
-        runs in place of the KUnit suites.
+        init sources `env`. The programs in `packed` may have any name. `kscale/job` runs instead of
+        the KUnit suites.
         """
         release = modules.kernel_release(self.kdir)
         tree = modules.install(self.kdir, built, scratch / "modules")
@@ -58,10 +58,10 @@ class Machine:
         return initrd
 
     def boot(self, initrd: Path, quiet_s: float, output: str) -> str | None:
-        """Runs the kernel to its end; returns what went wrong, if so.
+        """Runs the kernel until it ends, and returns the failure, if any.
 
-        It is ended when it shows no sign of progress for `quiet_s`. The job prints to the file
-        `output`.
+        The kernel is killed if it shows no sign of progress for `quiet_s`. The job prints to
+        the file `output`.
         """
         argv = [str(self.kdir / "vmlinux"), f"mem={self.memory}", f"ncpus={self.cpus}"]
         argv += [f"initrd={initrd}", *KERNEL_ARGS.split(), *self.append.split()]
@@ -79,7 +79,7 @@ class Machine:
                     if expired := watch.expired(limits, True):
                         return expired
             finally:
-                # UML's processes are in one session with it; none may stay.
+                # The processes of UML are in its session. Kill all of them.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(kernel.pid, signal.SIGKILL)
                 kernel.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Tells how long a guest has shown no sign of progress, whatever else the host has to do."""
+"""Measures the time since a guest's last sign of progress, independent of the load of the host."""
 
 import contextlib
 import time
@@ -14,7 +14,7 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a guest may take, in seconds of its own; see Watch."""
+    """The time limits of a guest, in seconds of guest time; see Watch."""
 
     boot_s: float
     """Without a sign of progress, until it is up."""
@@ -25,15 +25,15 @@ class Limits:
 
 
 class Watch:
-    """Counts the seconds of one guest.
+    """Measures the guest time of one guest.
 
-    Signs of progress are what its job prints, and what its kernel does, unless the kernel has found
-    that something hangs: it says so again and again. Time in which the guest or its watcher is stopped,
-    or has no CPU of the host, does not count.
+    Output of its job and activity of its kernel are signs of progress. Kernel activity does not
+    count after the kernel has reported a hang, as it repeats the report. Time does not count while
+    the guest or its watcher is stopped, or waits for a CPU of the host.
     """
 
     def __init__(self, pid: int, console_log: Path, output_log: Path | None = None) -> None:
-        """Begins to count. `output_log` is what the job prints, if nobody calls heard()."""
+        """Starts measuring. `output_log` is the output of the job, if nothing calls heard()."""
         self.pid = pid
         self.console_log = console_log
         self.output_log = output_log
@@ -47,12 +47,12 @@ class Watch:
         self._last = time.monotonic()
 
     def heard(self) -> None:
-        """Notes that something came from the job."""
+        """Records output of the job."""
         self.quiet_s = 0.0
         self.hangs = False
 
     def look(self) -> None:
-        """Counts the time since the last look, if that was long enough ago."""
+        """Adds the time since the last look, if it is long enough."""
         step = time.monotonic() - self._last
         if step < LOOK_S:
             return
@@ -72,7 +72,7 @@ class Watch:
             self.quiet_s = 0.0
 
     def expired(self, limits: Limits, booted: bool) -> str:
-        """Returns which limit has passed, in words; nothing if none has."""
+        """Returns a description of the limit that has passed, or an empty string."""
         if self.quiet_s > (limits.quiet_s if booted else limits.boot_s):
             return f"no sign of progress for {self.quiet_s:.0f} s"
         if self.total_s > limits.total_s:
@@ -80,7 +80,7 @@ class Watch:
         return ""
 
     def _console_moved(self) -> bool:
-        """Tells whether the kernel said something new that is a sign of progress."""
+        """Returns whether the kernel has printed a new sign of progress."""
         try:
             with self.console_log.open("rb") as log:
                 log.seek(self._read)
@@ -93,7 +93,7 @@ class Watch:
         return bool(data) and not self.hangs
 
     def _stopped(self) -> bool:
-        """Tells whether the guest was stopped by a signal."""
+        """Returns whether a signal has stopped the guest."""
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
@@ -101,7 +101,7 @@ class Watch:
         return stat.rpartition(")")[2].split()[0] in "Tt"
 
     def _waits(self) -> dict[str, float]:
-        """Returns how long each thread of the guest has waited for a CPU of the host, in seconds."""
+        """Returns the seconds that each thread of the guest has waited for a CPU of the host."""
         waits = {}
         for path in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
             with contextlib.suppress(OSError, IndexError):
