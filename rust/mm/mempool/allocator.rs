@@ -41,8 +41,8 @@ pub trait Allocator: Send + Sync {
     /// Allocates memory.
     ///
     /// `gfp` has [`Gfp::NORETRY`] if the pool can handle a failure: the pool then allocates from
-    /// its reserve, or waits. An allocator with a limit checks the limit only if `gfp` has this
-    /// flag: the pool fills its reserve by this function without the flag.
+    /// its reserve, or waits. An allocator with a limit should check the limit only if `gfp` has
+    /// this flag: the pool calls this function without the flag to fill its reserve.
     ///
     /// Context: The caller's context. May sleep if `gfp` allows it.
     fn alloc(&self, gfp: Gfp) -> Option<Self::Memory>;

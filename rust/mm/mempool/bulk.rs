@@ -105,7 +105,7 @@ impl<S: Source> Mempool<S> {
     /// must give up its ownership.
     #[inline]
     pub(super) unsafe fn empty(&self, slots: &mut [MaybeUninit<S::Memory>]) {
-        // C reads the first element even if the count is 0.
+        // C may read the first element even if the count is 0.
         if slots.is_empty() {
             return;
         }
