@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists walked under RCU, whose items are reference counted while somebody looks at them.
+//! Lists walked under RCU, with a reference count on the current item of each walk.
 //!
-//! It is how `mm/shrinker.c` keeps shrinkers, but for a flag that keeps walks from coming to what is
-//! being removed. A walk has a reference to the one value that it is at, and is in no critical
-//! section then, so it may sleep. [`List::remove()`] waits for those who have a reference to that
-//! value, and for nobody else; the memory is freed after an RCU grace period, without waiting.
+//! `mm/shrinker.c` keeps shrinkers in the same way. In addition, a flag makes walks skip an item
+//! that is being removed. A walk holds a reference to its current value outside of any RCU
+//! read-side critical section, so the walker may sleep. [`List::remove()`] waits only for walks
+//! that hold a reference to the removed value. The memory is freed after an RCU grace period,
+//! without waiting.
 //!
-//! Use it where items are removed often or removing must be quick, though others sleep. A walk
-//! writes to every item, twice: where there are many walkers, [`srcu::List`](crate::sync::srcu::List)
-//! costs them less and who removes more.
+//! Use it where items are removed often, or where a removal must not wait for unrelated readers. A
+//! walk writes twice to every item. For many concurrent walks
+//! [`srcu::List`](crate::sync::srcu::List) is cheaper, but its removals cost more.
 //!
-//! Who removes an item that it is at itself waits for itself, for ever. Two who remove what the
-//! other one is at wait for each other. So nobody should remove anything while it is at a value of
-//! the list, or hold a lock that a walk takes there: remember the entry, and remove it after the
-//! walk. Lockdep reports all of this. Types cannot prevent it: any function that a walk calls may
-//! have a reference to the list, and an entry.
+//! A walker that removes its current item deadlocks. So do two walkers that each remove the other's
+//! current item. So do not remove an item during a walk, nor while holding a lock that a walk
+//! takes: remember the entry, and remove it after the walk. Lockdep reports all these deadlocks.
+//! Types do not prevent them: any function that a walk calls may have a reference to the list, and
+//! an entry.
 //!
 //! C: `shrink_slab()`, `shrinker_free()` in `mm/shrinker.c`.
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The list, and how it changes.
+//! The list, insertion and removal.
 
 use kernel::{
     alloc::Flags,
@@ -42,10 +42,10 @@ use super::{
     visits::Visits, //
 };
 
-/// How long [`List::remove()`] waits before it says why.
+/// The time after which [`List::remove()`] logs an error.
 const PATIENCE_MS: u32 = 10_000;
 
-/// Creates a [`List`] initialiser, whose lock has a newly-created lock class.
+/// Creates a [`List`] initialiser with a newly-created lock class.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! new_rcu_list {
@@ -58,50 +58,53 @@ macro_rules! new_rcu_list {
 }
 pub use new_rcu_list as new_list;
 
-/// A list of values.
+/// A list of reference-counted values.
 ///
 /// # Invariants
 ///
-/// - `head` is a list of the `links` of nodes, changed under the lock of `writers` only.
-/// - A node is on it until its count has become 0, and then until who waits for that removes it.
-/// - A node has an [`Entry`] with this `id` only while its count has the 1 for being on the list.
+/// - `head` is a list of the `links` of nodes. It changes only under the lock of `writers`.
+/// - A node is on the list until its count is 0. Then the waiter in `remove()` unlinks it.
+/// - An [`Entry`] with this `id` exists for a node only while its count includes the 1 for being on
+///   the list.
 #[pin_data(PinnedDrop)]
 pub struct List<T> {
     #[pin]
     pub(super) head: Opaque<bindings::list_head>,
     id: u64,
-    /// Goes before `writers`, which has the lock class of both.
+    /// Dropped before `writers`, which owns the lock class of both.
     #[pin]
     pub(super) visits: Visits,
     #[pin]
     writers: Mutex,
-    /// Not covariant: what one task inserts is what walks with a longer-lived `T` get.
+    /// Invariant in `T`: a task with a shorter-lived `T` must not insert for walks of a
+    /// longer-lived `T`.
     _owns: PhantomData<UnsafeCell<T>>,
 }
 
-// SAFETY: It owns values.
+// SAFETY: A list owns its values.
 unsafe impl<T: Send> Send for List<T> {}
 
-// SAFETY: It gives many walkers `&T`s, hence `Sync`, and any task the values, hence `Send`.
+// SAFETY: Many walks get `&T`s, hence `Sync`. Any task may get the values, hence `Send`.
 unsafe impl<T: Send + Sync> Sync for List<T> {}
 
-/// A value on a [`List`]: what it takes to remove it.
+/// The right to remove a value from a [`List`].
 ///
-/// A value whose entry is dropped stays until the list is dropped.
+/// A value whose entry was dropped stays until the list is dropped.
 ///
 /// # Invariants
 ///
-/// `node` is on the list with this `id`, if that still lives, and nobody else has this entry.
+/// `node` is on the list with this `id`, if the list still lives. No other entry of the node
+/// exists.
 #[must_use = "without it the value stays on the list"]
 pub struct Entry<T> {
     node: NonNull<Node<T>>,
     list_id: u64,
 }
 
-// SAFETY: Only `List::remove()` uses `node`, and who has the list in this task may have its values.
+// SAFETY: Only `List::remove()` uses `node`. A task with the list may own its values.
 unsafe impl<T> Send for Entry<T> {}
 
-// SAFETY: There is nothing to do with an `&Entry`.
+// SAFETY: An `&Entry` has no methods that use `node`.
 unsafe impl<T> Sync for Entry<T> {}
 
 impl<T> fmt::Debug for Entry<T> {
@@ -110,11 +113,11 @@ impl<T> fmt::Debug for Entry<T> {
     }
 }
 
-/// There was no memory to insert this value.
+/// The error of a failed insertion, with the value.
 ///
 /// Converts to [`ENOMEM`].
 pub struct InsertError<T> {
-    /// The value.
+    /// The value that was to be inserted.
     pub value: T,
 }
 
@@ -127,26 +130,26 @@ impl<T> From<InsertError<T>> for Error {
 impl<T> List<T> {
     /// Creates an empty list.
     ///
-    /// Prefer [`new_list!`], which supplies name and class of the lock.
+    /// Prefer [`new_list!`], which supplies the name and the class of the lock.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         let class = LockClass::new(name, key);
-        // SAFETY: `visits` has it, as long as it lives, and goes before `writers`.
+        // SAFETY: Only `visits` uses the name, and `visits` is dropped before `writers`.
         let name = unsafe { class.name() };
         // SAFETY: As above.
         let key = unsafe { class.visits_key() };
 
         pin_init!(Self {
-            // INVARIANT: It is empty.
+            // INVARIANT: The list is empty.
             head <- Opaque::ffi_init(|slot: *mut bindings::list_head| {
                 let empty = bindings::list_head { next: slot, prev: slot };
                 // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`.
                 unsafe { slot.write(empty) };
             }),
-            // INVARIANT: Nobody else has it, so there are no entries.
+            // INVARIANT: The `id` is new, so no entry has it.
             id: unique_id(),
-            // SAFETY: `writers` has the class, and goes after it.
+            // SAFETY: `writers` owns the class, and is dropped after `visits`.
             visits <- unsafe { Visits::new(name, key) },
             writers <- Mutex::with_class(class),
             _owns: PhantomData,
@@ -155,9 +158,9 @@ impl<T> List<T> {
 
     /// Inserts a value at the front.
     ///
-    /// Fails if there is no memory, and gives the value back.
+    /// Fails if there is no memory, and returns the value in the error.
     ///
-    /// Context: process. Sleeps. C: `list_add_rcu()`.
+    /// Context: Process context. May sleep. C: `list_add_rcu()` in `include/linux/rculist.h`.
     pub fn push_front(&self, value: T, flags: Flags) -> Result<Entry<T>, InsertError<T>> {
         let Ok(slot) = KBox::<Node<T>>::new_uninit(flags) else {
             return Err(InsertError { value });
@@ -182,7 +185,7 @@ impl<T> List<T> {
                 Opaque::cast_into(&raw const (*raw).links),
             )
         };
-        // SAFETY: Nobody else has the node.
+        // SAFETY: Nothing else has a pointer to the node.
         unsafe { bindings::refcount_set(count, 1) };
         // SAFETY: As above.
         unsafe { bindings::init_completion(done) };
@@ -191,22 +194,23 @@ impl<T> List<T> {
             // SAFETY: `head` is initialised by the type invariants and the lock is held.
             unsafe { bindings::list_add_rcu(links, self.head.get()) };
         });
-        // INVARIANT: It is on the list, and the count has its 1 until the entry is used.
+        // INVARIANT: The node is on the list. Its count includes the 1 until the entry is used.
         Ok(Entry {
             node,
             list_id: self.id,
         })
     }
 
-    /// Removes a value, waits until nobody looks at it any more, and returns it.
+    /// Removes a value, waits for the walks that are at it, and returns it.
     ///
-    /// Walks that come to it from now on skip it. Must not be called by who is at a value of the list
-    /// in a walk, see [`rcu_list`](super). If a walk was leaked at it this waits for ever, and says so
-    /// in the log.
+    /// New walks skip the value. The caller must not be at a value of the list in a walk
+    /// (deadlock), see [`rcu_list`](super). If a walk was leaked at the value, this waits for ever,
+    /// and logs an error.
     ///
-    /// Gives the entry back if it is not of this list.
+    /// Returns the entry as an error if it is not of this list.
     ///
-    /// Context: process. Sleeps until those are done who are at this value. C: `shrinker_free()`.
+    /// Context: Process context. May sleep. Waits for the walks that are at this value. C:
+    /// `shrinker_free()` in `mm/shrinker.c`.
     pub fn remove(&self, entry: Entry<T>) -> Result<T, Entry<T>> {
         if entry.list_id != self.id {
             return Err(entry);
@@ -214,10 +218,11 @@ impl<T> List<T> {
         let node = entry.node.as_ptr();
 
         self.visits.wait();
-        // SAFETY: By the invariants of the entry the node is on the list. Nobody else frees it.
+        // SAFETY: By the invariants of the entry the node is on the list. Only this function frees
+        // it.
         unsafe { &(*node).is_leaving }.store(true, Relaxed);
-        // SAFETY: The count has the 1 for being on the list by the invariants of the entry, which
-        // goes with it.
+        // SAFETY: By the invariants of the entry the count includes the 1 for being on the list.
+        // The entry was consumed.
         unsafe { Node::put(node) };
         // SAFETY: As above.
         let done = Opaque::cast_into(unsafe { &raw const (*node).done });
@@ -234,16 +239,17 @@ impl<T> List<T> {
         }
 
         self.writers.with(|| {
-            // SAFETY: By the invariants of the entry it is on this list, and the lock is held.
+            // SAFETY: By the invariants of the entry the node is on this list, and the lock is
+            // held.
             unsafe { bindings::list_del_rcu(Opaque::cast_into(&raw const (*node).links)) };
         });
-        // SAFETY: The count is 0, so nobody has a reference to the value, nor gets one. It is not
-        // used after this.
+        // SAFETY: The count is 0, so no reference to the value exists, and no new one is taken. The
+        // value is not used after this.
         let value = unsafe { ManuallyDrop::take(&mut (*node).value) };
-        // Walks that have come to the node still read its links and count.
+        // Walks that found the node still read its links and count.
         //
-        // SAFETY: `push_front()` leaked the box. Nobody finds the node any more, as it is off the
-        // list. Those who did are in RCU critical sections.
+        // SAFETY: `push_front()` leaked the box. The node is off the list, so no new walk finds it.
+        // Walks that found it are in RCU read-side critical sections.
         unsafe { Node::free_rcu(node) };
         Ok(value)
     }
@@ -251,21 +257,22 @@ impl<T> List<T> {
 
 #[pinned_drop]
 impl<T> PinnedDrop for List<T> {
-    /// Frees what is on the list. There is nobody to wait for, as walks borrow the list.
+    /// Frees all values on the list. No walk is left, because walks borrow the list.
     fn drop(self: Pin<&mut Self>) {
         let head = self.head.get();
-        // SAFETY: `head` is initialised by the type invariants, and nobody else uses it any more.
+        // SAFETY: `head` is initialised by the type invariants, and nothing else uses it now.
         let mut links = unsafe { (*head).next };
 
         while links != head {
-            // SAFETY: By the type invariants it is a node.
+            // SAFETY: By the type invariants `links` is in a node.
             let node: *mut Node<T> = unsafe { node_of(links) };
             // SAFETY: As above.
             links = unsafe { (*links).next };
-            // SAFETY: `push_front()` leaked it. Nobody finds it any more: no walk is left, and
-            // entries of this list are of no use.
+            // SAFETY: `push_front()` leaked the box. Nothing finds the node now: no walk is left,
+            // and entries of this list are useless without the list.
             let mut node = unsafe { KBox::from_raw(node) };
-            // SAFETY: The value is there, as `remove()` was not called, and not used after this.
+            // SAFETY: The value is present, as `remove()` was not called. It is not used after
+            // this.
             unsafe { ManuallyDrop::drop(&mut node.value) };
         }
     }
@@ -294,7 +301,7 @@ mod tests {
         workqueue, //
     };
 
-    /// The numbers on a list, as digits.
+    /// Returns the numbers on a list, as decimal digits.
     fn digits(list: &List<u32>) -> u32 {
         let mut sum = 0;
         list.for_each(|digit| sum = 10 * sum + digit);
@@ -343,7 +350,7 @@ mod tests {
         let mut walk = list.walk();
         assert_eq!(walk.next(), Some(&1));
 
-        // The walk is at the other one.
+        // The walk is at the other value.
         let (their_list, theirs) = (list.clone(), removed.clone());
         workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
             let value = their_list.remove(back);
@@ -360,7 +367,7 @@ mod tests {
         })?;
         fsleep(Delta::from_millis(20));
         assert_eq!(removed.load(Relaxed), 2);
-        // A new walk does not come to what is being removed.
+        // A new walk skips the value that is being removed.
         while digits(&list) != 0 {
             fsleep(Delta::from_millis(1));
         }
@@ -371,9 +378,9 @@ mod tests {
         Ok(())
     }
 
-    /// Tells whether the kernel has warned since it booted.
+    /// Returns whether the kernel has warned since boot.
     fn has_warned() -> bool {
-        // SAFETY: It reads a word of the kernel's own. CAST: It is 9.
+        // SAFETY: The helper reads a word of the kernel. CAST: The constant is 9.
         unsafe { bindings::test_taint(bindings::TAINT_WARN) != 0 }
     }
 
@@ -383,17 +390,17 @@ mod tests {
         let had_warned = has_warned();
         let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
 
-        // More than one, as C finds room to note the first ones only later.
+        // Several rounds: frees before and after C has allocated a batch take different paths.
         for _ in 0..32 {
             let entry = list.push_front([0_u8; BYTES], GFP_KERNEL)?;
             let node = entry.node.as_ptr();
-            // SAFETY: It is on the list.
+            // SAFETY: The node is on the list.
             let rcu = unsafe { &raw const (*node).rcu };
-            // C looks for it on the first page, when it has nowhere else to note the memory.
+            // C looks for `rcu` on the first page when it cannot allocate a batch.
             assert!(rcu.addr() - node.addr() < PAGE_SIZE);
             assert!(list.remove(entry).is_ok());
         }
-        // C waits for what is being freed when a cache goes.
+        // Destroying a cache waits for pending frees.
         drop(Cache::<u64>::reclaimable(c"kunit-rcu-list")?);
 
         assert_eq!(has_warned(), had_warned);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value on a list, and who looks at it.
+//! A value on a list, and its reference count.
 
 use kernel::{
     sync::atomic::{
@@ -20,23 +20,25 @@ use crate::bindings;
 /// A value on a list.
 #[repr(C)]
 pub(super) struct Node<T> {
-    /// First, see [`free_rcu()`](Self::free_rcu), which gives it to C. Nobody else has it.
+    /// The first field, see [`free_rcu()`](Self::free_rcu). Only C uses it.
     pub(super) rcu: Opaque<bindings::kvfree_rcu_head>,
     pub(super) links: Opaque<bindings::list_head>,
-    /// 1 for being on the list, and 1 for everybody who looks at the value.
+    /// 1 for being on the list, plus 1 for each walk at the value.
     pub(super) count: Opaque<bindings::refcount_t>,
-    /// Set before the 1 for being on the list goes, so that walks cannot keep each other's alive.
+    /// Set before the reference of the list is dropped, so that a stream of walks cannot keep the
+    /// value.
     pub(super) is_leaving: Atomic<bool>,
-    /// Completed when `count` gets 0.
+    /// Completed when `count` reaches 0.
     pub(super) done: Opaque<bindings::completion>,
     pub(super) value: ManuallyDrop<T>,
 }
 
 impl<T> Node<T> {
-    /// Where `rcu` is.
+    /// The offset of `rcu`.
     ///
-    /// C tells it from the address of a callback by its size, and has the beginning of an allocation
-    /// be on its first page: `BUILD_BUG_ON()` of `kvfree_rcu_arg_2()` in `include/linux/rcupdate.h`.
+    /// C recognises an offset by its size in place of a callback address. It requires the `rcu`
+    /// field on the first page of the allocation: `BUILD_BUG_ON()` of `kvfree_rcu_arg_2()` in
+    /// `include/linux/rcupdate.h`.
     const RCU_OFFSET: usize = {
         let offset = mem::offset_of!(Self, rcu);
         assert!(
@@ -46,19 +48,19 @@ impl<T> Node<T> {
         offset
     };
 
-    /// Frees the memory after a grace period of RCU. Does not drop the value.
+    /// Frees the memory after an RCU grace period. Does not drop the value.
     ///
     /// # Safety
     ///
-    /// - `this` must be from a [`KBox`](kernel::alloc::KBox), and nobody find it any more but those
-    ///   in critical sections of RCU.
+    /// - `this` must be from a [`KBox`](kernel::alloc::KBox). Only RCU read-side critical sections
+    ///   that have already started may still use it.
     /// - The caller must not use it again.
     pub(super) unsafe fn free_rcu(this: *mut Self) {
-        // SAFETY: It is in the allocation, by the safety requirements.
+        // SAFETY: By the safety requirements `rcu` is in the allocation.
         let rcu = unsafe { this.byte_add(Self::RCU_OFFSET) };
         // SAFETY:
-        // - The memory is from `kmalloc()`, which `kvfree()` is for, and is freed once.
-        // - `rcu` is in it, where C looks for it, and nobody else uses that.
+        // - The memory is from `kmalloc()`, so `kvfree()` may free it, and it is freed once.
+        // - `rcu` is in the memory at an offset that C accepts, and nothing else uses it.
         unsafe { bindings::kvfree_call_rcu(rcu.cast(), this.cast()) };
     }
 
@@ -83,15 +85,15 @@ impl<T> Node<T> {
     ///
     /// # Safety
     ///
-    /// The caller must have one.
+    /// The caller must own a reference.
     #[inline]
     pub(super) unsafe fn put(this: *const Self) {
-        // SAFETY: The caller has a reference.
+        // SAFETY: The caller owns a reference.
         let count = Opaque::cast_into(unsafe { &raw const (*this).count });
         // SAFETY: `count` is initialised.
         if unsafe { bindings::refcount_dec_and_test(count) } {
-            // SAFETY: The node is not freed before `complete()` is done with it, as who waits for
-            // it takes its lock.
+            // SAFETY: The node is not freed before `complete()` has finished with it, because the
+            // waiter takes the lock of the completion.
             let done = Opaque::cast_into(unsafe { &raw const (*this).done });
             // SAFETY: `done` is initialised.
             unsafe { bindings::complete(done) };
@@ -99,11 +101,11 @@ impl<T> Node<T> {
     }
 }
 
-/// Returns the node that `links` is a field of.
+/// Returns the node that contains `links`.
 ///
 /// # Safety
 ///
-/// `links` must be that of a node of `T`.
+/// `links` must be the `links` field of a `Node<T>`.
 #[inline]
 pub(super) unsafe fn node_of<T>(links: *mut bindings::list_head) -> *mut Node<T> {
     // SAFETY: By the contract of this function.

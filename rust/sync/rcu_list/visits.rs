@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What lockdep knows of walks.
+//! Lockdep annotations of walks.
 //!
-//! Who removes a value waits for the walks that are at it, as `synchronize_srcu()` does for readers,
-//! and is annotated in the same way.
+//! A removal waits for the walks at the value, as `synchronize_srcu()` waits for readers. It has
+//! the same annotation.
 
 use kernel::{
     prelude::*,
@@ -13,7 +13,7 @@ use kernel::{
 
 use crate::bindings;
 
-/// The walks of a list, as lockdep sees them: like readers who hold a lock. Nothing without it.
+/// The walks of a list as a lock for lockdep: each walk is a reader. Empty without lockdep.
 ///
 /// # Invariants
 ///
@@ -25,26 +25,26 @@ pub(super) struct Visits {
 }
 
 impl Visits {
-    /// Makes one without walks.
+    /// Creates an annotation without walks.
     ///
     /// # Safety
     ///
-    /// `name` and `key` must be there as long as this.
+    /// `name` and `key` must live as long as the returned value.
     pub(super) unsafe fn new(
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
-            // INVARIANT: It is initialised by the closure.
+            // INVARIANT: The closure initialises it.
             map <- Opaque::ffi_init(move |slot| {
-                // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`. Name and key
-                // stay by the contract of this function.
+                // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`. By the
+                // contract of this function name and key stay valid.
                 unsafe { bindings::lockdep_init_map(slot, name.as_char_ptr(), key.as_ptr()) };
             }),
         })
     }
 
-    /// Notes that the task is at a value.
+    /// Records that the current task is at a value.
     #[inline]
     pub(super) fn begin(&self) {
         if cfg!(CONFIG_LOCKDEP) {
@@ -53,7 +53,7 @@ impl Visits {
         }
     }
 
-    /// Notes that it is no longer.
+    /// Records that the current task has left a value.
     #[inline]
     pub(super) fn end(&self) {
         if cfg!(CONFIG_LOCKDEP) {
@@ -62,7 +62,7 @@ impl Visits {
         }
     }
 
-    /// Notes that the task waits for those who are at a value.
+    /// Records that the current task waits for walks.
     #[inline]
     pub(super) fn wait(&self) {
         if cfg!(CONFIG_LOCKDEP) {

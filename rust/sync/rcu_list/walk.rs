@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Walks.
+//! Walks: how tasks iterate over a list.
 
 use kernel::{
     sync::rcu,
@@ -22,10 +22,10 @@ use super::{
 impl<T> List<T> {
     /// Calls `f` with each value.
     ///
-    /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
-    /// once.
+    /// `f` is called exactly once for each value that stays on the list, and at most once for a
+    /// value that is inserted or removed meanwhile.
     ///
-    /// Context: process. `f` may sleep. C: `shrink_slab()`.
+    /// Context: Process context. May sleep if `f` sleeps. C: `shrink_slab()` in `mm/shrinker.c`.
     #[inline]
     pub fn for_each(&self, mut f: impl FnMut(&T)) {
         let head = self.head.get();
@@ -33,40 +33,43 @@ impl<T> List<T> {
         let mut rcu = rcu::read_lock();
 
         loop {
-            // SAFETY: `links` is that of the list, or of a node that was on it when this RCU
-            // critical section began: it is on it as long as there are references, see the type
-            // invariants, and one was dropped since. So what it leads to is not freed either.
+            // SAFETY: `links` is the head, or belongs to a node that was on the list when this RCU
+            // read-side critical section began. A node stays on the list while it has references,
+            // see the type invariants, and the reference was dropped only after that. So the next
+            // node is not freed either.
             links = unsafe { bindings::list_next_rcu(links) };
             if links == head {
                 break;
             }
-            // SAFETY: By the type invariants of the list it is a node.
+            // SAFETY: By the type invariants of the list `links` is in a node.
             let node: *mut Node<T> = unsafe { node_of(links) };
-            // SAFETY: It was on the list in this RCU critical section, so it is not freed yet.
+            // SAFETY: The node was on the list in this RCU read-side critical section, so it is not
+            // freed yet.
             if !unsafe { Node::try_get(node) } {
                 continue;
             }
             drop(rcu);
             self.visits.begin();
-            // SAFETY: The value is there, as this has a reference. Nobody writes to it.
+            // SAFETY: This function owns a reference, so the value is present. Nothing writes to
+            // it.
             f(unsafe { &(*node).value });
             self.visits.end();
             rcu = rcu::read_lock();
-            // SAFETY: This has a reference.
+            // SAFETY: This function owns a reference.
             unsafe { Node::put(node) };
         }
         drop(rcu);
     }
 
-    /// Walks the list from outside, one value at a time. [`List::for_each()`] is cheaper.
+    /// Returns a walk, which visits one value at a time. [`List::for_each()`] is cheaper.
     ///
-    /// What is on the list all the time is met once, what is inserted or removed meanwhile at most
-    /// once.
+    /// The walk visits each value that stays on the list exactly once, and a value that is inserted
+    /// or removed meanwhile at most once.
     ///
-    /// Context: process. Never sleeps.
+    /// Context: Process context. Never sleeps.
     #[inline]
     pub fn walk(&self) -> Walk<'_, T> {
-        // INVARIANT: It has no reference.
+        // INVARIANT: The walk has no reference.
         Walk {
             list: self,
             at: None,
@@ -74,25 +77,26 @@ impl<T> List<T> {
     }
 }
 
-/// A walk, and the value that it is at.
+/// A walk, and its current value.
 ///
-/// Leaking it makes the removal of that value wait for ever.
+/// A leaked walk makes the removal of its current value wait for ever.
 ///
 /// # Invariants
 ///
-/// If `at` is `Some`, it is on the list, and this has a reference to it.
+/// If `at` is `Some`, the node is on the list, and the walk owns a reference to it.
 pub struct Walk<'a, T> {
     list: &'a List<T>,
     at: Option<NonNull<Node<T>>>,
 }
 
 impl<T> Walk<'_, T> {
-    /// Goes to the next value, and returns it.
+    /// Advances to the next value, and returns it.
     ///
-    /// Once it has returned [`None`], it starts again.
+    /// After it has returned [`None`], the walk restarts at the front.
     ///
-    /// Context: process. Never sleeps; the caller may sleep before it calls it again. C:
-    /// `list_for_each_entry_rcu()`, `refcount_inc_not_zero()`.
+    /// Context: Process context. Never sleeps. The caller may sleep between calls. C:
+    /// `list_for_each_entry_rcu()` in `include/linux/rculist.h`, `refcount_inc_not_zero()` in
+    /// `include/linux/refcount.h`.
     #[expect(
         clippy::should_implement_trait,
         reason = "the value goes when the walk goes on"
@@ -102,21 +106,22 @@ impl<T> Walk<'_, T> {
         let head = self.list.head.get();
         let rcu = rcu::read_lock();
         let mut links = match self.at {
-            // SAFETY: It is allocated, as this has a reference.
+            // SAFETY: The node is allocated, as the walk owns a reference.
             Some(node) => Opaque::cast_into(unsafe { &raw const (*node.as_ptr()).links }),
             None => head,
         };
 
         let next = loop {
-            // SAFETY: `links` is that of the list, or of a node that was on it in this RCU critical
-            // section: the one this has a reference to is on the list by the type invariants.
+            // SAFETY: `links` is the head, or belongs to a node that was on the list in this RCU
+            // read-side critical section. The current node is on the list by the type invariants.
             links = unsafe { bindings::list_next_rcu(links) };
             if links == head {
                 break None;
             }
-            // SAFETY: By the type invariants of the list it is a node.
+            // SAFETY: By the type invariants of the list `links` is in a node.
             let node: *mut Node<T> = unsafe { node_of(links) };
-            // SAFETY: It was on the list in this RCU critical section, so it is not freed yet.
+            // SAFETY: The node was on the list in this RCU read-side critical section, so it is not
+            // freed yet.
             if unsafe { Node::try_get(node) } {
                 break NonNull::new(node);
             }
@@ -126,26 +131,26 @@ impl<T> Walk<'_, T> {
         if next.is_some() {
             self.list.visits.begin();
         }
-        // INVARIANT: This has a reference. A node is on the list as long as there are any.
+        // INVARIANT: The walk owns a reference. A node stays on the list while it has references.
         self.at = next;
-        // SAFETY: As this has a reference, the value is there until that is dropped, which borrows
-        // `self` mutably.
+        // SAFETY: The walk owns a reference, so the value is present until the reference is
+        // dropped. The drop borrows `self` mutably.
         next.map(|node| &**unsafe { &(*node.as_ptr()).value })
     }
 }
 
 impl<T> Walk<'_, T> {
-    /// Drops the reference, if there is one.
+    /// Drops the reference, if the walk has one.
     #[inline]
     fn leave(&mut self) {
         if let Some(node) = self.at.take() {
             self.list.visits.end();
-            // SAFETY: This has a reference by the type invariants.
+            // SAFETY: By the type invariants the walk owns a reference.
             unsafe { Node::put(node.as_ptr()) };
         }
     }
 
-    /// Leaks it, as [`core::mem::forget()`] does. Lockdep would report that when the task ends.
+    /// Leaks the walk like [`core::mem::forget()`], without the lockdep report when the task exits.
     #[cfg(kscale_kunit)]
     #[doc(hidden)]
     pub fn leak(self) {
@@ -187,7 +192,7 @@ mod tests {
         workqueue, //
     };
 
-    /// The numbers on a list, as digits.
+    /// Returns the numbers on a list, as decimal digits.
     fn digits(list: &List<u32>) -> u32 {
         let mut sum = 0;
         list.for_each(|digit| sum = 10 * sum + digit);
@@ -228,7 +233,7 @@ mod tests {
             for _ in 0..50 {
                 assert!([7, 17].contains(&digits(&list)));
             }
-            // Without preemption nobody else runs here otherwise.
+            // Without preemption, no other task runs here unless this task sleeps.
             fsleep(Delta::from_millis(1));
         }
         assert_eq!(done.load(Acquire), 1000 + ROUNDS);
@@ -247,7 +252,7 @@ mod tests {
         assert_eq!(walk.next(), Some(&1));
         assert_eq!(walk.next(), Some(&2));
 
-        // Those in front are not met any more, nor is what is gone.
+        // The walk visits neither values inserted before its position nor removed values.
         let four = entries.remove(1).map_err(|_| EINVAL)?;
         assert_eq!(list.remove(four).ok(), Some(4));
         let _zero = list.push_front(9, GFP_KERNEL)?;
@@ -268,7 +273,7 @@ mod tests {
             assert_eq!(walk.next(), Some(&1));
         }
         list.for_each(|value| assert_eq!(*value, 1));
-        // Or this waits for ever.
+        // Otherwise this waits for ever.
         assert_eq!(list.remove(entry).ok(), Some(1));
         assert_eq!(digits(&list), 0);
         Ok(())
