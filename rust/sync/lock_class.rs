@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lock classes that last as long as their locks.
+//! Lock classes that live as long as their locks.
 //!
-//! A lock has pointers to its name and to the key of its class. Both are static in the module that
-//! creates the lock, and go with it. A lock may outlive that module: safe code can give any object
-//! to another module. So the locks of this library take a copy of the name, and a key of the
-//! library's in place of the module's.
+//! A lock points to its name and to the key of its class. In the kernel both are static in the
+//! module that creates the lock, and are freed with it. But a lock may outlive this module: safe
+//! code can pass any object to another module. So the locks of this library use a copy of the name,
+//! and a key of the library instead of the module's key.
 //!
-//! There is one copy for each key of a module, as long as the module is there. Thus two locks that
-//! one line of code creates are of one class, and lockdep remembers what it has learnt of it. When
-//! the module has gone, its copies stay until no lock needs them.
+//! Each key of a loaded module has one copy. So all locks of one line of code have one class, and
+//! lockdep keeps its dependencies. When the module is unloaded, its copies stay until no lock uses
+//! them.
 //!
-//! Without lockdep no lock has a name or a key, and all of this is nothing.
+//! Without lockdep a lock has no name and no key, and this module is empty.
 
 use kernel::{
     prelude::*,
@@ -58,33 +58,34 @@ mod copies {
     /// The name and the keys of a class.
     #[pin_data]
     struct Copy {
-        /// Goes before `name`: lockdep forgets the class with its key, and then needs no name.
+        /// Dropped before `name`: dropping the key removes the class, after which lockdep does not
+        /// use the name.
         #[pin]
         key: LockClassKey,
-        /// As `key`. Not a subclass of that: of a key that is not static, lockdep forgets the class
-        /// with subclass 0 only, see `lockdep_unregister_key()` in `kernel/locking/lockdep.c`.
+        /// As `key`. Not a subclass of `key`: for a dynamic key, lockdep removes the class with
+        /// subclass 0 only, see `lockdep_unregister_key()` in `kernel/locking/lockdep.c`.
         #[pin]
         visits_key: LockClassKey,
         name: CString,
-        /// Locks of the class, and other things that need it.
+        /// The number of locks of the class, and of other users.
         users: Atomic<usize>,
     }
 
-    /// A copy, and what it is a copy of.
+    /// A copy, and its original.
     struct Entry {
-        /// The address of the module's key. [`None`] if the module has gone: another one may have
-        /// something else there.
+        /// The address of the module's key. [`None`] if the module was unloaded: the address may
+        /// then belong to another module.
         original: Option<usize>,
         copy: Pin<KBox<Copy>>,
     }
 
     global_lock! {
-        // SAFETY: Initialised by `LockClasses::new()`, which everything else in the library comes
-        // after.
+        // SAFETY: `LockClasses::new()` initialises it before any other function of the library
+        // runs.
         unsafe(uninit) static COPIES: Mutex<KVec<Entry>> = KVec::new();
     }
 
-    /// Returns a new copy.
+    /// Creates a copy.
     fn copy(name: &CStr) -> Result<Pin<KBox<Copy>>> {
         let name = CString::try_from(name)?;
         KBox::pin_init(
@@ -98,25 +99,25 @@ mod copies {
         )
     }
 
-    /// Name and key of a class, for one lock or more.
+    /// The name and the key of a class, for one or more locks.
     ///
     /// # Invariants
     ///
-    /// If it is [`Some`], the copy is in [`COPIES`], and this is one of its users.
+    /// If [`Some`], the copy is in [`COPIES`], and counts this value as a user.
     pub(crate) struct LockClass(Option<NonNull<Copy>>);
 
-    // SAFETY: A copy does not change, but for an atomic count.
+    // SAFETY: A copy does not change, except for an atomic count.
     unsafe impl Send for LockClass {}
 
     // SAFETY: As above.
     unsafe impl Sync for LockClass {}
 
     impl LockClass {
-        /// Returns the class that `key` stands for.
+        /// Returns the class of `key`.
         ///
-        /// If memory is short, that is a class whose locks lockdep does not validate.
+        /// If an allocation fails, returns a class whose locks lockdep does not validate.
         ///
-        /// Context: process. May sleep.
+        /// Context: Process context. May sleep.
         pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> Self {
             let original = key.as_ptr() as usize;
             let mut copies = COPIES.lock();
@@ -138,9 +139,9 @@ mod copies {
                     at
                 }
             };
-            // SAFETY: It is in `COPIES`, whose lock is held.
+            // SAFETY: The copy is in `COPIES`, whose lock is held.
             unsafe { copy.as_ref() }.users.add(1, Relaxed);
-            // INVARIANT: It was just counted, and is in `COPIES`.
+            // INVARIANT: The copy has just counted this user, and is in `COPIES`.
             Self(Some(copy))
         }
 
@@ -148,11 +149,11 @@ mod copies {
         ///
         /// # Safety
         ///
-        /// It must not be used when `self` is dropped.
+        /// The name must not be used after `self` is dropped.
         pub(crate) unsafe fn name(&self) -> &'static CStr {
             match self.0 {
-                // SAFETY: The copy stays as long as it has users, and `self` is one by the type
-                // invariants. The caller does not use it for longer.
+                // SAFETY: The copy lives while it has users, and by the type invariants `self` is a
+                // user. The caller does not use the name for longer.
                 Some(copy) => &unsafe { &*copy.as_ptr() }.name,
                 None => c"kscale",
             }
@@ -162,20 +163,20 @@ mod copies {
         ///
         /// # Safety
         ///
-        /// It must not be used when `self` is dropped.
+        /// The key must not be used after `self` is dropped.
         pub(crate) unsafe fn key(&self) -> Pin<&'static LockClassKey> {
             match self.0 {
-                // SAFETY: As in `name()`. The copy is pinned, and `key` structurally.
+                // SAFETY: As in `name()`. The copy is pinned, and `key` is structurally pinned.
                 Some(copy) => unsafe { Pin::new_unchecked(&(*copy.as_ptr()).key) },
                 None => not_validated(),
             }
         }
 
-        /// Returns the key for those who visit what the lock protects, and do not hold it.
+        /// Returns the key for visitors of the protected data that do not hold the lock.
         ///
         /// # Safety
         ///
-        /// It must not be used when `self` is dropped.
+        /// The key must not be used after `self` is dropped.
         pub(crate) unsafe fn visits_key(&self) -> Pin<&'static LockClassKey> {
             match self.0 {
                 // SAFETY: As in `key()`.
@@ -187,7 +188,7 @@ mod copies {
 
     /// Returns the key of locks that lockdep does not validate.
     fn not_validated() -> Pin<&'static LockClassKey> {
-        // SAFETY: `LockClassKey` is transparent, and this one is static.
+        // SAFETY: `LockClassKey` is transparent, and this key is static.
         Pin::static_ref(unsafe { &*(&raw const bindings::__lockdep_no_validate__).cast() })
     }
 
@@ -195,15 +196,15 @@ mod copies {
         #[inline]
         fn drop(&mut self) {
             if let Some(copy) = self.0 {
-                // SAFETY: The copy stays as long as it has users, and this is the last use of it.
+                // SAFETY: The copy lives while it has users, and this is its last use by `self`.
                 unsafe { copy.as_ref() }.users.fetch_sub(1, Release);
             }
         }
     }
 
-    /// Forgets the keys of a module, none of whose code will run again.
+    /// Forgets the keys of a module whose code does not run again.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub(crate) fn forget(module: *mut bindings::module) {
         let mut copies = COPIES.lock();
         for entry in copies.iter_mut() {
@@ -211,20 +212,20 @@ mod copies {
             let is_of = |address| unsafe { bindings::within_module(address, module) };
             entry.original = entry.original.filter(|address| !is_of(*address));
         }
-        // Also those that other modules have left for the locks that there were then.
+        // Also removes copies that earlier calls kept for locks of that time.
         //
-        // They have no user, and get none.
+        // Such a copy has no user, and cannot get one.
         copies.retain(|it| it.original.is_some() || it.copy.users.load(Acquire) != 0);
     }
 
-    /// All classes, to be kept by the module.
+    /// The owner of all classes. The library keeps it.
     pub(crate) struct LockClasses(());
 
     impl LockClasses {
-        /// Makes locks possible. To be called once.
+        /// Initialises the list of copies. Called once, before the first lock is created.
         pub(crate) fn new() -> Self {
-            // SAFETY: The library's own module init calls this, once, and no other module can use
-            // the library before it returned.
+            // SAFETY: The module init of the library calls this once. No other module can use the
+            // library before it returns.
             unsafe { COPIES.init() };
             Self(())
         }
@@ -232,8 +233,8 @@ mod copies {
 
     impl Drop for LockClasses {
         fn drop(&mut self) {
-            // Nobody can make or destroy locks any more. Of those that were leaked, name and key
-            // stay behind: lockdep still knows them, and kmemleak sees that.
+            // No task can create or destroy locks now. The name and key of leaked locks are leaked:
+            // lockdep still uses them, and kmemleak reports them.
             for entry in mem::take(&mut *COPIES.lock()) {
                 if entry.copy.users.load(Acquire) != 0 {
                     mem::forget(entry.copy);
@@ -251,17 +252,17 @@ mod nothing {
 
     use crate::bindings;
 
-    /// Name and key of a class, if locks had any.
+    /// The name and the key of a class; empty without lockdep.
     pub(crate) struct LockClass(());
 
     impl LockClass {
-        /// Returns the class that `key` stands for.
+        /// Returns the class of `key`.
         #[inline]
         pub(crate) fn new(_: &'static CStr, _: Pin<&'static LockClassKey>) -> Self {
             Self(())
         }
 
-        /// Returns a name that nobody looks at.
+        /// Returns an unused name.
         ///
         /// # Safety
         ///
@@ -271,7 +272,7 @@ mod nothing {
             c""
         }
 
-        /// Returns a key that nobody looks at, and that has no bytes.
+        /// Returns an unused key of size 0.
         ///
         /// # Safety
         ///
@@ -292,14 +293,14 @@ mod nothing {
         }
     }
 
-    /// Forgets nothing.
+    /// Does nothing without lockdep.
     pub(crate) fn forget(_: *mut bindings::module) {}
 
-    /// All classes, of which there are none.
+    /// The owner of all classes; empty without lockdep.
     pub(crate) struct LockClasses(());
 
     impl LockClasses {
-        /// Makes locks possible.
+        /// Does nothing without lockdep.
         pub(crate) fn new() -> Self {
             Self(())
         }

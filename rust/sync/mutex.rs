@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A mutex for objects that safe code may leak, or give to another module.
+//! A mutex for objects that safe code may leak, or pass to another module.
 //!
-//! [`kernel::sync::Mutex`] has two limits. Its name and lock class are of the module that creates
-//! it, which may go before the object: see [`lock_class`](crate::sync::lock_class). And a task that leaks
-//! its guard must not end: who waits for a mutex looks whether its owner runs, see `owner_on_cpu()`
-//! in `include/linux/sched.h`.
+//! [`kernel::sync::Mutex`] has two limits. Its name and lock class belong to the module that
+//! creates it, which may be unloaded before the object: see
+//! [`lock_class`](crate::sync::lock_class). And a task that leaks its guard must not exit: waiters
+//! check whether the owner runs on a CPU, see `owner_on_cpu()` in `include/linux/sched.h`.
 
 use kernel::{
     current,
@@ -21,28 +21,29 @@ use kernel::{
 
 use crate::sync::lock_class::LockClass;
 
-/// A mutex.
+/// A mutex without a value.
 #[pin_data]
 pub(crate) struct Mutex {
     #[pin]
     inner: sync::Mutex<()>,
-    /// Goes after `inner`, which has pointers to it.
+    /// Dropped after `inner`, which points into it.
     _class: LockClass,
 }
 
 impl Mutex {
-    /// Creates a mutex that nobody holds.
+    /// Creates an unheld mutex.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         Self::with_class(LockClass::new(name, key))
     }
 
-    /// Creates a mutex of a class that something else has, too, which goes before the mutex.
+    /// Creates a mutex that shares its class with another object, which is dropped before the
+    /// mutex.
     ///
-    /// Context: any.
+    /// Context: Any context. Never sleeps.
     pub(crate) fn with_class(class: LockClass) -> impl PinInit<Self> {
-        // SAFETY: `inner` has it, as long as it lives, and goes before `class`.
+        // SAFETY: Only `inner` uses the name, and `inner` is dropped before `class`.
         let name = unsafe { class.name() };
         // SAFETY: As above.
         let key = unsafe { class.key() };
@@ -53,9 +54,10 @@ impl Mutex {
         })
     }
 
-    /// Waits for the mutex. The guard may be leaked, also by a task that ends.
+    /// Acquires the mutex. The guard may be leaked, even by a task that exits.
     ///
-    /// Context: process. Sleeps. C: `mutex_lock()`, `get_task_struct()`.
+    /// Context: Process context. May sleep. C: `mutex_lock()` in `kernel/locking/mutex.c`,
+    /// `get_task_struct()` in `include/linux/sched/task.h`.
     pub(crate) fn lock(&self) -> MutexGuard<'_> {
         MutexGuard {
             _guard: self.inner.lock(),
@@ -63,9 +65,9 @@ impl Mutex {
         }
     }
 
-    /// Calls `f` with the mutex held. There is no guard that `f` could leak.
+    /// Calls `f` with the mutex held. `f` gets no guard that it could leak.
     ///
-    /// Context: process. Sleeps. C: `mutex_lock()`.
+    /// Context: Process context. May sleep. C: `mutex_lock()` in `kernel/locking/mutex.c`.
     pub(crate) fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         let guard = self.inner.lock();
         let result = f();
@@ -74,29 +76,29 @@ impl Mutex {
     }
 }
 
-/// The right to do what a [`Mutex`] protects.
+/// A guard of a held [`Mutex`].
 pub(crate) struct MutexGuard<'a> {
     _guard: mutex::MutexGuard<'a, ()>,
-    /// Goes after `_guard`: the task that a mutex is held by is there.
+    /// Dropped after `_guard`: the task exists while it owns the mutex.
     _owner: ARef<Task>,
 }
 
-/// Returns a reference to the task that runs, for a lock that it holds.
+/// Returns a reference to the current task, for a lock that it holds.
 ///
-/// Whoever waits for a lock reads the `task_struct` of its owner. If the guard is leaked, so is the
-/// reference, and there is something to read when the task has ended.
+/// Waiters read the `task_struct` of the owner. A leaked guard leaks the reference, so the
+/// `task_struct` stays readable after the task has exited.
 #[inline]
 pub(crate) fn owner() -> ARef<Task> {
     ARef::from(&**current!())
 }
 
-/// Tells whether the guards that `lock` returns have a reference to the task that runs.
+/// Returns whether the guards that `lock` returns hold a reference to the current task.
 #[cfg(kscale_kunit)]
 pub(crate) fn keeps_owner<G>(lock: impl Fn() -> G) -> bool {
     const ROUNDS: usize = 64;
     let references = || {
         let task = (**current!()).as_ptr();
-        // SAFETY: The task runs, and the count is only ever changed atomically.
+        // SAFETY: The task is running, and all writers of the count are atomic.
         unsafe { (&raw const (*task).usage.refs.counter).read_volatile() }
     };
     let kept = (0..ROUNDS).filter(|_| {
@@ -106,6 +108,6 @@ pub(crate) fn keeps_owner<G>(lock: impl Fn() -> G) -> bool {
         drop(guard);
         during == before + 1
     });
-    // Others may get and drop references meanwhile, but not each time.
+    // Other tasks may get and drop references meanwhile, but not in every round.
     kept.count() > ROUNDS / 2
 }

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reader-writer semaphores: locks with many readers or one writer, who may sleep.
+//! Reader-writer semaphores: sleeping locks with many readers or one writer.
 //!
-//! Use it where writers are rare, and readers few or slow: all readers write to the same cache
-//! line, and a writer that waits keeps new readers out. Where readers are many, see
-//! [`srcu`](crate::sync::srcu) and [`rcu_list`](crate::sync::rcu_list); where there are no readers to speak of,
-//! [`kernel::sync::Mutex`].
+//! Use them where writers are rare and readers are few or slow. All readers write to one cache
+//! line, and a pending writer blocks new readers. For many readers see [`srcu`](crate::sync::srcu)
+//! and [`rcu_list`](crate::sync::rcu_list). Without readers use [`kernel::sync::Mutex`].
 //!
-//! Not supported: interruptible locking, downgrading, and locking by one task and unlocking by
-//! another.
+//! Not supported: interruptible locking, downgrading, and unlocking by another task.
 //!
-//! A guard that is leaked ([`core::mem::forget`]) holds the semaphore for ever. Whoever waits then
-//! looks whether the writer runs, see `owner_on_cpu()` in `include/linux/sched.h`, so a
-//! [`WriteGuard`] has a reference to the task: it costs two atomic operations per write. A semaphore
-//! may outlive the module that creates it.
+//! A leaked guard ([`core::mem::forget`]) holds the semaphore for ever. Waiters then check whether
+//! the writer runs on a CPU, see `owner_on_cpu()` in `include/linux/sched.h`. So a [`WriteGuard`]
+//! holds a reference to its task, at the cost of two atomic operations per write. A semaphore may
+//! outlive the module that created it.
 //!
 //! C header: [`include/linux/rwsem.h`](srctree/include/linux/rwsem.h)
 //!
@@ -65,7 +63,7 @@ macro_rules! new_rwsem {
 }
 pub use new_rwsem;
 
-/// A value that many may read, or one may write.
+/// A value that many readers or one writer may access.
 ///
 /// # Invariants
 ///
@@ -74,40 +72,40 @@ pub use new_rwsem;
 pub struct RwSemaphore<T> {
     #[pin]
     sem: Opaque<bindings::rw_semaphore>,
-    /// Goes after `sem`, which has pointers to it.
+    /// Dropped after `sem`, which points into it.
     _class: LockClass,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: A semaphore that nobody holds may be moved to another task, and so may the value.
+// SAFETY: An unheld semaphore and its value may move to another task.
 unsafe impl<T: Send> Send for RwSemaphore<T> {}
 
-// SAFETY: It gives many readers an `&T`, hence `Sync`, and a writer of any task an `&mut T`, hence
+// SAFETY: Many readers get an `&T`, hence `Sync`. A writer in any task gets an `&mut T`, hence
 // `Send`.
 unsafe impl<T: Send + Sync> Sync for RwSemaphore<T> {}
 
 impl<T> RwSemaphore<T> {
-    /// Creates a semaphore that nobody holds.
+    /// Creates an unheld semaphore.
     ///
     /// Prefer [`new_rwsem!`], which supplies the lock class.
     ///
-    /// Context: process. May sleep.
+    /// Context: Process context. May sleep.
     pub fn new(
         value: T,
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         let class = LockClass::new(name, key);
-        // SAFETY: `sem` has it, as long as it lives, and goes before `class`.
+        // SAFETY: Only `sem` uses the name, and `sem` is dropped before `class`.
         let name = unsafe { class.name() };
         // SAFETY: As above.
         let key = unsafe { class.key() };
 
         pin_init!(Self {
-            // INVARIANT: It is initialised by the closure.
+            // INVARIANT: The closure initialises it.
             sem <- Opaque::ffi_init(move |slot| {
                 // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`. Name and key
-                // are there as long as `_class`, which outlives `sem`.
+                // live as long as `_class`, which outlives `sem`.
                 unsafe { bindings::__init_rwsem(slot, name.as_char_ptr(), key.as_ptr()) };
             }),
             _class: class,
@@ -115,11 +113,11 @@ impl<T> RwSemaphore<T> {
         })
     }
 
-    /// Waits until there is no writer, and reads.
+    /// Acquires the semaphore for reading.
     ///
-    /// A task that reads already must not: a writer that waits keeps new readers out, also this.
+    /// Not recursive: a pending writer blocks further readers of the same task (deadlock).
     ///
-    /// Context: process. Sleeps. C: `down_read()`.
+    /// Context: Process context. May sleep. C: `down_read()` in `kernel/locking/rwsem.c`.
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
         // SAFETY: `sem` is initialised by the type invariants.
@@ -131,9 +129,10 @@ impl<T> RwSemaphore<T> {
         }
     }
 
-    /// Reads, unless there is a writer, or one that waits.
+    /// Acquires the semaphore for reading, unless a writer holds it or waits for it.
     ///
-    /// Context: process. Never sleeps. C: `down_read_trylock()`.
+    /// Context: Process context. Never sleeps. C: `down_read_trylock()` in
+    /// `kernel/locking/rwsem.c`.
     #[inline]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         // SAFETY: `sem` is initialised by the type invariants.
@@ -145,9 +144,9 @@ impl<T> RwSemaphore<T> {
         })
     }
 
-    /// Waits until there is nobody else, and writes.
+    /// Acquires the semaphore for writing.
     ///
-    /// Context: process. Sleeps. C: `down_write()`.
+    /// Context: Process context. May sleep. C: `down_write()` in `kernel/locking/rwsem.c`.
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         // SAFETY: `sem` is initialised by the type invariants.
@@ -160,9 +159,10 @@ impl<T> RwSemaphore<T> {
         }
     }
 
-    /// Writes, unless there is anybody else.
+    /// Acquires the semaphore for writing, unless another task holds it.
     ///
-    /// Context: process. Never sleeps. C: `down_write_trylock()`.
+    /// Context: Process context. Never sleeps. C: `down_write_trylock()` in
+    /// `kernel/locking/rwsem.c`.
     #[inline]
     pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
         // SAFETY: `sem` is initialised by the type invariants.
@@ -175,11 +175,11 @@ impl<T> RwSemaphore<T> {
         })
     }
 
-    /// Tells whether somebody waits.
+    /// Returns whether a task waits for the semaphore.
     ///
-    /// Who holds the semaphore for long may ask, and let the others have it.
+    /// A task that holds the semaphore for a long time can release it for the waiters.
     ///
-    /// Context: any. Never sleeps. C: `rwsem_is_contended()`.
+    /// Context: Any context. Never sleeps. C: `rwsem_is_contended()` in `include/linux/rwsem.h`.
     #[inline]
     pub fn is_contended(&self) -> bool {
         // SAFETY: `sem` is initialised by the type invariants.
@@ -187,11 +187,11 @@ impl<T> RwSemaphore<T> {
     }
 }
 
-/// The right to read the value of an [`RwSemaphore`]. Leaking it keeps writers out for ever.
+/// A guard that allows reads of the value. A leaked guard blocks writers for ever.
 ///
 /// # Invariants
 ///
-/// The semaphore is held for reading by this task.
+/// This task holds the semaphore for reading.
 #[must_use = "the semaphore is released at once"]
 pub struct ReadGuard<'a, T> {
     rwsem: &'a RwSemaphore<T>,
@@ -206,7 +206,7 @@ impl<T> Deref for ReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: The semaphore is held for reading by the type invariants, so nobody writes.
+        // SAFETY: By the type invariants the semaphore is held for reading, so no writer exists.
         unsafe { &*self.rwsem.value.get() }
     }
 }
@@ -214,20 +214,20 @@ impl<T> Deref for ReadGuard<'_, T> {
 impl<T> Drop for ReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: It is held for reading by this task, by the type invariants.
+        // SAFETY: By the type invariants this task holds the semaphore for reading.
         unsafe { bindings::up_read(self.rwsem.sem.get()) };
     }
 }
 
-/// The right to write the value of an [`RwSemaphore`]. Leaking it keeps everybody out for ever.
+/// A guard that allows writes of the value. A leaked guard blocks all tasks for ever.
 ///
 /// # Invariants
 ///
-/// The semaphore is held for writing by this task.
+/// This task holds the semaphore for writing.
 #[must_use = "the semaphore is released at once"]
 pub struct WriteGuard<'a, T> {
     rwsem: &'a RwSemaphore<T>,
-    /// Goes after `drop()`: the task that the semaphore is held by is there.
+    /// Dropped after `drop()`: the task exists while it owns the semaphore.
     _owner: ARef<Task>,
     _not_send: NotThreadSafe,
 }
@@ -240,7 +240,7 @@ impl<T> Deref for WriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: The semaphore is held for writing by the type invariants, by who has `self`.
+        // SAFETY: By the type invariants the semaphore is held for writing, through `self`.
         unsafe { &*self.rwsem.value.get() }
     }
 }
@@ -248,7 +248,7 @@ impl<T> Deref for WriteGuard<'_, T> {
 impl<T> DerefMut for WriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: The semaphore is held for writing by the type invariants, by who has `self`.
+        // SAFETY: By the type invariants the semaphore is held for writing, through `self`.
         unsafe { &mut *self.rwsem.value.get() }
     }
 }
@@ -256,7 +256,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 impl<T> Drop for WriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: It is held for writing by this task, by the type invariants.
+        // SAFETY: By the type invariants this task holds the semaphore for writing.
         unsafe { bindings::up_write(self.rwsem.sem.get()) };
     }
 }
@@ -302,7 +302,7 @@ mod tests {
         Ok(())
     }
 
-    /// Who waits looks at the task of a writer, also if that has leaked its guard and ended.
+    /// Waiters look at the task of a writer, even if it leaked its guard and has exited.
     #[test]
     fn a_writer_has_a_reference_to_its_task() -> Result {
         let rwsem = KBox::pin_init(new_rwsem!(1), GFP_KERNEL)?;

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work queues that keep working when memory is short.
+//! Work queues that make progress under memory pressure.
 //!
-//! The kernel's own system queues may need to start a thread, hence to allocate, before they run
-//! an item. Code that memory reclaim waits for, such as the I/O path of a block device, must queue
-//! to a [`Workqueue`] instead: each has a rescuer thread of its own (`WQ_MEM_RECLAIM`).
+//! The kernel's system queues may have to create a thread, and so allocate, before they run an
+//! item. Code that memory reclaim waits for, for example the I/O path of a block device, must queue
+//! to a [`Workqueue`] instead. Each [`Workqueue`] has its own rescuer thread (`WQ_MEM_RECLAIM`).
 //!
-//! For everything else use [`kernel::workqueue`] and its system queues. Not supported: delayed
-//! items (their timers would outlive the queue), queues of one's own that run in softirq context
-//! (bios have the kernel's, see [`dm::Bio::queue_soft()`](crate::block::dm::Bio::queue_soft)), attributes.
+//! For all other code use [`kernel::workqueue`] and its system queues.
+//!
+//! Not supported:
+//!
+//! - delayed items: their timers would outlive the queue;
+//! - softirq queues: bios use the kernel's, see
+//!   [`Bio::queue_soft()`](crate::block::dm::Bio::queue_soft);
+//! - attributes.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -38,31 +43,31 @@ use going::{
     Listed, //
 };
 
-/// How a [`Workqueue`] picks the CPU and the priority of its workers.
+/// The flags of a [`Workqueue`]: the CPU and the priority of its workers.
 ///
-/// Combine them with `|`. Exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] is needed.
+/// Combine them with `|`. Exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(bindings::wq_flags);
 
 impl Flags {
-    /// Items run on the CPU that queued them.
+    /// An item runs on the CPU that queued it (`WQ_PERCPU`).
     pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
 
-    /// Items run wherever the scheduler finds room.
+    /// An item runs on any CPU, as the scheduler decides (`WQ_UNBOUND`).
     pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
 
-    /// Items run at a high priority (nice level -20).
+    /// Items run at nice level -20 (`WQ_HIGHPRI`).
     pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
 
-    /// Items of a [`Flags::PERCPU`] queue may burn the CPU without keeping others from starting.
+    /// Running items of a [`Flags::PERCPU`] queue do not delay other items (`WQ_CPU_INTENSIVE`).
     pub const CPU_INTENSIVE: Self = Self(bindings::wq_flags_WQ_CPU_INTENSIVE);
 
-    /// The queue is in `/sys/bus/workqueue/devices`, where root can change how it works.
+    /// The queue is in `/sys/bus/workqueue/devices`, where root can change attributes (`WQ_SYSFS`).
     ///
-    /// No two of them can have the same name.
+    /// The names of such queues are unique.
     pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
 
-    /// Items wait while the system is suspended.
+    /// Items wait while the system is suspended (`WQ_FREEZABLE`).
     pub const FREEZABLE: Self = Self(bindings::wq_flags_WQ_FREEZABLE);
 
     /// Returns whether all of `flags` are set.
@@ -81,51 +86,53 @@ impl BitOr for Flags {
 
 /// A queue with a rescuer thread (`WQ_MEM_RECLAIM`).
 ///
-/// Dropping it waits for every item that was queued, and so must not happen in one of them.
+/// Dropping the queue waits for all queued items, so an item must not drop its own queue
+/// (deadlock).
 ///
-/// One that is leaked stays until this library goes. When a module goes, all queues are waited for
-/// that may have items of it; what such an item queues to any of them after the module's exit function
-/// has returned, so that it would never end, is leaked, and does not run.
+/// A leaked queue stays until this library is unloaded. When a module is unloaded, all queues that
+/// may have items of this module are flushed. An item could queue itself again for ever. So after
+/// the exit function of the module has returned, its items are not queued any more: they are
+/// leaked, and do not run.
 ///
 /// # Invariants
 ///
-/// `raw` came from a successful `alloc_workqueue_noprof()` and has not been destroyed. It is what
-/// `listed` is for, if that is [`Some`].
+/// `raw` came from a successful `alloc_workqueue_noprof()` and has not been destroyed. If `listed`
+/// is [`Some`], it lists `raw`.
 pub struct Workqueue {
     raw: NonNull<bindings::workqueue_struct>,
     listed: Option<Listed>,
 }
 
-// SAFETY: A `workqueue_struct` is not tied to the task that allocated it: `destroy_workqueue()` in
-// `kernel/workqueue.c` may be called by any task that can sleep.
+// SAFETY: A `workqueue_struct` is not tied to the task that allocated it: any task that can sleep
+// may call `destroy_workqueue()` in `kernel/workqueue.c`.
 unsafe impl Send for Workqueue {}
 
-// SAFETY: The only operation on `&self` is to queue items, and `__queue_work()` in
-// `kernel/workqueue.c` takes the locks it needs.
+// SAFETY: The only operation on `&self` queues items, and `__queue_work()` in `kernel/workqueue.c`
+// takes the locks that it needs.
 unsafe impl Sync for Workqueue {}
 
 impl Workqueue {
     /// Creates a queue that runs at most `max_active` items at once.
     ///
-    /// The bound is per CPU for [`Flags::PERCPU`], and for the whole queue for
-    /// [`Flags::UNBOUND`]; 0 stands for the kernel's default. Of `name`, 31 bytes are kept.
+    /// The bound is per CPU for [`Flags::PERCPU`], and for the whole queue for [`Flags::UNBOUND`].
+    /// 0 selects the kernel's default. The kernel keeps the first 31 bytes of `name`.
     ///
-    /// Fails with [`EINVAL`] if `name` is empty, and unless exactly one of [`Flags::PERCPU`] and
-    /// [`Flags::UNBOUND`] is given and `max_active` is at most 2048 (`WQ_MAX_ACTIVE`); with
-    /// [`ENOMEM`] if the queue or its rescuer thread cannot be created, or [`Flags::SYSFS`] is given
-    /// and the name is taken.
+    /// Fails with [`EINVAL`] if `name` is empty, if not exactly one of [`Flags::PERCPU`] and
+    /// [`Flags::UNBOUND`] is set, or if `max_active` is more than 2048 (`WQ_MAX_ACTIVE`). Fails
+    /// with [`ENOMEM`] if the queue or its rescuer thread cannot be created, or if [`Flags::SYSFS`]
+    /// is set and the name is in use.
     ///
-    /// Context: Task. Sleeps.
+    /// Context: Process context. May sleep. C: `alloc_workqueue()` in `include/linux/workqueue.h`.
     pub fn new(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
         let mut this = Self::for_library(name, flags, max_active)?;
-        // INVARIANT: It is for `raw`.
+        // INVARIANT: `listed` lists `raw`.
         this.listed = Some(Listed::new(this.raw)?);
         Ok(this)
     }
 
-    /// As [`new()`](Self::new), for items that are code of the library.
+    /// As [`new()`](Self::new), for items whose code is in the library.
     ///
-    /// Nobody waits for them when a module goes.
+    /// The queue is not flushed when a module is unloaded.
     pub(crate) fn for_library(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
         if name.is_empty()
             || flags.contains(Flags::PERCPU) == flags.contains(Flags::UNBOUND)
@@ -147,7 +154,7 @@ impl Workqueue {
             )
         };
 
-        // INVARIANT: `alloc_workqueue_noprof()` succeeded, as it returns NULL otherwise.
+        // INVARIANT: `alloc_workqueue_noprof()` returns NULL on failure, so it has succeeded.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             listed: None,
@@ -156,26 +163,27 @@ impl Workqueue {
 
     /// Queues `item`.
     ///
-    /// The output tells whether it was queued already, as for
+    /// The output shows whether the item was already queued, as for
     /// [`Queue::enqueue`](kernel::workqueue::Queue::enqueue).
     ///
-    /// Context: Any but NMI. Never sleeps.
+    /// Context: Any context except NMI. Never sleeps. C: `queue_work()` in
+    /// `include/linux/workqueue.h`.
     pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
     where
         W: RawWorkItem<ID> + Send + 'static,
     {
         let queue = self.as_raw();
         let queue_work = move |work| {
-            // SAFETY: The item is valid for as long as this runs, by the guarantees of
+            // SAFETY: The item is valid while this closure runs, by the guarantees of
             // `__enqueue()`, which calls it.
             if unsafe { is_refused(work) } {
-                // As if it never came to run.
+                // Report the item as queued; it never runs.
                 return true;
             }
-            // SAFETY: As above, and until C calls its function if this returns `true`. By the type
-            // invariants `queue` is a queue, and it is destroyed only by `drop`, hence not before the
-            // borrow of `self` ends.
-            // CAST: To the type that it is declared with in C.
+            // SAFETY: As above; if this returns `true`, the item is valid until C calls its
+            // function. By the type invariants `queue` is a queue. Only `drop` destroys it, hence
+            // not before the borrow of `self` ends.
+            // CAST: To the type of the C declaration.
             unsafe {
                 bindings::queue_work_on(
                     bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
@@ -185,12 +193,12 @@ impl Workqueue {
             }
         };
         // SAFETY:
-        // - That returns `false` only if C does, whose item is queued already.
-        // - `W` is `Send` and `'static`, so it may be called at any time, by any task, or never.
+        // - The closure returns `false` only if C does, because the item is already queued.
+        // - `W` is `Send` and `'static`, so any task may run the item at any time, or never.
         unsafe { item.__enqueue(queue_work) }
     }
 
-    /// Returns the C queue, which is valid for as long as `self` lives.
+    /// Returns the C queue, which is valid while `self` lives.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut bindings::workqueue_struct {
         self.raw.as_ptr()
@@ -198,14 +206,14 @@ impl Workqueue {
 }
 
 impl Drop for Workqueue {
-    /// Runs what is queued, then frees the queue.
+    /// Runs all queued items, then frees the queue.
     ///
-    /// Waiting is what makes it safe to unload the code of the items afterwards.
+    /// The wait makes it safe to unload the code of the items afterwards.
     fn drop(&mut self) {
-        // Before it is destroyed.
+        // Unlist the queue before it is destroyed.
         drop(self.listed.take());
-        // SAFETY: By the type invariants `raw` is a queue that has not been destroyed, and nobody
-        // queues to it any more, as `&mut self` is the last reference.
+        // SAFETY: By the type invariants `raw` is a queue that has not been destroyed. `&mut self`
+        // is the last reference, so nothing queues to it any more.
         unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
     }
 }
@@ -336,18 +344,18 @@ mod tests {
         assert!(Workqueue::new(name, Flags::UNBOUND, 0).is_ok());
     }
 
-    /// Tells whether the kernel has warned since it booted.
+    /// Returns whether the kernel has warned since boot.
     fn has_warned() -> bool {
-        // SAFETY: It reads a word of the kernel's own. CAST: It is 9.
+        // SAFETY: The helper reads a word of the kernel. CAST: The constant is 9.
         unsafe { bindings::test_taint(bindings::TAINT_WARN) != 0 }
     }
 
-    /// Naps, and notes how it runs.
+    /// Sleeps, and records the conditions under which it runs.
     #[pin_data]
     struct Probe {
-        /// How many run, shared by those that are to run at once.
+        /// The number of running probes, shared by probes that run at once.
         running: Arc<Atomic<u32>>,
-        /// Waits for so many.
+        /// The number of running probes to wait for.
         wanted: u32,
         most: Atomic<u32>,
         cpu: Atomic<u32>,
@@ -364,7 +372,7 @@ mod tests {
         type Pointer = Arc<Probe>;
 
         fn run(this: Arc<Probe>) {
-            // SAFETY: The task is there while it runs, and does not change its priority.
+            // SAFETY: The current task exists, and does not change its priority.
             let prio = unsafe { (*bindings::get_current()).static_prio };
             this.nice.store(prio - 120, Relaxed);
             this.cpu.store(CpuId::current().as_u32(), Relaxed);
@@ -373,14 +381,14 @@ mod tests {
             for round in 0..10_000 {
                 fsleep(Delta::from_millis(1));
                 most = most.max(this.running.load(Relaxed));
-                // So that more have the time to begin.
+                // Leave time for further probes to start.
                 if most >= this.wanted && round >= 5 {
                     break;
                 }
             }
             this.most.store(most, Relaxed);
             if this.wanted > 1 {
-                // The others shall see it, too.
+                // The other probes need time to see the number, too.
                 fsleep(Delta::from_millis(20));
             }
             this.running.fetch_sub(1, Relaxed);
@@ -414,7 +422,7 @@ mod tests {
                     probe(&running, 1)?,
                 ];
 
-                // On one CPU, which the bound is for.
+                // On one CPU: the bound is per CPU.
                 let preemption = preempt_disable();
                 let queued = probes
                     .iter()
@@ -431,9 +439,9 @@ mod tests {
         Ok(())
     }
 
-    /// Fails with [`EINVAL`] if items do not run as the flags of their queue say.
+    /// Fails with [`EINVAL`] if items do not run as the flags of their queue require.
     fn check_flags(_: usize) -> Result {
-        // Flags, nice level, whether it is where it was queued.
+        // Flags, nice level, whether the item runs on the CPU that queued it.
         let rows = [
             (Flags::PERCPU, 0, true),
             (Flags::PERCPU | Flags::CPU_INTENSIVE, 0, true),
@@ -464,11 +472,11 @@ mod tests {
 
     #[test]
     fn flags_say_how_items_run() -> Result {
-        // On all CPUs, most likely.
+        // Several tasks, most likely on all CPUs.
         at_once(8, check_flags)
     }
 
-    /// The kernel warns of who waits for another queue than such a one then.
+    /// In reclaim the kernel warns of a flush of a queue without `WQ_MEM_RECLAIM`.
     #[test]
     fn reclaim_may_wait_for_a_queue() -> Result {
         let had_warned = has_warned();
@@ -477,7 +485,7 @@ mod tests {
             let queue = new(c"kscale_kunit", Flags::UNBOUND, 1)?;
             let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
             assert!(queue.enqueue(probe(&running, 1)?).is_ok());
-            // SAFETY: The queue is there.
+            // SAFETY: The queue exists.
             as_in_reclaim(|| unsafe { bindings::__flush_workqueue(queue.as_raw()) });
         }
 
@@ -489,14 +497,14 @@ mod tests {
     fn an_item_is_queued_once() -> Result {
         let queue = Workqueue::new(c"kscale_kunit", Flags::UNBOUND, 1)?;
         let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-        // It waits until there is another one.
+        // The first probe waits until a second task runs.
         let (first, second) = (probe(&running, 2)?, probe(&running, 1)?);
 
         assert!(queue.enqueue(first.clone()).is_ok());
         while running.load(Relaxed) == 0 {
             fsleep(Delta::from_millis(1));
         }
-        // Behind that.
+        // The second item waits behind the first.
         assert!(queue.enqueue(second.clone()).is_ok());
         assert!(queue.enqueue(second.clone()).is_err());
         running.add(1, Relaxed);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Items whose code goes.
+//! Work items of modules that are being unloaded.
 //!
-//! A queue that is dropped waits for its items. One that is leaked does not, nor does one that another
-//! module has, so all queues are noted here. When a module goes, they are flushed.
+//! A dropped queue waits for its items. A leaked queue, or a queue of another module, does not. So
+//! all queues are listed here, and flushed when a module is unloaded.
 //!
-//! An item may queue itself again. So items of that module are not queued any more from some time on;
-//! who was about to queue one then is waited for by flushing once more.
+//! An item may queue itself again. So from some time on, items of the going module are not queued
+//! any more. A second flush waits for items that were being queued at that time.
 
 use kernel::{
     prelude::*,
@@ -40,43 +40,43 @@ use crate::{
     }, //
 };
 
-/// A queue that is there.
+/// A listed queue.
 struct Queue {
     id: u64,
     raw: NonNull<bindings::workqueue_struct>,
-    /// How many tasks flush it. It is not destroyed before they are done.
+    /// The number of tasks that flush the queue. It is not destroyed before they have finished.
     flushes: usize,
 }
 
-// SAFETY: Any task may flush a queue, or destroy it.
+// SAFETY: Any task may flush or destroy a queue.
 unsafe impl Send for Queue {}
 
-/// The queues that there are.
+/// The list of all queues.
 struct Queues {
     stack: Stack<Queue>,
-    /// What the next one gets. 64 bits do not run out.
+    /// The id of the next queue. 64 bits do not overflow.
     next: u64,
 }
 
 global_lock! {
-    // SAFETY: `init()` initialises it, before any other module can use the library.
+    // SAFETY: `init()` initialises it before any other module can use the library.
     unsafe(uninit) static QUEUES: Mutex<Queues> = Queues {
         stack: Stack::new(),
         next: 0,
     };
 }
 
-/// How many modules can go at a time; others wait.
+/// The number of modules that can go at once; further modules wait.
 const MAX_GOING: usize = 8;
 
-/// Modules whose items are not queued any more.
+/// The modules whose items are not queued any more.
 static GOING: [Atomic<*mut bindings::module>; MAX_GOING] =
     [const { Atomic::new(ptr::null_mut()) }; MAX_GOING];
 
-/// How many there are in [`GOING`], or will be at once.
+/// The number of modules in [`GOING`], plus those that are about to be added.
 static GOING_COUNT: Atomic<usize> = Atomic::new(0);
 
-/// Makes queues possible.
+/// Initialises the list of queues.
 ///
 /// # Safety
 ///
@@ -86,13 +86,13 @@ pub(crate) unsafe fn init() {
     unsafe { QUEUES.init() };
 }
 
-/// Has a queue be flushed when modules go, until it is dropped.
+/// A list entry: until it is dropped, the queue is flushed when modules are unloaded.
 pub(super) struct Listed {
     id: u64,
 }
 
 impl Listed {
-    /// Notes a queue that is destroyed only after this was dropped.
+    /// Lists a queue. The queue must not be destroyed before the entry is dropped.
     ///
     /// Fails with [`ENOMEM`].
     pub(super) fn new(raw: NonNull<bindings::workqueue_struct>) -> Result<Self> {
@@ -110,7 +110,7 @@ impl Listed {
         Ok(Self { id })
     }
 
-    /// Tells whether nobody flushes the queue, nor will.
+    /// Unlists the queue unless a task flushes it. Returns whether the queue is unlisted.
     fn is_taken_off(&self) -> bool {
         let mut queues = QUEUES.lock();
         let is_used = queues
@@ -126,7 +126,7 @@ impl Listed {
 }
 
 impl Drop for Listed {
-    /// Waits for those who flush the queue: for its items, as who destroys it does.
+    /// Waits until no task flushes the queue. Destroying the queue waits for its items anyway.
     fn drop(&mut self) {
         while !self.is_taken_off() {
             fsleep(Delta::from_millis(1));
@@ -134,70 +134,73 @@ impl Drop for Listed {
     }
 }
 
-/// Runs what was queued until now, on any of the queues.
+/// Runs all items that are queued now, on all listed queues.
 fn flush_all() {
     let mut from = 0;
 
     while let Some((id, raw)) = begin_flush(from) {
-        // SAFETY: It is not destroyed before the flush is counted as done.
+        // SAFETY: The queue is not destroyed before `end_flush()`.
         unsafe { bindings::__flush_workqueue(raw.as_ptr()) };
         end_flush(id);
         from = id.wrapping_add(1);
     }
 }
 
-/// Returns the first queue from `from` on, which is not destroyed before [`end_flush()`].
+/// Returns the first queue whose id is at least `from`, and pins it until [`end_flush()`].
 fn begin_flush(from: u64) -> Option<(u64, NonNull<bindings::workqueue_struct>)> {
     let mut queues = QUEUES.lock();
     let ids = queues.stack.iter().map(|queue| queue.id);
     let id = ids.filter(|id| *id >= from).min()?;
     let queue = queues.stack.find_mut(|queue| queue.id == id)?;
 
-    // OVERFLOW: There are not as many tasks.
+    // OVERFLOW: There are fewer tasks than `usize::MAX`.
     queue.flushes = queue.flushes.wrapping_add(1);
     Some((id, queue.raw))
 }
 
-/// Lets a queue be destroyed.
+/// Unpins a queue.
 fn end_flush(id: u64) {
     let mut queues = QUEUES.lock();
     if let Some(queue) = queues.stack.find_mut(|queue| queue.id == id) {
-        // OVERFLOW: `begin_flush()` was counted.
+        // OVERFLOW: `begin_flush()` has incremented the count.
         queue.flushes = queue.flushes.wrapping_sub(1);
     }
 }
 
-/// Tells whether a module is linked against the library, which it needs to have items.
+/// Returns whether a module is linked against the library. Other modules have no items.
 fn is_user(module: *mut bindings::module) -> bool {
     let library = kernel::module::this_module::<crate::LocalModule>().as_ptr();
-    // SAFETY: Both are loaded, as one is going and has not gone, and this is the other.
+    // SAFETY: Both modules are loaded: `module` is going but not freed, and `library` runs this
+    // code.
     unsafe { bindings::module_uses(module, library) }
 }
 
-/// Runs all items of a module that is going.
+/// Runs all items of a going module.
 ///
-/// Context: process. Sleeps.
+/// Context: Process context. May sleep.
 pub(crate) fn flush_for(module: *mut bindings::module) {
     if is_user(module) {
         flush_all();
     }
 }
 
-/// Keeps items of a module that is going from being queued, until it is dropped.
+/// Refuses items of a going module until it is dropped.
 ///
 /// # Invariants
 ///
-/// If `slot` is [`Some`] then the module is in that slot of [`GOING`], and counted.
+/// If `slot` is [`Some`], the module is in that slot of [`GOING`], and is counted in
+/// [`GOING_COUNT`].
 pub(crate) struct Going {
     slot: Option<&'static Atomic<*mut bindings::module>>,
 }
 
 impl Going {
-    /// Begins to, and runs what was queued before. Who has not heard of it may still queue one.
+    /// Starts to refuse items of `module`, and runs the items that are already queued.
     ///
-    /// Must be dropped before the module is freed. Who comes next flushes once more.
+    /// An item that runs meanwhile may still queue one. So the caller must flush once more
+    /// afterwards. The value must be dropped before the module is freed.
     ///
-    /// Context: process. Sleeps.
+    /// Context: Process context. May sleep.
     pub(crate) fn new(module: *mut bindings::module) -> Self {
         if is_user(module) {
             Self::begin(module)
@@ -217,10 +220,11 @@ impl Going {
             fsleep(Delta::from_millis(10));
         };
 
-        // Interrupts that have not seen it are over. Items that have not are flushed.
+        // After the grace period every interrupt handler sees the slot. Items that do not see it
+        // are flushed.
         rcu::synchronize_rcu();
         flush_all();
-        // INVARIANT: Both was just done.
+        // INVARIANT: The module was just added and counted.
         Self { slot: Some(slot) }
     }
 }
@@ -234,7 +238,7 @@ impl Drop for Going {
     }
 }
 
-/// Tells whether an item must not be queued, as its code goes.
+/// Returns whether an item must not be queued, because its module is going.
 ///
 /// # Safety
 ///
@@ -248,7 +252,7 @@ pub(super) unsafe fn is_refused(work: *mut bindings::work_struct) -> bool {
     unsafe { is_going(work) }
 }
 
-/// As [`is_refused()`], if there are modules that go.
+/// As [`is_refused()`], if some module is going.
 ///
 /// # Safety
 ///
@@ -256,30 +260,30 @@ pub(super) unsafe fn is_refused(work: *mut bindings::work_struct) -> bool {
 #[cold]
 #[inline(never)]
 unsafe fn is_going(work: *mut bindings::work_struct) -> bool {
-    // SAFETY: By the safety requirements. It is not written to after it was initialised.
+    // SAFETY: By the safety requirements. The field does not change after initialisation.
     let Some(func) = (unsafe { (*work).func }) else {
         return false;
     };
-    // The kernel waits for it after a slot was emptied, and before it frees the module.
+    // The kernel waits for a grace period after the slot is cleared, before it frees the module.
     let _rcu = rcu::read_lock();
 
     GOING.iter().any(|slot| {
         let module = slot.load(Acquire);
-        // SAFETY: It is not freed before the critical section ends.
+        // SAFETY: The module is not freed before the critical section ends.
         !module.is_null() && unsafe { bindings::within_module(func as usize, module) }
     })
 }
 
-/// Destroys queues that nobody can use any more.
+/// Destroys leaked queues.
 ///
-/// Context: process, when all modules that use the library have gone. Sleeps.
+/// Context: Process context. May sleep. Called when all modules that use the library are unloaded.
 pub(crate) fn destroy_leaked() {
     loop {
         let Some(node) = QUEUES.lock().stack.take(|_| true) else {
             break;
         };
-        // SAFETY: It has not been destroyed: who does that takes it off before. It was leaked by a
-        // module that has gone, so nobody queues to it.
+        // SAFETY: The queue has not been destroyed: destroying it unlists it first. It was leaked
+        // by a module that is unloaded, so nothing queues to it.
         unsafe { bindings::destroy_workqueue(node.value.raw.as_ptr()) };
     }
 }
@@ -309,7 +313,7 @@ mod tests {
 
     use crate::module::cleanup::testing::empty_module;
 
-    /// Counts how often it ran, each time after a while.
+    /// Counts its runs, each of which takes some milliseconds.
     #[pin_data]
     struct Slow {
         runs: Atomic<u32>,
@@ -350,12 +354,12 @@ mod tests {
         Workqueue::new(c"kscale_kunit", Flags::UNBOUND, 0)
     }
 
-    /// Returns the module that has the code of the items.
+    /// Returns the module that contains the code of the items.
     fn own_module() -> *mut bindings::module {
         this_module::<crate::LocalModule>().as_ptr()
     }
 
-    /// Tells whether a queue is flushed when modules go.
+    /// Returns whether a queue is flushed when modules are unloaded.
     fn is_listed(queue: &Workqueue) -> bool {
         let queues = QUEUES.lock();
         let is_listed = queues.stack.iter().any(|it| it.raw == queue.raw);
@@ -426,7 +430,7 @@ mod tests {
         let (before, meanwhile, after) = (Slow::new()?, Slow::new()?, Slow::new()?);
 
         assert!(queue.enqueue(before.clone()).is_ok());
-        // Twice, as if of two modules.
+        // Twice, as for two modules.
         let first = Going::begin(own_module());
         let has_run = before.runs();
         let second = Going::begin(own_module());
@@ -439,7 +443,7 @@ mod tests {
         assert_eq!(has_run, 1);
         assert!(is_leaked);
         assert_eq!((meanwhile.runs(), after.runs()), (0, 1));
-        // SAFETY: It is the reference that was to be queued, which nobody has.
+        // SAFETY: The refused item leaked this reference, which nothing else owns.
         drop(unsafe { Arc::from_raw(Arc::as_ptr(&meanwhile)) });
         assert!(Arc::into_unique_or_drop(meanwhile).is_some());
         Ok(())
