@@ -3,8 +3,8 @@
 
 A guest that requests a search must not bring the key into its memory by the request. So it sends
 each byte of the key XOR 0x5a, in hexadecimal. The search finds 16-byte pieces of the key, raw and
-as hexadecimal digits, which is their form in table lines. A schedule of round keys begins with the raw
-key, so the search finds schedules, too.
+as hexadecimal digits, which is their form in table lines. A schedule of round keys begins with, or
+contains, such a piece.
 """
 
 import os

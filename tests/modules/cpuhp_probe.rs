@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hears of CPUs that come and go, for tests of `kscale::percpu::hotplug`.
+//! Counts CPU hotplug events, for tests of `kscale::percpu::hotplug`.
 //!
-//! `/sys/kernel/debug/cpuhp_probe/cpus` has a line for each possible CPU: how often it came online,
-//! and how often it went offline.
+//! `/sys/kernel/debug/cpuhp_probe/cpus` has a line for each possible CPU: the number of times that
+//! it came online, and that it went offline.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ module! {
     },
 }
 
-/// How often a CPU came and went.
+/// The number of times that a CPU came online and went offline.
 struct Calls {
     online: Atomic<u32>,
     offline: Atomic<u32>,
@@ -57,7 +57,7 @@ struct Probe(PerCpu<Calls>);
 
 impl Probe {
     fn count(&self, cpu: CpuId, which: fn(&Calls) -> &Atomic<u32>) {
-        // Whatever the callback is for, it runs there.
+        // The callback must run on the CPU that it is called for.
         if cpu != CpuId::current() {
             pr_err!(
                 "CPU {} called for CPU {}\n",

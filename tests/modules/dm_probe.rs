@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device-mapper target `probe`: does what the table line says with each bio, for tests.
+//! Device-mapper target `probe`: handles each bio as the table line requests, for tests.
 //!
 //! Table line: `<start> <len> probe <dev path> <what>`, where `what` is one of the names below.
-//! Status: how many bios have per-bio data now, how many went through `map` and `end_io`, and the
-//! suspend and resume hooks in the order they were called.
+//! Status: the number of bios with per-bio data, the numbers of calls of `map` and `end_io`, and
+//! the suspend and resume hooks in the order of their calls.
 //!
-//! The target `probe_tags` gives each bio tags of 1 MiB, and ends it.
+//! The target `probe_tags` gives each bio tags of 1 MiB, and ends the bio.
 //!
-//! The target `probe_chain`, `<start> <len> probe_chain <n>`, takes reads over one sector at a time. Each
-//! is in the data of the next, of which the `n`th is dropped.
+//! The target `probe_chain`, `<start> <len> probe_chain <n>`, accepts reads one sector at a time.
+//! It keeps each bio in the per-bio data of the next one, and drops the `n`th.
 
 #![forbid(unsafe_code)]
 
@@ -88,42 +88,43 @@ impl kernel::Module for ProbeModule {
     }
 }
 
-/// What to do with a bio.
+/// The action for a bio.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// Send it on.
+    /// Remap it to the device.
     Remap,
-    /// Send it on one sector at a time.
+    /// Remap it one sector at a time.
     Partial,
-    /// Send it on later, from a worker.
+    /// Submit it later, from a worker.
     Submit,
-    /// Send it on a second time when it came back.
+    /// Submit it a second time after its completion.
     Resubmit,
-    /// Keep what is at sector 0, and send it from `end_io` of another, which may be an interrupt.
+    /// Keep a bio of sector 0, and submit it from `end_io` of another bio, possibly in an
+    /// interrupt.
     SubmitAnother,
-    /// Make a list of single sectors. Those of a page are sent on if they are read, and dropped if not.
+    /// Collect single sectors in a list. Once a page is complete, submit reads and drop others.
     Collect,
-    /// Send a clone that shares its memory.
+    /// Submit a clone that shares its memory.
     Share,
-    /// Send a clone with memory of its own, with the data in it.
+    /// Submit a clone with bounce pages and a copy of the data.
     Bounce,
-    /// As [`What::Bounce`], but all that is written is not the first sector.
+    /// As [`What::Bounce`], but the first sector is not filled.
     BounceUnfilled,
-    /// Wait for a clone that reads, in `map` itself.
+    /// Wait in `map` for a clone that reads.
     ReadAtOnce,
-    /// Report success, whatever the device said.
+    /// Report success, even if the device reports an error.
     Forgive,
-    /// Push it back.
+    /// Requeue it.
     Requeue,
-    /// Push it back while the device is being suspended, which takes until one has come.
+    /// Requeue it during a suspend, which waits for one.
     RequeueInSuspend,
-    /// End it by the result of `map`.
+    /// End it with an error, by the result of `map`.
     Kill,
-    /// End it with an error of its own.
+    /// End it with an error that the target chooses.
     Refuse,
-    /// Take it over, and drop it.
+    /// Take ownership of it, and drop it.
     Drop,
-    /// As [`What::Remap`], but refuse to be resumed.
+    /// As [`What::Remap`], but fail the resume.
     Stay,
 }
 
@@ -147,10 +148,10 @@ const NAMES: [(&str, What); 17] = [
     ("stay", What::Stay),
 ];
 
-/// How many values of [`PerBio`] there are.
+/// The number of existing [`PerBio`] values.
 static LIVE: Atomic<i64> = Atomic::new(0);
 
-/// Counts itself.
+/// Per-bio data that counts itself in [`LIVE`].
 struct PerBio {
     sector: u64,
     was_sent_again: bool,
@@ -192,11 +193,11 @@ struct Probe {
 
 impl Probe {
     fn called(&self, hook: &'static str) {
-        // A list that is too short fails the test.
+        // If this fails, the list is too short and the test fails.
         let _ = self.hooks.lock().push(hook, GFP_KERNEL);
     }
 
-    /// Adds a bio to the list. With the last sector of a page that is sent on or dropped.
+    /// Adds a bio to the list. Submits or drops the list with the last sector of a page.
     fn collect(&self, mut bio: dm::Bio<Self>) {
         let (is_last, is_read) = (bio.data().sector % 8 == 7, bio.op() == Op::Read);
         let mut kept = self.kept.lock();
@@ -329,7 +330,7 @@ impl dm::Target for Probe {
 
     fn message(self: Pin<&Self>, mut args: dm::Args<'_>, out: &mut dm::Output<'_>) -> Result {
         match args.next().map(CStr::to_bytes) {
-            // Writes while the words are in use, which C keeps where it wants the text.
+            // Writes to the buffer in which C also returns the text, while the words are borrowed.
             Some(b"echo") => {
                 for word in args {
                     let word = word.to_str()?;
@@ -348,7 +349,7 @@ impl dm::Target for Probe {
 
     fn presuspend(self: Pin<&Self>) {
         let mapped = self.mapped.load(Relaxed);
-        // Removal is the second time.
+        // The hook is called a second time on removal.
         let is_first = !self.is_suspending.load(Relaxed);
         self.is_suspending.store(true, Relaxed);
         self.called("presuspend");
@@ -380,14 +381,14 @@ fn queue(target: Pin<&Probe>) -> &Workqueue {
     &target.get_ref().queue
 }
 
-/// Sends a bio on.
+/// Submits a bio.
 fn submit(mut bio: dm::Bio<Probe>) {
     let sector = bio.data().sector;
     let device = bio.target().device;
     bio.submit(device, sector);
 }
 
-/// Sends a clone of a bio on.
+/// Submits a clone of a bio.
 fn share(mut bio: dm::Bio<Probe>) {
     let sector = bio.data().sector;
     let device = bio.target().device;
@@ -397,7 +398,7 @@ fn share(mut bio: dm::Bio<Probe>) {
     }
 }
 
-/// Sends a clone with memory of its own on. Not for reads.
+/// Submits a clone with bounce pages. Not for reads.
 fn bounce(mut bio: dm::Bio<Probe>) {
     let sector = bio.data().sector;
     let (device, what) = (bio.target().device, bio.target().what);
@@ -416,7 +417,7 @@ fn bounce(mut bio: dm::Bio<Probe>) {
                     data.next_segment(skipped);
                     own.next_segment(skipped);
                 }
-                // If it fails, the clone does not go out.
+                // If this fails, the clone is not submitted.
                 let _ = own.copy_from(data);
             }
             clone.submit(device, sector, dm::IrqBio::end);
@@ -441,7 +442,7 @@ fn read(mut bio: dm::Bio<Probe>) {
     bio.end(result);
 }
 
-/// Keeps nothing for a bio that would have to be dropped, and does not hear of their end.
+/// A target without per-bio data that needs dropping, and without `end_io`.
 struct ProbeTags;
 
 #[vtable]
@@ -467,11 +468,11 @@ impl dm::Target for ProbeTags {
     }
 }
 
-/// The bio that came before this one.
+/// The previous bio.
 #[derive(Default)]
 struct Link(Option<dm::Bio<ProbeChain>>);
 
-/// The last of those that were taken, and how many there are.
+/// The last bio of the chain, and the length of the chain.
 #[derive(Default)]
 struct Chain {
     last: Option<dm::Bio<ProbeChain>>,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Lets modules use fail-nth, and makes per-CPU allocations take part in it.
+ * Makes fail-nth available to modules, and applies it to per-CPU allocations.
  *
- * A task that writes N to /proc/self/fail-nth, or a module that calls kscale_set_fail_nth(N), lets
- * the task's Nth allocation from then on fail: see Documentation/fault-injection/. Slab and page
- * allocator have a hook for it, should_fail_ex() in lib/fault-inject.c; mm/percpu.c has none, so
- * this adds one by a kprobe.
+ * A task that writes N to /proc/self/fail-nth, or a module that calls kscale_set_fail_nth(N), makes
+ * the Nth next allocation of the task fail: see Documentation/fault-injection/. The slab and page
+ * allocators call should_fail_ex() in lib/fault-inject.c for this. mm/percpu.c does not, so this
+ * module adds a hook by a kprobe.
  */
 
 #include <linux/gfp.h>
@@ -15,7 +15,7 @@
 #include <linux/sched.h>
 #include <linux/stacktrace.h>
 
-/* As those in /sys/kernel/debug/failslab, of which this cannot know. */
+/* As the files in /sys/kernel/debug/failslab, which this module cannot read. */
 static unsigned long require_start;
 module_param(require_start, ulong, 0644);
 MODULE_PARM_DESC(require_start, "Fail only calls from code at this address ...");
@@ -46,7 +46,7 @@ unsigned int kscale_fail_nth(void)
 }
 EXPORT_SYMBOL_GPL(kscale_fail_nth);
 
-/* As fail_stacktrace() in lib/fault-inject.c, but for this module's own functions. */
+/* As fail_stacktrace() in lib/fault-inject.c, for the functions of this module. */
 static bool is_called_from_required(void)
 {
 	unsigned long entries[MAX_DEPTH];
@@ -64,8 +64,8 @@ static bool is_called_from_required(void)
 }
 
 /*
- * Before the first instruction of pcpu_alloc_noprof(size, align, reserved, gfp). Nothing allocates
- * per-CPU memory in an interrupt here, so the task is the one that is meant.
+ * Runs before the first instruction of pcpu_alloc_noprof(size, align, reserved, gfp). Nothing
+ * allocates per-CPU memory in an interrupt here, so the current task is the allocating one.
  */
 static int pre_pcpu_alloc(struct kprobe *probe, struct pt_regs *regs)
 {
@@ -82,14 +82,14 @@ static int pre_pcpu_alloc(struct kprobe *probe, struct pt_regs *regs)
 	if (times > 0)
 		times--;
 
-	/* Returns NULL to the caller: the return address is on top of the stack. */
+	/* Returns NULL to the caller. The return address is on top of the stack. */
 	regs_set_return_value(regs, 0);
 	instruction_pointer_set(regs, *(unsigned long *)regs->sp);
 	regs->sp += sizeof(unsigned long);
 	return 1;
 }
 
-/* With such a handler a kprobe is not optimised, which would keep the other from returning early. */
+/* Prevents kprobe optimisation, with which the pre-handler could not return early. */
 static void post_pcpu_alloc(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
 {
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaves things to the library when it goes, for tests of what that does with them.
+//! Leaks values when it is unloaded, to test how the library cleans them up.
 
 #![forbid(unsafe_code)]
 
@@ -81,7 +81,7 @@ module! {
     },
 }
 
-/// A target that is registered, no more.
+/// A target that is registered and never used.
 struct Idle;
 
 #[vtable]
@@ -102,18 +102,18 @@ impl dm::Target for Idle {
     }
 }
 
-/// How a bio comes to the function that is late.
+/// The context in which a bio reaches the late function.
 #[derive(Clone, Copy)]
 enum How {
-    /// When its clone has come back.
+    /// On the completion of its clone.
     Clone,
-    /// When it has come back itself.
+    /// On its own completion.
     EndIo,
-    /// By a queue that is never dropped.
+    /// In a queue that is leaked.
     Queue,
 }
 
-/// A target whose functions go on when they have ended their bio.
+/// A target whose functions still run after they have ended their bio.
 ///
 /// Table line: `<start> <len> going_late <dev path> <clone|end_io|queue>`.
 #[pin_data]
@@ -173,7 +173,7 @@ impl dm::Target for Late {
     }
 }
 
-/// Ends a bio, after which its target, and the module, may go. Runs in a task, as the test has it.
+/// Ends a bio, after which its target and the module may go. The test runs this in a task.
 fn end_late(bio: dm::IrqBio<Late>, result: BlkResult) {
     bio.end(result);
     be_late();
@@ -190,7 +190,7 @@ fn be_late() {
     pr_info!("is late\n");
 }
 
-/// Hotplug callbacks.
+/// Hotplug callbacks that own values.
 #[pin_data]
 struct Hears {
     #[pin]
@@ -218,7 +218,7 @@ impl hotplug::Callbacks for Hears {
     }
 }
 
-/// What is destroyed when the exit function has returned.
+/// A value that is destroyed after the exit function has returned.
 enum Value {
     Empty,
     Registers,
@@ -231,7 +231,7 @@ impl Drop for Value {
         if matches!(self, Self::Empty) {
             return;
         }
-        // Until the library hears that the module goes.
+        // Until the library's notifier is called for the module.
         fsleep(Delta::from_millis(200));
         if matches!(self, Self::Registers) {
             match Hears::new().and_then(hotplug::Registration::new) {
@@ -243,7 +243,7 @@ impl Drop for Value {
     }
 }
 
-/// Leaves its value to a work item.
+/// Gives its value to a work item.
 struct Values(Pin<KBox<Pointer<Value, Normal>>>);
 
 impl Values {
@@ -264,7 +264,7 @@ impl Drop for Values {
     }
 }
 
-/// Is queued when its module goes.
+/// A work item that is queued while its module is going.
 #[pin_data]
 struct Job {
     queue: Arc<Workqueue>,
@@ -282,7 +282,7 @@ impl WorkItem for Job {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // Longer than it takes to remove the module.
+        // Longer than the removal of the module takes.
         fsleep(Delta::from_millis(500));
         if this.registers {
             if let Err(error) = dm::Registration::<Idle>::new() {
@@ -297,9 +297,9 @@ impl WorkItem for Job {
 }
 
 impl Job {
-    /// Leaks a queue that has work.
+    /// Leaks a queue that has work items.
     fn leak(is_endless: bool, registers: bool) -> Result {
-        // One at a time, the other two wait.
+        // One item at a time: the other two wait.
         let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
 
@@ -314,7 +314,7 @@ impl Job {
                 }),
                 GFP_KERNEL,
             )?;
-            // C never calls it again once the module has gone, so nothing drops it.
+            // C never runs the item after the module has gone, so nothing drops it.
             if is_endless {
                 leak::forget(job.clone())?;
             }
@@ -352,7 +352,7 @@ impl kernel::Module for GoingModule {
         let hears = Hears::new()?;
         *hears.values.lock() = Some(values);
         forget(hotplug::Registration::new(hears.clone())?);
-        // Noted later, so it is undone first.
+        // Registered later, so it is unregistered first.
         *hears.target.lock() = Some(dm::Registration::new()?);
         Ok(Self {
             _values: None,

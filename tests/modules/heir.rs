@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses what the module `outlives` gave away, when that has gone.
+//! Uses values of the module `outlives` after that module has gone.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaks on purpose when it is loaded, or does worse, so that tests can see that the kernel reports
-//! it.
+//! Leaks memory on load, or commits other errors, so that tests can check that the kernel reports
+//! them.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ module! {
 
 struct LeakyModule;
 
-/// Removes a value of a list while it is at another one: two who do so may wait for each other.
+/// Removes a value of a list while it walks another: two tasks that do so may deadlock.
 fn remove_in_walk(f: fn(&List<u32>, &mut dyn FnMut())) -> Result {
     let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
     let mut entry = Some(list.push_front(1, GFP_KERNEL)?);
@@ -53,7 +53,7 @@ fn remove_in_walk(f: fn(&List<u32>, &mut dyn FnMut())) -> Result {
 impl kernel::Module for LeakyModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         match module_parameters::what.value() {
-            // More than one: a stale stack may still refer to the last.
+            // More than one leak: a stale stack slot may still refer to the last one.
             0 => {
                 for filler in 1..=8 {
                     forget(KBox::new([filler; 96], GFP_KERNEL)?);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Gives away what outlives it, for tests of what is done with that when it has gone.
+//! Gives away values that outlive it, to test their use after the module has gone.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ module! {
     },
 }
 
-/// A value that is destroyed by code of this module.
+/// A value whose destructor is code of this module.
 struct Value;
 
 impl Drop for Value {
@@ -64,7 +64,7 @@ fn give_pointer() -> Result {
     give::<Shared>(Arc::pin_init(new_pointer!(domain, item), GFP_KERNEL)?)
 }
 
-/// Replaces the value of a pointer that an earlier load gave away, while there is a reader.
+/// Replaces the value of a pointer that an earlier load of the module gave away, during a read.
 fn replace_value() -> Result {
     let pointer: Shared = take().ok_or(ENOENT)?;
     give(pointer.domain().clone().into_down_read())?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tasks that add to every kind of per-CPU number, for as long as the module is loaded, for tests
-//! in which CPUs come and go.
+//! Tasks that add to every kind of per-CPU counter while the module is loaded, for tests with CPU
+//! hotplug.
 //!
 //! ```text
 //! # cat /sys/kernel/debug/percpu_load/running
@@ -62,17 +62,17 @@ module! {
     license: "GPL",
 }
 
-/// Additions between two looks at whether it is over.
+/// Additions between two checks for the end.
 const ROUNDS: i64 = 256;
 
-/// Credits of the limiter.
+/// The credits of the limiter.
 const CREDITS: u64 = 1000;
 
-/// What the tasks add to.
+/// The counters that the tasks add to.
 #[pin_data]
 struct Numbers {
     is_over: Atomic<bool>,
-    /// What was added to each of the others, as each task counted for itself.
+    /// The expected sum of each counter, as the tasks count it.
     wanted: Atomic<i64>,
     #[pin]
     counter: PerCpuCounter,
@@ -80,15 +80,15 @@ struct Numbers {
     local: LocalPerCpuCounter,
     ints: PerCpuInts<i64, 1>,
     atomics: PerCpu<Atomic<i64>>,
-    /// Two numbers each, which differ only while a task is about to change both.
+    /// Two equal numbers per CPU. They differ only while a task changes both.
     pairs: PerCpu<(Cell<i64>, Cell<i64>)>,
-    /// How many pairs were seen that differed.
+    /// The number of pairs that were seen unequal.
     torn: Atomic<i64>,
-    /// So few credits that tasks are refused some.
+    /// Has so few credits that some requests fail.
     limiter: CreditLimiter,
-    /// Credits in use, as the tasks count them: never more than there are.
+    /// Credits in use, as the tasks count them. Must not exceed the limit.
     in_use: Atomic<i64>,
-    /// How often there were more in use.
+    /// How often the credits in use exceeded the limit.
     excess: Atomic<i64>,
 }
 
@@ -109,7 +109,7 @@ impl Numbers {
         })
     }
 
-    /// Adds to each number until it is over.
+    /// Adds to each counter until the end.
     fn load(&self) {
         while !self.is_over.load(Relaxed) {
             for amount in 1..=ROUNDS {
@@ -134,7 +134,7 @@ impl Numbers {
 }
 
 impl Numbers {
-    /// Takes credits, and gives them back.
+    /// Acquires credits, and releases them.
     fn take_credits(&self, amount: i64) {
         let wanted = amount.unsigned_abs() % (CREDITS / 4);
         let Some(credits) = self.limiter.acquire(wanted) else {
@@ -149,7 +149,7 @@ impl Numbers {
     }
 }
 
-/// A task.
+/// A work item that runs one task.
 #[pin_data]
 struct Task {
     numbers: Arc<Numbers>,
@@ -172,7 +172,7 @@ impl WorkItem for Task {
     }
 }
 
-/// All tasks, and what they add to.
+/// All tasks, and their counters.
 struct Load {
     numbers: Arc<Numbers>,
     tasks: KVec<Arc<Task>>,
@@ -218,7 +218,7 @@ impl Load {
         self.end();
         let numbers = &self.numbers;
         let atomics: i64 = numbers.atomics.iter().map(|(_, n)| n.load(Relaxed)).sum();
-        // All credits are back, and each of them can be had.
+        // All credits are released, so all of them can be acquired at once.
         let all = numbers.limiter.acquire(CREDITS);
         let left = all.map_or(0, |credits| credits.count());
         writeln!(
@@ -247,7 +247,7 @@ struct LoadModule {
     #[pin]
     _result: debugfs::File<Arc<Load>>,
     _dir: debugfs::Dir,
-    /// The last to go: waits until no task runs this module's code.
+    /// Dropped last: waits until no task runs code of this module.
     _queue: Workqueue,
 }
 

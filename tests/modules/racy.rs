@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A data race in Rust, and the same without one, so that tests can see that KCSAN reports the first
-//! and not the second.
+//! A data race in Rust, and the same code without a race, to check that KCSAN reports only the
+//! first.
 //!
 //! ```sh
 //! cd /sys/kernel/debug/racy
@@ -31,21 +31,21 @@ module! {
     license: "GPL",
 }
 
-/// How often a task adds at a time. KCSAN looks at one access in thousands.
+/// The number of additions per write. KCSAN watches one access in thousands.
 const TIMES: usize = 100_000;
 
-/// A number that everybody may add to, as if it belonged to one task.
+/// A number that all tasks may add to without synchronisation.
 struct Plain(UnsafeCell<u64>);
 
-// SAFETY: It is not safe: two tasks that call `add` race. The number is read by nobody else, and the
-// race is what the module is for.
+// SAFETY: This is unsound on purpose: two tasks that call `add` race. Nothing else reads the
+// number, and the module exists for this race.
 unsafe impl Sync for Plain {}
 
 impl Plain {
-    // One call is one access, whatever is around it.
+    // Not inlined, so that each call is one access.
     #[inline(never)]
     fn add(&self) {
-        // SAFETY: The pointer is valid. For the race, see above.
+        // SAFETY: The pointer is valid. The race is intended, see above.
         unsafe { *self.0.get() += 1 };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registers and unregisters shrinkers, and says whether one was called when it should not be.
+//! Registers and unregisters shrinkers, and counts calls after unregistration.
 //!
 //! ```sh
 //! cd /sys/kernel/debug/shrinker_race
@@ -8,7 +8,8 @@
 //! cat result                       # rounds 1000 calls 1234 late 0 kept 0
 //! ```
 //!
-//! Someone else has to call them: `drop_caches`, or the files in `shrinker/` of debugfs.
+//! Another task must trigger the shrinkers: by `drop_caches`, or the files in `shrinker/` of
+//! debugfs.
 
 #![forbid(unsafe_code)]
 
@@ -86,13 +87,13 @@ fn populate<'data>(totals: &'data Totals, dir: &ScopedDir<'data, '_>) {
     dir.read_callback_file(c"result", totals, &result);
 }
 
-/// What all rounds have found.
+/// The results of all rounds.
 struct Totals {
     rounds: Atomic<usize>,
     calls: Atomic<usize>,
-    /// Calls that ran, or began, when the registration had been dropped.
+    /// Calls that ran or began after the registration was dropped.
     late: Atomic<usize>,
-    /// Caches that somebody had a reference to after that.
+    /// Caches to which a reference existed after that.
     kept: Atomic<usize>,
 }
 
@@ -110,7 +111,7 @@ impl Totals {
     fn round(&self, number: usize) -> Result {
         let cache = Arc::new(Cache::new(), GFP_KERNEL)?;
         let registration = shrinker()?.register(cache.clone())?;
-        // Some go at once, and some when they have been called.
+        // Some are unregistered at once, others after they may have been called.
         fsleep(Delta::from_micros((number % 8 * 50) as i64));
         drop(registration);
 
@@ -130,7 +131,7 @@ fn shrinker() -> Result<Shrinker> {
     Shrinker::new(c"kscale_race", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)
 }
 
-/// Says that there is always something to free.
+/// A cache that always reports objects to free.
 struct Cache {
     calls: Atomic<usize>,
     running: Atomic<usize>,
@@ -150,7 +151,7 @@ impl Cache {
 
     fn call(&self) {
         self.running.add(1, Relaxed);
-        // Some sleep.
+        // Some calls sleep.
         if self.calls.fetch_add(1, Relaxed) % 4 == 1 {
             fsleep(Delta::from_micros(100));
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every constructor of the library with each of its allocations failing, one at a time.
+//! Runs every constructor of the library with each of its allocations failing in turn.
 //!
-//! Only for kernels that can inject faults. That nothing leaks is for kmemleak to say.
+//! Only for kernels with fault injection. kmemleak checks that nothing leaks.
 
 #![forbid(unsafe_code)]
 
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(none.refused, 0);
         assert_eq!(none.tolerated, 0);
 
-        // The kernel's own checks may allocate, too.
+        // The kernel's debug code may allocate, too.
         let one = each_failure(|| Ok(KBox::new(0_u64, GFP_KERNEL)?))?;
         assert!(one.refused >= 1);
 
@@ -145,7 +145,7 @@ mod tests {
         assert!(each_failure(PerCpu::<u64>::zeroed)?.refused >= 1);
         assert!(each_failure(PerCpuInts::<u64, 2>::new)?.refused >= 1);
 
-        // The slots, and a box for each of them: those that there are by then are dropped.
+        // The slots, and a box for each. A failure drops the boxes that exist by then.
         let boxes = each_failure(|| PerCpu::new(|cpu| Ok(KBox::new(cpu.as_u32(), GFP_KERNEL)?)))?;
         assert!(boxes.refused as usize > possible_cpus().count());
         Ok(())
@@ -159,7 +159,7 @@ mod tests {
             KBox::try_pin_init(PerCpuCounterArray::new(1), GFP_KERNEL)
         })?;
 
-        // The box and the slots, which are one allocation for all of an array.
+        // The box and the slots. All slots of an array are one allocation.
         assert!(batched.refused_at_least(2));
         assert!(local.refused_at_least(2));
         assert!(array.refused_at_least(2));
@@ -171,7 +171,7 @@ mod tests {
         assert!(each_failure(|| CreditLimiter::new(100))?.refused >= 1);
         assert!(each_failure(|| CreditCounter::new(100))?.refused >= 1);
 
-        // Credits take no memory.
+        // Credits need no memory.
         let limiter = CreditLimiter::new(100)?;
         let credits = each_failure(|| {
             let mut all = limiter.acquire(100).ok_or(EINVAL)?;
@@ -204,7 +204,7 @@ mod tests {
 
         let failures = each_failure(|| hotplug::Registration::new(online.clone()))?;
         assert!(failures.refused >= 1);
-        // What a registration began before it failed, it has undone.
+        // A failed registration undoes the calls that it has made.
         assert_eq!(online.0.load(Relaxed), 0);
 
         let again = hotplug::Registration::new(online.clone())?;
@@ -230,12 +230,12 @@ mod tests {
                 _ => Err(ENOMEM),
             }
         })?;
-        // The call goes on after a failure, unless nothing came of it.
+        // The call continues after a failure, unless it got nothing.
         assert!(failures.refused + failures.tolerated >= 1);
         Ok(())
     }
 
-    /// A source of the caller's own, which takes a page for each element.
+    /// An allocator of the caller, which allocates a page for each element.
     struct Own;
 
     impl Allocator for Own {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn mempool() -> Result {
-        // The box, the list of elements, and each of them, at least.
+        // At least the box, the list of elements, and each element.
         const LEAST: u32 = 2 + MIN_NR as u32;
         let cache = Cache::<[u64; 9]>::new(c"kscale_faults")?;
 
@@ -268,7 +268,7 @@ mod tests {
 
         assert!(pages.refused_at_least(LEAST));
         assert!(kmalloc.refused_at_least(LEAST));
-        // What is in a slab already needs no memory.
+        // Free objects of a slab need no allocation.
         assert!(slab.refused_at_least(LEAST));
         assert!(own.refused_at_least(LEAST));
         assert!(counted.refused_at_least(LEAST + 1));
@@ -291,7 +291,7 @@ mod tests {
 
         // The list of elements.
         assert!(failures.refused >= 1);
-        // Elements, which may come later.
+        // Elements, which may be allocated later.
         assert!(failures.tolerated >= 2);
         assert_eq!(pool.min_nr(), MIN_NR);
         Ok(())
@@ -307,7 +307,7 @@ mod tests {
             let mut slots = [const { MaybeUninit::uninit() }; MIN_NR];
             pool.alloc_bulk(&mut slots).map(drop)
         })?;
-        // That is what a pool is for.
+        // That is the guarantee of a pool.
         assert_eq!(single.refused + counting.refused + bulk.refused, 0);
         assert!(single.tolerated >= 1);
         assert!(counting.tolerated >= 1);
@@ -315,7 +315,7 @@ mod tests {
         Ok(())
     }
 
-    /// A value that needs memory of its own fails without losing its element.
+    /// A value with memory of its own fails without losing its element.
     #[test]
     fn mempool_value() -> Result {
         let pool = KBox::pin_init(Mempool::new(MIN_NR, Kmalloc::<Boxed>::new()), GFP_KERNEL)?;
@@ -380,7 +380,7 @@ mod tests {
     fn workqueue() -> Result {
         for flags in [Flags::PERCPU, Flags::UNBOUND | Flags::HIGHPRI] {
             let failures = each_failure(|| Workqueue::new(c"kscale_faults", flags, 1))?;
-            // The queue and its per-CPU part, at least.
+            // At least the queue and its per-CPU part.
             assert!(failures.refused_at_least(2));
         }
         Ok(())
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn skcipher() -> Result {
-        // What the crypto API makes once, it makes in another task.
+        // The crypto API allocates its shared instances in another task.
         let _instance = Skcipher::new(c"xts(aes)")?;
 
         let failures = each_failure(|| {
@@ -441,7 +441,7 @@ mod tests {
         let failures = each_failure(dm::Registration::<Refuse>::new)?;
         assert!(failures.refused >= 1);
 
-        // A registration that failed does not take the name.
+        // A failed registration does not keep the name.
         drop(dm::Registration::<Refuse>::new()?);
         Ok(())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Domains, ranges of them, and queues for those.
+//! Domains, their ranges, and flush queues.
 
 use kernel::prelude::*;
 
@@ -55,12 +55,12 @@ mod tests {
         let failures = each_failure(|| {
             let domain = Builder::new(PAGE_SIZE, 1)?.build();
             domain.init_rcaches().or_else(|error| {
-                // The domain is as it was.
+                // The domain is unchanged.
                 drop(error.domain.alloc(1, LIMIT_PFN, Alignment::Any)?);
                 Err(error.into())
             })
         })?;
-        // The box, and what there is of six sizes.
+        // The box, and the caches of six sizes.
         assert!(failures.refused_at_least(8));
         Ok(())
     }
@@ -71,23 +71,23 @@ mod tests {
 
         let node = each_failure(|| domain.alloc(1, LIMIT_PFN, Alignment::Any).map(drop))?;
         assert!(node.refused >= 1);
-        // The range is not left behind.
+        // The range is freed.
         let all = domain.alloc(LIMIT_PFN, LIMIT_PFN, Alignment::Any)?;
         drop(all);
 
-        // What is larger than what is cached.
+        // Larger than the cached sizes.
         let fast =
             |when_full| each_failure(|| domain.alloc_fast(40, LIMIT_PFN, when_full).map(drop));
         assert!(fast(WhenFull::Fail)?.refused >= 1);
-        // It tries again when it has flushed the caches.
+        // The second attempt, after the caches are flushed, succeeds.
         assert_eq!(fast(WhenFull::FlushRcaches)?.refused, 0);
         Ok(())
     }
 
-    /// A range goes back to the tree if there is no memory for a magazine.
+    /// A range is freed into the tree if there is no memory for a magazine.
     #[test]
     fn free() -> Result {
-        // More than fit into the two magazines of each CPU, so that another is needed.
+        // More than the two magazines of each CPU hold, so that another one is needed.
         let count = 2 * RANGES_PER_MAGAZINE * cpu::nr_cpu_ids() as usize + 1;
         let domain = domain()?;
         let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
@@ -100,7 +100,7 @@ mod tests {
             taken
         };
 
-        // From now on there are ranges in the magazines, and few come from the tree.
+        // From here on there are ranges in the magazines, and few are from the tree.
         fill_magazines()?;
         assert!(each_failure(fill_magazines)?.tolerated >= 1);
         Ok(())
@@ -122,7 +122,7 @@ mod tests {
         // The box, and the rings.
         assert!(failures.refused_at_least(2));
 
-        // To queue takes no memory, and to free a range does without.
+        // Queueing needs no memory, and freeing succeeds without.
         let queue = FlushQueue::new(domain, nothing)?;
         let failures = each_failure(|| {
             for _ in 0..256 {

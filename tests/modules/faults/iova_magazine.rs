@@ -39,7 +39,7 @@ mod tests {
         let domain = domain()?;
 
         let failures = each_failure(|| Cache::new(domain.clone(), Policy::Adaptive))?;
-        // Slots and a depot for each of six sizes, what holds them, and the registration.
+        // Slots and a depot for each of six sizes, their containers, and the registration.
         assert!(failures.refused_at_least(15));
         Ok(())
     }
@@ -49,13 +49,13 @@ mod tests {
         let domain = domain()?;
 
         let failures = each_failure(|| VirtualCache::new(domain.clone(), Policy::Scaled, 2))?;
-        // Two slots, what holds one, and a depot for each of six sizes.
+        // For each of six sizes: two slots, their container, and a depot.
         assert!(failures.refused_at_least(25));
         Ok(())
     }
 
-    /// A range goes back to the tree if there is no memory for a magazine, and the tree is asked
-    /// twice.
+    /// A range is freed into the tree if there is no memory for a magazine, and an allocation from
+    /// the tree is retried.
     #[test]
     fn ranges() -> Result {
         let domain = domain()?;
@@ -70,11 +70,12 @@ mod tests {
                 left += cache.usage().ranges - cache.usage().cached;
                 Ok(())
             })?;
-            // Three nodes and two magazines, of which one may have been taken for another.
+            // Three nodes and two magazines. One failure may have hit an allocator's own
+            // allocation.
             assert!(failures.tolerated >= 4);
             assert_eq!(left, 0);
         }
-        // All of it is there.
+        // All page frames are free.
         drop(domain.alloc(LIMIT_PFN, LIMIT_PFN, Alignment::Any)?);
         Ok(())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Page stashes, with nothing to fill them.
+//! Page stashes, without the work item that fills them.
 
 use kernel::prelude::*;
 
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn new() -> Result {
         let failures = each_failure(cache)?;
-        // What is shared, the slots, the shrinker and its instance.
+        // The shared part, the slots, the shrinker and its instance.
         assert!(failures.refused_at_least(4));
         Ok(())
     }
@@ -42,7 +42,7 @@ mod tests {
         let failures = each_failure(|| {
             let before = (cache.stats(), cache.cached());
             let result = cache.fill();
-            // What was filled until then stays.
+            // Pages that were added before the failure stay.
             let filled = cache.stats().filled - before.0.filled;
             if cache.cached() as u64 != before.1 as u64 + filled {
                 return Err(EINVAL);
@@ -60,7 +60,7 @@ mod tests {
         Ok(())
     }
 
-    /// To get and to put takes no memory.
+    /// `get()` and `put()` need no memory.
     #[test]
     fn get_and_put() -> Result {
         let cache = cache()?;
@@ -76,7 +76,7 @@ mod tests {
         Ok(())
     }
 
-    /// The work item is there already, so who finds no page needs none.
+    /// The work item exists already, so a task that finds no page allocates none.
     #[test]
     fn miss() -> Result {
         let failures = each_failure(|| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shrinkers, and lists of what they free.
+//! Shrinkers, and their lists of objects.
 
 use kernel::prelude::*;
 
@@ -30,7 +30,7 @@ mod tests {
         }, //
     };
 
-    /// Has nothing to free.
+    /// A cache without objects.
     struct Nothing;
 
     #[vtable]
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn shrinker() -> Result {
-        // What deferred work is counted in, too, and the name for debugfs.
+        // Also the deferred counts, and the name for debugfs.
         let plain = each_failure(|| Shrinker::new(c"kscale_faults", Flags::NONE))?;
         assert!(plain.refused_at_least(2));
         let aware = Flags::NUMA_AWARE | Flags::MEMCG_AWARE;
@@ -61,11 +61,11 @@ mod tests {
         let failures = each_failure(|| {
             Shrinker::new(c"kscale_faults", Flags::NONE)?.register(nothing.clone())
         })?;
-        // The instance on top.
+        // Also the instance.
         assert!(failures.refused_at_least(3));
-        // What debugfs needs.
+        // Allocations of debugfs.
         assert!(failures.tolerated >= 1);
-        // A registration that failed gave its callbacks back.
+        // A failed registration drops its callbacks.
         assert!(Arc::into_unique_or_drop(nothing).is_some());
         Ok(())
     }
@@ -75,7 +75,7 @@ mod tests {
         let aware = Flags::NUMA_AWARE | Flags::MEMCG_AWARE;
         let shrinker = Shrinker::new(c"kscale_faults", aware)?;
 
-        // What all items share, the lists, and a cache with its name and counts.
+        // The shared part of all items, the lists, and a cache with its name and counts.
         let failures = each_failure_once(|| ListLru::<[u64; 9]>::new(c"kscale_faults", &shrinker))?;
         assert!(failures.refused_at_least(5));
         Ok(())
@@ -88,7 +88,7 @@ mod tests {
 
         let failures = each_failure(|| Ok(lru.alloc(1, Gfp::KERNEL)?))?;
         assert!(failures.refused >= 1);
-        // The value is not lost, and to be on a list takes no memory.
+        // The value is returned. Adding it to a list needs no memory.
         let value = each_failure(|| match lru.alloc(7, Gfp::KERNEL) {
             Ok(item) => Ok((*item, item.add())),
             Err(error) => Ok((error.value, true)),

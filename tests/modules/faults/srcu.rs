@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is under SRCU.
+//! Values under SRCU.
 
 use kernel::prelude::*;
 
@@ -26,7 +26,7 @@ mod tests {
         fn domain<F: srcu::Flavor>() -> Result<srcu::Domain<F>> {
             srcu::new_domain!("kscale_faults")
         }
-        // The handle's count, per-CPU data, and what is there once.
+        // The handle's reference count, per-CPU data, and data that is allocated once.
         assert!(each_failure(domain::<srcu::Normal>)?.refused_at_least(3));
         assert!(each_failure(domain::<srcu::Fast>)?.refused_at_least(3));
         assert!(each_failure(domain::<srcu::FastUpDown>)?.refused_at_least(3));
@@ -37,7 +37,7 @@ mod tests {
     fn item() -> Result {
         assert!(each_failure(|| Ok(srcu::Item::new(1_u8, GFP_KERNEL)?))?.refused >= 1);
 
-        // The value is not lost.
+        // The value is returned.
         let value = each_failure(|| match srcu::Item::new(1_u8, GFP_KERNEL) {
             Ok(item) => Ok(item.into_inner()),
             Err(error) => Ok(error.value),
@@ -46,7 +46,7 @@ mod tests {
         Ok(())
     }
 
-    /// A value whose destructor is the code of no other.
+    /// A value with a destructor of its own, as its type is unique.
     struct Value<const N: i32>;
 
     static DROPPED: Atomic<i32> = Atomic::new(0);
@@ -74,8 +74,8 @@ mod tests {
 
     /// Calls each function once.
     ///
-    /// The library allocates when it sees a destructor for the first time, so only the first call
-    /// for a type makes all the allocations there are.
+    /// The library allocates when it first sees a destructor, so only the first call for a type
+    /// makes all allocations.
     fn each_failure_of(makes: &[fn(&Domain) -> Result]) -> Result<Failures> {
         let domain = srcu::new_domain!("kscale_faults")?;
         let mut makes = makes.iter();
@@ -95,7 +95,7 @@ mod tests {
             make_pointer: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28
                 29 30 31 32 33 34 35 36 37 38 39 40
         ))?;
-        // The item, the box, and what counts values on their way to be freed.
+        // The item, the box, and the counter of values that wait to be freed.
         assert!(failures.refused_at_least(3));
         Ok(())
     }
@@ -110,7 +110,7 @@ mod tests {
         Ok(())
     }
 
-    /// What is left to be freed needs no memory for that.
+    /// Deferred freeing needs no memory.
     #[test]
     fn free_later() -> Result {
         let domain: Domain = srcu::new_domain!("kscale_faults")?;

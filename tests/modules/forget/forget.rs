@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What safe code may do wrong with guards and handles: leak them, and drop them in any order.
+//! Misuse of guards and handles by safe code: leaks, and drops in any order.
 //!
-//! Nothing here may be noticed by the checks of the debug kernel, then or when this module has gone.
-//! Orders that do not compile are in `tests/ui`. What is missing here is a guard that is a lock to
-//! lockdep, or that keeps preemption or interrupts off: leaked, the kernel reports the task itself.
+//! The checks of the debug kernel must report nothing, neither during the test nor after the module
+//! has gone. `tests/ui` has the orders that do not compile. Not tested: guards that are a lock to
+//! lockdep, or that disable preemption or interrupts. If they are leaked, the kernel reports the
+//! task itself.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +36,7 @@ impl kernel::Module for ForgetModule {
     }
 }
 
-/// How many orders there are of `n` things.
+/// Returns the number of orders of `n` values.
 const fn orders(n: usize) -> usize {
     if n == 0 {
         1
@@ -44,7 +45,7 @@ const fn orders(n: usize) -> usize {
     }
 }
 
-/// Drops `values` in the order with the given number, of [`orders()`].
+/// Drops `values` in the order with index `number`, of [`orders()`].
 fn drop_in_order<T>(mut values: KVec<T>, mut number: usize) {
     while !values.is_empty() {
         let left = values.len();
@@ -53,10 +54,10 @@ fn drop_in_order<T>(mut values: KVec<T>, mut number: usize) {
     }
 }
 
-/// Has `check` called with the number of each order of `n` things, at once: most of what it does is
-/// to wait for grace periods.
+/// Calls `check` with the index of each order of `n` values, all at once: most of the time it waits
+/// for grace periods.
 ///
-/// Fails if it does for any of them.
+/// Fails if a call fails.
 fn in_every_order(n: usize, check: fn(usize) -> Result) -> Result {
     at_once(orders(n), check)
 }
@@ -116,7 +117,7 @@ mod memory {
 
     const MIN_NR: usize = 4;
 
-    /// Hears of CPUs, by code of this module.
+    /// Hotplug callbacks that are code of this module.
     struct Hears;
 
     #[vtable]
@@ -128,7 +129,7 @@ mod memory {
         fn offline(&self, _: CpuId) {}
     }
 
-    /// It is undone when this module goes, and leaks nothing.
+    /// The registration ends when this module is unloaded, and leaks nothing.
     #[test]
     fn forgotten_callbacks_are_called_until_their_module_goes() -> Result {
         mem::forget(hotplug::Registration::new(Arc::new(Hears, GFP_KERNEL)?)?);
@@ -141,7 +142,7 @@ mod memory {
         forget(Key::new(b"secret")?)?;
         forget(PerCpu::new(|cpu| Ok(KBox::new(cpu.as_u32(), GFP_KERNEL)?))?)?;
         forget(PerCpuInts::<u64, 2>::new()?)?;
-        // They are on a list of the kernel's, which it walks when a CPU goes offline.
+        // The kernel has a list of these counters, which it walks when a CPU goes offline.
         forget(KBox::try_pin_init(PerCpuCounter::new(1), GFP_KERNEL)?)?;
         forget(KBox::try_pin_init(
             PerCpuCounterArray::<2>::new(1),
@@ -191,7 +192,7 @@ mod memory {
 
     type Numbers = Mempool<Kmalloc<[u64; 9]>>;
 
-    /// A pool that is dropped with elements missing, and one that stays for those that count on it.
+    /// A pool that is dropped with elements in use, and one that lives as long as its references.
     #[test]
     fn forgotten_elements_are_missing_from_the_reserve_only() -> Result {
         let pool: Pin<KBox<Numbers>> =
@@ -213,7 +214,7 @@ mod memory {
         Ok(())
     }
 
-    /// The cache is left behind, and its value may be used for ever.
+    /// The cache stays, and its value may be used for ever.
     #[test]
     fn forgotten_values_keep_their_cache() -> Result {
         let cache = Cache::<[u64; 13]>::new(c"kscale_forget")?;
@@ -225,7 +226,7 @@ mod memory {
         forget(cache.alloc_arc(Gfp::KERNEL)?.write([1; 13]))
     }
 
-    /// What a pool lends.
+    /// Values that borrow from a pool.
     #[expect(dead_code, reason = "they are only dropped")]
     enum Lent<'a> {
         One(Element<&'a Numbers>),
@@ -253,7 +254,7 @@ mod memory {
         Ok(())
     }
 
-    /// The last of those that count on a pool drops it.
+    /// The last reference drops the pool.
     #[test]
     fn elements_may_outlive_their_pool() -> Result {
         for number in 0..orders(3) {
@@ -303,7 +304,7 @@ mod srcu {
         testing::leak::forget, //
     };
 
-    /// Counts when it is dropped, by code of this module.
+    /// Counts its drops, by code of this module.
     struct Counted(Arc<Atomic<usize>>);
 
     impl Drop for Counted {
@@ -338,7 +339,7 @@ mod srcu {
         let guard = domain.down_read();
         assert!(pointer.load(&guard).is_ok());
         drop(guard);
-        // To drop the last handle would wait for the guards, for ever.
+        // Dropping the last handle would wait for the guards for ever.
         forget(pointer)?;
         forget(domain)?;
         assert_eq!(drops.load(Relaxed), 0);
@@ -394,7 +395,7 @@ mod srcu {
         Ok(())
     }
 
-    /// Callbacks go on in a domain that is leaked, and this module waits for them when it goes.
+    /// Callbacks of a leaked domain still run, and this module waits for them when it is unloaded.
     #[test]
     fn callbacks_outlive_a_forgotten_domain() -> Result {
         let drops = Arc::new(Atomic::new(0), GFP_KERNEL)?;
@@ -409,7 +410,7 @@ mod srcu {
         forget(domain)
     }
 
-    /// What has to do with one domain.
+    /// Values that belong to one domain.
     #[expect(dead_code, reason = "they are only dropped")]
     enum Part {
         Domain(Domain<Normal>),

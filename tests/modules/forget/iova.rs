@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Domains, ranges of them, and queues for those.
+//! Domains, their ranges, and flush queues.
 
 use kernel::prelude::*;
 
@@ -45,7 +45,7 @@ mod tests {
         domain.alloc_fast(1, LIMIT_PFN, WhenFull::Fail)
     }
 
-    /// They are on a list of the kernel's, which it walks when a CPU goes offline.
+    /// The kernel has a list of the domains with caches, which it walks when a CPU goes offline.
     #[test]
     fn forgotten_domains_stay() -> Result {
         let mut builder = Builder::new(PAGE_SIZE, 1)?;
@@ -60,7 +60,7 @@ mod tests {
         forget(domain)
     }
 
-    /// Of each kind, the domain goes, and the range with it.
+    /// The domain of each kind is dropped, and its leaked range with it.
     #[test]
     fn forgotten_ranges_are_never_handed_out_again() -> Result {
         let domain = domain()?;
@@ -74,14 +74,14 @@ mod tests {
         Ok(())
     }
 
-    /// One that counts on its domain keeps it.
+    /// A leaked range with a reference keeps its domain.
     #[test]
     fn forgotten_ranges_keep_what_they_count_on() -> Result {
         let domain = domain()?;
         forget(domain.alloc_fast_arc(1, LIMIT_PFN, WhenFull::Fail)?)
     }
 
-    /// What has to do with one domain.
+    /// Values that belong to one domain.
     #[expect(dead_code, reason = "they are only dropped")]
     enum Part {
         Domain(Arc<CachedDomain>),
@@ -135,7 +135,7 @@ mod tests {
         Ok(())
     }
 
-    /// Its timer goes on, by code of this module, until that goes.
+    /// The timer still runs, by code of this module, until the module is unloaded.
     #[test]
     fn forgotten_queues_free_their_ranges() -> Result {
         for count in [0, 1, 300] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Magazine caches, and ranges that go through them.
+//! Magazine caches, and their ranges.
 
 use kernel::prelude::*;
 
@@ -48,7 +48,7 @@ mod tests {
         Ok(Arc::new(Cache::new(domain()?, policy)?, GFP_KERNEL)?)
     }
 
-    /// Has the depot get magazines, so that it will be trimmed.
+    /// Fills the depot with magazines, so that the work item trims it.
     fn fill(cache: &Cache) -> Result {
         let mut ranges = KVec::with_capacity(LIMIT_PFN, GFP_KERNEL)?;
         for _ in 0..LIMIT_PFN {
@@ -60,7 +60,8 @@ mod tests {
         Ok(())
     }
 
-    /// They hear of CPUs that go offline, and a work item trims them, until the library goes.
+    /// Hotplug callbacks and the work item of leaked caches still run, until the library is
+    /// unloaded.
     #[test]
     fn forgotten_caches_stay() -> Result {
         for policy in Policy::ALL {
@@ -80,20 +81,20 @@ mod tests {
         core::mem::forget(forgotten);
         drop(cache);
 
-        // All but that.
+        // All page frames except those of the leaked range.
         let below = domain.alloc(pfn - 1, LIMIT_PFN, Alignment::Any)?;
         assert!(domain.alloc(1, LIMIT_PFN, Alignment::Any).is_err());
         drop(below);
         Ok(())
     }
 
-    /// One that counts on its cache keeps it.
+    /// A leaked range with a reference keeps its cache.
     #[test]
     fn forgotten_ranges_keep_what_they_count_on() -> Result {
         forget(cache(Policy::Trimmed)?.alloc_arc(1, LIMIT_PFN, WhenFull::FlushRcaches)?)
     }
 
-    /// What has to do with one cache.
+    /// Values that belong to one cache.
     #[expect(dead_code, reason = "they are only dropped")]
     enum Part {
         Domain(Arc<Domain>),

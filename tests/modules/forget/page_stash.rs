@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Page stashes, and pages of them.
+//! Page stashes, and their pages.
 
 use kernel::prelude::*;
 
@@ -38,12 +38,12 @@ mod tests {
         Ok(cache)
     }
 
-    /// Its shrinker and its work item are the library's, and go on.
+    /// The shrinker and the work item belong to the library, and still run.
     #[test]
     fn a_forgotten_cache_may_be_filled_and_shrunk() -> Result {
         let cache = cache()?;
         cache.drain();
-        // A work item is to fill it.
+        // Queues the work item that fills the stash.
         drop(cache.get());
         forget(cache)
     }
@@ -61,7 +61,7 @@ mod tests {
         Ok(())
     }
 
-    /// What has to do with one cache.
+    /// Values that belong to one cache.
     #[expect(dead_code, reason = "they are only dropped")]
     enum Part {
         Cache(PageStash),
@@ -69,7 +69,7 @@ mod tests {
         Own(Page),
     }
 
-    /// Pages are no part of the cache that they were in.
+    /// A page does not depend on the stash that it came from.
     #[test]
     fn pages_may_outlive_their_cache() -> Result {
         for number in 0..orders(3) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shrinkers, and lists of what they free.
+//! Shrinkers, and their lists of objects.
 
 use kernel::prelude::*;
 
@@ -46,7 +46,7 @@ mod tests {
         in_every_order, //
     };
 
-    /// Counts when it is dropped, by code of this module.
+    /// Counts its drops, by code of this module.
     struct Counted(Arc<Atomic<usize>>);
 
     impl Drop for Counted {
@@ -55,7 +55,7 @@ mod tests {
         }
     }
 
-    /// A cache that nobody finds anything in.
+    /// A cache that reports no objects.
     struct Cache(ListLru<Counted>);
 
     #[vtable]
@@ -77,7 +77,7 @@ mod tests {
         Ok(Arc::new(Atomic::new(0), GFP_KERNEL)?)
     }
 
-    /// Makes lists with one item.
+    /// Creates lists with one item.
     fn lists(
         shrinker: &Shrinker,
         drops: &Arc<Atomic<usize>>,
@@ -88,7 +88,7 @@ mod tests {
         Ok((lru, item))
     }
 
-    /// It ends when this module goes, with its cache.
+    /// The registration ends when this module is unloaded, and drops its cache.
     #[test]
     fn forgotten_callbacks_are_called_until_their_module_goes() -> Result {
         let shrinker = shrinker()?;
@@ -108,11 +108,11 @@ mod tests {
     fn forgotten_items_are_never_dropped() -> Result {
         let (shrinker, drops) = (shrinker()?, drops()?);
 
-        // On its list, which goes.
+        // On a list that is dropped.
         let (lru, item) = lists(&shrinker, &drops)?;
         forget(item)?;
         drop(lru);
-        // On its list, which does not.
+        // On a list that is leaked.
         let (lru, item) = lists(&shrinker, &drops)?;
         drop(item);
         forget(lru)?;
@@ -127,7 +127,7 @@ mod tests {
         Ok(())
     }
 
-    /// What has to do with one cache.
+    /// Values that belong to one cache.
     #[expect(dead_code, reason = "they are only dropped")]
     enum Part {
         Registration(Registration<Cache>),
