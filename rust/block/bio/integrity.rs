@@ -54,7 +54,7 @@ impl IntegrityProfile {
     pub(crate) unsafe fn of(bdev: *mut bindings::block_device) -> Option<Self> {
         let (mut tuple_size, mut interval, mut is_protection) = (0, 0, false);
 
-        // SAFETY: `bdev` is open by the safety requirements.
+        // SAFETY: `bdev` is open by this function's contract.
         unsafe {
             bindings::bdev_integrity_profile(
                 bdev,

@@ -198,7 +198,7 @@ impl Aead {
     /// Allocates a [`Request`] for this cipher. Use it for a whole bio, to allocate only once.
     ///
     /// The cipher has a small reserve, and freed requests return to it. So an allocation that may
-    /// sleep always succeeds in the end, unless the caller holds another request.
+    /// sleep succeeds eventually, unless the caller holds another request.
     ///
     /// Fails with [`ENOMEM`] if there is no memory and `gfp` may not sleep. Fails with [`EINVAL`]
     /// for [`Gfp::ZERO`].

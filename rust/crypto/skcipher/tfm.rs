@@ -145,7 +145,7 @@ impl Skcipher {
     /// `tfm` must be a cipher that the caller owns and gives up. Unless the caller sets `frames`,
     /// it must be synchronous, and its context must have at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes.
     unsafe fn from_raw(tfm: *mut bindings::crypto_skcipher) -> Result<Self> {
-        // SAFETY: `tfm` is a cipher by the safety requirements.
+        // SAFETY: `tfm` is a cipher by this function's contract.
         let iv_size = unsafe { bindings::crypto_skcipher_ivsize(tfm) };
         // SAFETY: As above.
         let block_size = unsafe { bindings::crypto_skcipher_blocksize(tfm) };

@@ -104,6 +104,8 @@ impl Sends {
 
 /// A queue whose worker submits clones to their devices in sector order, under a plug.
 ///
+/// The worker takes all waiting clones at once, and sorts these.
+///
 /// Workers that encrypt in parallel finish in any order. That costs seeks on a rotational disk, and
 /// merges in the block layer. [`CloneBio::submit_in_order()`] adds a clone with one atomic
 /// operation, and without the locks of dm-crypt.
