@@ -212,9 +212,8 @@ mod copies {
             let is_of = |address| unsafe { bindings::within_module(address, module) };
             entry.original = entry.original.filter(|address| !is_of(*address));
         }
-        // Also removes copies that earlier calls kept for locks of that time.
-        //
-        // Such a copy has no user, and cannot get one.
+        // Also removes copies that earlier calls kept for their users. A copy without a user and
+        // without a key cannot get a user.
         copies.retain(|it| it.original.is_some() || it.copy.users.load(Acquire) != 0);
     }
 

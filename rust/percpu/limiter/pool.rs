@@ -222,7 +222,7 @@ impl<S: Slots> Pool<S> {
                 return self.park(slot, seen, count);
             }
         } else if seen - 1 > room - count {
-            // Keeps half of the room, so that the next release does not spill again, or closes it.
+            // Closes the slot, or keeps half of the room so that the next release does not spill.
             let left = if room < 2 { 0 } else { 1 + room / 2 };
             let spilled = seen - left.max(1);
 
