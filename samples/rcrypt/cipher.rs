@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The first argument of the table line: cipher, chaining mode and initialisation vector.
+//! The cipher argument of the table line: cipher, chaining mode and IV mode.
 //!
-//! There are two formats. Both end in a name for the crypto API and the name of an IV mode.
+//! There are two formats. Both consist of an algorithm of the crypto API and an IV mode.
 
 use kernel::{
     fmt,
@@ -17,29 +17,29 @@ use kscale::{
 
 use crate::table::decimal;
 
-/// Room for the name of an algorithm with its NUL, in bytes.
+/// Maximum length of an algorithm name including its NUL, in bytes.
 const CRYPTO_MAX_ALG_NAME: usize = 128;
 
-/// How many keys Loop-AES has. The other format has a place for the number.
+/// The number of keys of Loop-AES in the `capi:` format; the other format specifies the number.
 const LMK_KEYS: usize = 64;
 
-/// What the first argument of the line asks for.
+/// The parsed cipher argument.
 pub(crate) struct CipherSpec<'a> {
-    /// The name of the cipher in the crypto API, such as `xts(aes)`.
+    /// The algorithm name in the crypto API, for example `xts(aes)`.
     pub(crate) api_name: CString,
-    /// The name of the IV mode, if there is one.
+    /// The name of the IV mode, if the argument has one.
     pub(crate) iv_mode: Option<&'a str>,
-    /// How many keys of equal length the key consists of; a power of two.
+    /// Number of cipher keys of equal length in the key; a power of two.
     pub(crate) n_keys: usize,
-    /// The size of the digests of `authenc(<digest>,<cipher>)` in bytes, [`None`] for other ciphers.
+    /// Digest size of `authenc(<digest>,<cipher>)` in bytes; [`None`] for other ciphers.
     pub(crate) digest_size: Option<u32>,
 }
 
 impl<'a> CipherSpec<'a> {
-    /// Parses the first argument, in either format. Only one of them is for ciphers that authenticate,
-    /// if `is_aead`.
+    /// Parses the cipher argument in either format. Ciphers that authenticate (`is_aead`) need the
+    /// `capi:` format.
     ///
-    /// For `authenc()` this looks for the digest, and may load a module.
+    /// For `authenc()` this looks up the digest and may load a module.
     pub(crate) fn parse(arg: &'a CStr, is_aead: bool) -> Result<Self, CtrError> {
         const BAD: CtrError = CtrError::invalid(c"Bad cipher specification");
         let arg = arg.to_str().map_err(|_| BAD)?;
@@ -55,7 +55,7 @@ impl<'a> CipherSpec<'a> {
     fn parse_capi(spec: &'a str, is_aead: bool) -> Result<Self, CtrError> {
         const TOO_LONG: CtrError = CtrError::new(c"Cannot allocate cipher string", ENOMEM);
 
-        // From the end: the IV options may hold a '-', and the name a ':' only in theory.
+        // Split from the end: the IV options may contain a '-', and a real name contains no ':'.
         let (spec, iv_opts) = split_last(spec, ':');
         let (name, iv_mode) = split_last(spec, '-');
         let digest_size = if is_aead {
@@ -98,7 +98,7 @@ impl<'a> CipherSpec<'a> {
 
         let (mut chain_mode, rest) = split_optional(rest, '-');
         let (mut iv_mode, iv_opts) = split_optional(rest, ':');
-        // The first version of dm-crypt had but one mode.
+        // The first version of dm-crypt had a single mode.
         if chain_mode.is_none() || (chain_mode == Some("plain") && iv_mode.is_none()) {
             chain_mode = Some("cbc");
             iv_mode = Some("plain");
@@ -126,7 +126,7 @@ impl<'a> CipherSpec<'a> {
     }
 }
 
-/// Returns the size of the digests of `authenc(<digest>,<cipher>)`, [`None`] for other ciphers.
+/// Returns the digest size of `authenc(<digest>,<cipher>)`, or [`None`] for other ciphers.
 fn authenc_digest_size(name: &str) -> Result<Option<u32>, CtrError> {
     let bad = |error| CtrError::new(c"Invalid AEAD cipher spec", error);
     let Some(digest) = name.strip_prefix("authenc(") else {
@@ -138,7 +138,7 @@ fn authenc_digest_size(name: &str) -> Result<Option<u32>, CtrError> {
     aead::digest_size(&digest).map(Some).map_err(bad)
 }
 
-/// Returns the digest that the IV mode `essiv` needs, [`None`] for the other modes.
+/// Returns the digest of the IV mode `essiv`, or [`None`] for other modes.
 fn essiv_digest<'a>(
     iv_mode: Option<&str>,
     iv_opts: Option<&'a str>,
@@ -154,7 +154,7 @@ fn essiv_digest<'a>(
     }
 }
 
-/// Makes a C string; fails with `too_long` if the crypto API would cut it.
+/// Returns `name` as a C string, or `too_long` if it exceeds `CRYPTO_MAX_ALG_NAME`.
 fn api_name(name: fmt::Arguments<'_>, too_long: Option<CtrError>) -> Result<CString, CtrError> {
     let name = CString::try_from_fmt(name)?;
 
@@ -164,7 +164,7 @@ fn api_name(name: fmt::Arguments<'_>, too_long: Option<CtrError>) -> Result<CStr
     }
 }
 
-/// Splits at the first `delimiter`; [`None`] stands for what is not there.
+/// Splits at the first `delimiter`. The second part is [`None`] without a delimiter.
 fn split_first(arg: &str, delimiter: char) -> (&str, Option<&str>) {
     match arg.split_once(delimiter) {
         Some((first, rest)) => (first, Some(rest)),
@@ -172,7 +172,7 @@ fn split_first(arg: &str, delimiter: char) -> (&str, Option<&str>) {
     }
 }
 
-/// As [`split_first()`], for what may not be there: `strsep()` in C.
+/// As [`split_first()`], for an optional argument: `strsep()` in C.
 fn split_optional(arg: Option<&str>, delimiter: char) -> (Option<&str>, Option<&str>) {
     match arg.map(|arg| split_first(arg, delimiter)) {
         Some((first, rest)) => (Some(first), rest),
@@ -180,7 +180,7 @@ fn split_optional(arg: Option<&str>, delimiter: char) -> (Option<&str>, Option<&
     }
 }
 
-/// Splits at the last `delimiter`; [`None`] stands for what is not there.
+/// Splits at the last `delimiter`. The second part is [`None`] without a delimiter.
 fn split_last(arg: &str, delimiter: char) -> (&str, Option<&str>) {
     match arg.rsplit_once(delimiter) {
         Some((rest, last)) => (rest, Some(last)),
@@ -193,7 +193,7 @@ fn split_last(arg: &str, delimiter: char) -> (&str, Option<&str>) {
 mod tests {
     use super::*;
 
-    /// Returns whether `arg` is refused with `message`.
+    /// Returns whether `arg` is rejected with `message`.
     fn cipher_is_refused(arg: &CStr, message: &CStr) -> bool {
         CipherSpec::parse(arg, false)
             .err()
@@ -291,7 +291,7 @@ mod tests {
         const AUTHENC: &CStr = c"Invalid AEAD cipher spec";
         const LMK: &CStr = c"AEAD transforms not supported for LMK";
         assert!(refused(c"aes-xts-random", BAD, EINVAL));
-        // Which comes before what else is wrong with it.
+        // This error precedes the other errors in the argument.
         assert!(refused(c"aes:3-cbc-essiv", BAD, EINVAL));
         assert!(refused(c"capi:authenc(hmac(sha256)-essiv", AUTHENC, EINVAL));
         assert!(refused(

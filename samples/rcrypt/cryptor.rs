@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What encrypts and decrypts: with or without authentication, and with or without tags.
+//! The cryptor of a target: encryption with or without authentication and tags.
 
 use kernel::prelude::*;
 
@@ -27,12 +27,12 @@ use crate::{
     table::KeyLayout, //
 };
 
-/// Everything that decides what a sector looks like on the device.
+/// The ciphers, the IV generator and the options of a target.
 ///
-/// All that was made of the key is in here.
+/// All data derived from the key is stored here.
 pub(crate) struct Cryptor {
     kind: Kind,
-    /// Where things are beside a sector, if something is.
+    /// The layout of the bytes beside a sector, if the device stores any.
     layout: Option<Layout>,
 }
 
@@ -41,12 +41,12 @@ enum Kind {
     Authenticated(KBox<Authenticated>),
 }
 
-/// Why sectors could not be decrypted.
+/// The reason why decryption failed.
 pub(crate) enum Fault {
-    /// This one, or its tag, is not what was written. It is the number on the mapped device, in units
-    /// of 512 bytes.
+    /// This sector does not match its tag. The number is relative to the mapped device, in units of
+    /// 512 bytes.
     Changed { sector: u64 },
-    /// Something else.
+    /// Any other error.
     Other(BlkError),
 }
 
@@ -66,9 +66,9 @@ impl From<Fault> for BlkError {
 }
 
 impl Cryptor {
-    /// Allocates the ciphers and gives each its part of the key, which has `key_size_bytes`.
+    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`.
     ///
-    /// Fails with dm-crypt's messages.
+    /// Errors carry the messages of dm-crypt.
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
@@ -90,7 +90,7 @@ impl Cryptor {
         Ok(Self { kind, layout: None })
     }
 
-    /// Fits it to what the device keeps beside its sectors, if anything is to be kept there.
+    /// Fits tags and vectors into the integrity tuples of the device. Returns their layout, if any.
     pub(crate) fn fit(
         &mut self,
         profile: Option<IntegrityProfile>,
@@ -115,9 +115,9 @@ impl Cryptor {
         Ok(self.layout)
     }
 
-    /// Replaces the key by one of the same length. Allocates nothing.
+    /// Replaces the key by another key of the same length. Allocates no memory of its own.
     ///
-    /// After a failure nothing is to be encrypted until this succeeds.
+    /// After an error the caller must not encrypt until a call succeeds.
     pub(crate) fn set_key(&mut self, key: &Key) -> Result {
         match &mut self.kind {
             Kind::Plain(converter) => converter.set_key(key),
@@ -125,7 +125,7 @@ impl Cryptor {
         }
     }
 
-    /// Returns what the key consists of.
+    /// Returns the parts of the key.
     pub(crate) fn key_layout(&self) -> KeyLayout {
         match &self.kind {
             Kind::Plain(converter) => converter.key_layout(),
@@ -133,7 +133,8 @@ impl Cryptor {
         }
     }
 
-    /// Returns whether a task may have to wait, so that nothing can be done in a softirq.
+    /// Returns whether encryption may sleep in process context, so that a softirq cannot use the
+    /// ciphers.
     pub(crate) fn may_sleep(&self) -> bool {
         match &self.kind {
             Kind::Plain(converter) => converter.may_sleep(),
@@ -141,14 +142,13 @@ impl Cryptor {
         }
     }
 
-    /// Encrypts `src` into `dst`, without tags. `first_sector` is what the IV of the first sector is
-    /// made of.
+    /// Encrypts `src` into `dst`, without tags. The IV of the first sector is generated from
+    /// `first_sector`.
     ///
-    /// Fails with [`BlkError::IOERR`] if a sector is not in one piece of memory, or the cipher
-    /// refuses it, and with [`BlkError::RESOURCE`] if memory is needed, there is none, and the caller
-    /// must not sleep.
+    /// Returns [`BlkError::IOERR`] if a sector is not contiguous in memory or the cipher fails.
+    /// Returns [`BlkError::RESOURCE`] if a memory allocation fails in atomic context.
     ///
-    /// Context: Task or softirq. In a task it may sleep.
+    /// Context: Process or softirq context. May sleep in process context.
     #[inline]
     pub(crate) fn encrypt(
         &self,
@@ -162,7 +162,7 @@ impl Cryptor {
         }
     }
 
-    /// Decrypts `data` in place, without tags. Otherwise as [`Cryptor::encrypt()`].
+    /// As [`Cryptor::encrypt()`], but decrypts `data` in place.
     #[inline]
     pub(crate) fn decrypt(&self, first_sector: u64, data: SegmentsMut<'_>) -> BlkResult {
         match &self.kind {
@@ -171,11 +171,11 @@ impl Cryptor {
         }
     }
 
-    /// As [`Cryptor::encrypt()`], and makes the tags. `sector` is that of the mapped device, to which
-    /// `iv_offset` is added for the IV.
+    /// As [`Cryptor::encrypt()`], but also generates the tags. `sector` is relative to the mapped
+    /// device; `iv_offset` is added to it for the IV.
     ///
-    /// What is authenticated is copied first: the writer might change it between two looks at it,
-    /// and the tag would not be that of the data.
+    /// Data is copied before it is authenticated. The submitter may modify its pages at any time,
+    /// and the tag would then not match the ciphertext.
     pub(crate) fn encrypt_with_tags(
         &self,
         sector: u64,
@@ -201,9 +201,9 @@ impl Cryptor {
         }
     }
 
-    /// As [`Cryptor::decrypt()`], by the tags.
+    /// As [`Cryptor::decrypt()`], but with tags.
     ///
-    /// Fails with [`Fault::Changed`] if they are not those of the data.
+    /// Returns [`Fault::Changed`] if a sector does not match its tag.
     pub(crate) fn decrypt_with_tags(
         &self,
         sector: u64,

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Initialisation vectors: what makes equal sectors look different on the device.
+//! Initialisation vectors, which make equal sectors differ on the device.
 //!
-//! The modes are dm-crypt's, `crypt_iv_*()` in `drivers/md/dm-crypt.c`, each in a file of its own:
+//! The modes are those of dm-crypt, `crypt_iv_*()` in `drivers/md/dm-crypt.c`, one file each:
 //!
-//! - `sector.rs`: benbi, essiv, null, plain, plain64 and plain64be make the vector of the number of
-//!   the sector, and nothing else.
-//! - `eboiv.rs`: BitLocker encrypts the number.
-//! - `elephant.rs`: older BitLocker does so, and mixes the bytes of each sector.
-//! - `lmk.rs`: Loop-AES hashes the sector.
-//! - `tcw.rs`: old TrueCrypt has a seed, and whitens what it encrypted.
+//! - `sector.rs`: benbi, essiv, null, plain, plain64 and plain64be. The vector depends only on the
+//!   sector number.
+//! - `eboiv.rs`: BitLocker. The vector is the encrypted byte offset.
+//! - `elephant.rs`: BitLocker before Windows 8. As eboiv, and a diffuser mixes the bytes of a
+//!   sector.
+//! - `lmk.rs`: Loop-AES. The vector is a hash of the sector.
+//! - `tcw.rs`: TrueCrypt before 4.1. The vector has a seed, and the ciphertext is whitened.
+//! - `random.rs`: a random vector, stored beside its sector.
 //!
-//! - `random.rs`: a vector is random, and kept beside its sector.
-//!
-//! A [`Mode`] is what the table line asks for, a [`Generator`] is one with its part of the key, and
-//! a [`Walk`] is what it does to the sectors of one bio, so that modes that do nothing to the data
-//! cost nothing for that.
+//! A [`Mode`] is the mode that the table line names. A [`Generator`] is a mode with its part of the
+//! key. A [`Walk`] applies a mode to the sectors of one bio; its hooks cost nothing for a mode that
+//! does not change the data.
 
 use kernel::prelude::*;
 
@@ -58,27 +58,27 @@ pub(crate) use self::{
     tcw::Tcw, //
 };
 
-/// An initialisation vector, and room for the longest.
+/// An initialisation vector, in a buffer for the longest vector.
 pub(crate) type Iv = [u8; MAX_IV_SIZE];
 
-/// The shortest vector that modes make, in bytes: room for the number of a sector. A cipher that
-/// takes less gets the first bytes of it.
+/// Minimum length of a generated vector in bytes: a sector number fits. A cipher with shorter
+/// vectors uses the first bytes.
 pub(crate) const MIN_IV_SIZE: usize = 8;
 
-/// What is encrypted.
+/// The input of the cipher.
 pub(crate) enum Input {
-    /// The data.
+    /// The cipher reads the source.
     Source,
-    /// What the mode has put at the destination.
+    /// The cipher reads the destination, where the mode stored its input.
     Destination,
 }
 
-/// What a mode does to the sectors of a bio, before and after the cipher.
+/// The steps of a mode before and after the cipher, for the sectors of a bio.
 ///
-/// `sector` is what the vector is made of: a number of sectors, the offset included. `request` is
-/// that which the sector will be encrypted or decrypted by.
+/// The vector is generated from `sector`, which includes the IV offset. `request` is the cipher
+/// request of the sector.
 pub(crate) trait Walk {
-    /// Prepares a sector for encryption, and returns its vector.
+    /// Prepares a sector for encryption and returns its vector.
     fn before_encrypt(
         &mut self,
         request: &mut Request<'_>,
@@ -87,22 +87,22 @@ pub(crate) trait Walk {
         dst: &mut SegmentMut<'_>,
     ) -> Result<(Iv, Input)>;
 
-    /// Returns what is added to every vector, if that is a part of the key.
+    /// Returns a part of the key that the caller XORs into every vector, or [`None`].
     ///
-    /// It is added at the last moment, and the sum is wiped: what is returned from one function to
-    /// another may leave copies on the stack.
+    /// The caller XORs it immediately before use and wipes the result: a vector that a function
+    /// returns may leave copies on the stack.
     #[inline]
     fn iv_seed(&self) -> Option<&[u8]> {
         None
     }
 
-    /// Finishes a sector that was encrypted.
+    /// Runs after the encryption of a sector.
     #[inline]
     fn after_encrypt(&mut self, _sector: u64, _dst: &mut SegmentMut<'_>) -> Result {
         Ok(())
     }
 
-    /// Prepares a sector for decryption, and returns its vector.
+    /// Prepares a sector for decryption and returns its vector.
     fn before_decrypt(
         &mut self,
         request: &mut Request<'_>,
@@ -110,14 +110,14 @@ pub(crate) trait Walk {
         data: &mut SegmentMut<'_>,
     ) -> Result<Iv>;
 
-    /// Finishes a sector that was decrypted.
+    /// Runs after the decryption of a sector.
     #[inline]
     fn after_decrypt(&mut self, _sector: u64, _data: &mut SegmentMut<'_>) -> Result {
         Ok(())
     }
 }
 
-/// A mode by its name.
+/// An IV mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Sector(SectorMode),
@@ -128,23 +128,23 @@ pub(crate) enum Mode {
     Random,
 }
 
-/// What a mode is fitted to.
+/// The parameters of a generator.
 pub(crate) struct Params<'a> {
-    /// All of the key.
+    /// The whole key.
     pub(crate) key: &'a [u8],
-    /// How many bytes of it are the mode's.
+    /// Length of the mode's part of the key, in bytes.
     pub(crate) extra_len: usize,
-    /// How many ciphers have the rest.
+    /// Number of ciphers that share the rest of the key.
     pub(crate) n_keys: usize,
-    /// What the ciphers take, in bytes.
+    /// Vector length of the ciphers, in bytes.
     pub(crate) iv_size: usize,
-    /// The ciphers' blocks, in bytes.
+    /// Block size of the ciphers, in bytes.
     pub(crate) block_size: usize,
     pub(crate) options: &'a Options,
 }
 
 impl Mode {
-    /// Returns the mode of that name.
+    /// Returns the mode with the given name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
             "eboiv" => Some(Self::Eboiv),
@@ -156,10 +156,10 @@ impl Mode {
         }
     }
 
-    /// Returns what a key of `size_bytes` consists of, for `n_keys` ciphers with vectors of
-    /// `iv_size` bytes.
+    /// Returns the layout of a key of `size_bytes`, for `n_keys` ciphers with vectors of `iv_size`
+    /// bytes.
     ///
-    /// Fails as dm-crypt does, without a message, if there is more than the mode takes.
+    /// Returns an error without a message, as dm-crypt does, if the key is too long for the mode.
     pub(crate) fn key_layout(
         self,
         size_bytes: u32,
@@ -167,7 +167,7 @@ impl Mode {
         iv_size: u32,
     ) -> Result<KeyLayout, CtrError> {
         let (parts, extra_size_bytes) = match self {
-            // The keys of the ciphers count as one.
+            // The keys of the ciphers count as one part.
             Self::Elephant => (2, elephant::extra_key_len(size_bytes)?),
             Self::Lmk => match lmk::seed_size(size_bytes, n_keys) {
                 None => (n_keys, 0),
@@ -185,9 +185,9 @@ impl Mode {
         })
     }
 
-    /// Fits the mode to ciphers that have their keys.
+    /// Creates the generator for ciphers that have their keys.
     ///
-    /// Fails with dm-crypt's messages, which do not tell what is wrong.
+    /// Errors carry the messages of dm-crypt, which do not specify the cause.
     pub(crate) fn generator(self, params: &Params<'_>) -> Result<Generator, CtrError> {
         const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
         let unfit = |error| CtrError::new(c"Error creating IV", error);
@@ -211,21 +211,21 @@ impl Mode {
     }
 }
 
-/// What makes the vectors of a target. What it has of the key is wiped on drop.
+/// The vector generator of a target. Its part of the key is wiped on drop.
 pub(crate) enum Generator {
     Sector(SectorMode),
-    /// As the other, for a cipher that may work on several sectors at once.
+    /// As `Sector`, for a cipher with several requests in flight.
     Queued(SectorMode),
     Eboiv(Eboiv),
     Elephant(Elephant),
     Lmk(Lmk),
     Tcw(Tcw),
-    /// Vectors are random, and kept in the integrity metadata of the device below.
+    /// Random vectors, stored in the integrity metadata of the device.
     Random,
 }
 
 impl Generator {
-    /// Has sectors be queued, if each can be done without the others.
+    /// Selects the variant with several requests in flight, if sectors are independent.
     pub(crate) fn queued(self) -> Self {
         match self {
             Self::Sector(mode) => Self::Queued(mode),
@@ -233,7 +233,7 @@ impl Generator {
         }
     }
 
-    /// Replaces the key by one of the same length. Allocates nothing.
+    /// Replaces the key by another key of the same length. Allocates no memory.
     pub(crate) fn set_key(&mut self, key: &[u8]) -> Result {
         match self {
             Self::Elephant(mode) => mode.set_key(key),
@@ -244,7 +244,7 @@ impl Generator {
     }
 }
 
-/// Makes `a` the exclusive or of both, as far as both have bytes.
+/// XORs `b` into `a`, over the length of the shorter slice.
 pub(crate) fn xor(a: &mut [u8], b: &[u8]) {
     for (a, b) in a.iter_mut().zip(b) {
         *a ^= b;
@@ -281,7 +281,7 @@ mod tests {
             (Mode::Elephant, 33, 1, 16, Some((2, 16))),
             (Mode::Elephant, 65, 4, 16, Some((2, 32))),
             (Mode::Elephant, 66, 1, 16, None),
-            // Loop-AES 1, 2 and 3.
+            // Loop-AES versions 1, 2 and 3.
             (Mode::Lmk, 33, 1, 16, Some((1, 0))),
             (Mode::Lmk, 64 * 16, 64, 16, Some((64, 0))),
             (Mode::Lmk, 65 * 16, 64, 16, Some((65, 16))),

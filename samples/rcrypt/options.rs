@@ -3,10 +3,14 @@
 //! The optional arguments of the table line: `[<#opts> <opts>...]`.
 //!
 //! The grammar and the messages are those of dm-crypt, `crypt_ctr_optional()` in
-//! `drivers/md/dm-crypt.c`, with these differences: all ten may be given at once, where C stops at
-//! nine; numbers that C silently cuts to fewer bits, or reads up to the first letter, are refused;
-//! so is `integrity:<n>` without the rest, for which C follows a bad pointer; and so is the tag type
-//! `none` after `aead`, of which C prints the one and does the other. Of another option that is
+//! `drivers/md/dm-crypt.c`, with these differences:
+//!
+//! - A line may have all ten options; C accepts at most nine.
+//! - Numbers are rejected if C would truncate them or stop parsing at the first letter.
+//! - `integrity:<n>` without an authentication type is rejected; C dereferences a bad pointer.
+//! - The type `none` after `aead` is rejected; C prints one of them and uses the other.
+//!
+//! If an option is repeated, the last one applies, also for `integrity`.
 //! repeated the last counts, also of `integrity`.
 
 use kernel::{
@@ -26,35 +30,35 @@ use kscale::block::{
 
 use crate::table::decimal;
 
-/// As many as there are; a line may repeat one for another.
+/// The number of options. A line may repeat an option in place of another.
 const MAX_OPTIONS: usize = 10;
 
-/// The most bytes that may go with a sector, as in dm-crypt.
+/// Maximum number of bytes stored with a sector, as in dm-crypt.
 const MAX_TAG_SIZE_BYTES: u32 = 480;
 
-/// Who makes the tags that are stored with the sectors.
+/// The source of the tags that are stored with the sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Auth {
-    /// Nobody: the space is for the IVs.
+    /// There are no tags; the space is used for IVs.
     None,
-    /// The cipher.
+    /// The cipher generates the tags.
     Aead,
 }
 
-/// What is stored with each sector: the option `integrity`.
+/// The option `integrity`: what is stored with each sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Integrity {
     /// From 1 to 480.
     pub(crate) tag_size_bytes: u32,
     pub(crate) auth: Auth,
-    /// `auth` in the letters of the line, which are printed as they came.
+    /// `auth` as it is spelled in the line, for status output.
     letters: [u8; 4],
 }
 
 impl Integrity {
     const INVALID: CtrError = CtrError::invalid(c"Invalid integrity arguments");
 
-    /// Parses what follows `integrity:`. [`None`] if that does not even start with a number.
+    /// Parses the value of `integrity:`. Returns [`None`] if it does not start with a digit.
     fn parse(arg: &str) -> Option<Result<Self, CtrError>> {
         if !arg.starts_with(|first: char| first.is_ascii_digit()) {
             return None;
@@ -82,7 +86,7 @@ impl Integrity {
         Some(this.ok_or(CtrError::invalid(c"Unknown integrity profile")))
     }
 
-    /// Returns the last part of the argument as it was written.
+    /// Returns the authentication type as it is spelled in the line.
     fn auth_letters(&self) -> &str {
         core::str::from_utf8(&self.letters).unwrap_or_default()
     }
@@ -91,30 +95,30 @@ impl Integrity {
 /// The optional arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Discards are passed on, which tells others which sectors are in use.
+    /// Passes discards to the device. This reveals which sectors are in use.
     pub(crate) allow_discards: bool,
-    /// A bio is encrypted or decrypted by the CPU that it came from.
+    /// Encrypts and decrypts a bio on the CPU that submitted it.
     pub(crate) same_cpu_crypt: bool,
-    /// What encrypts and decrypts goes before other work.
+    /// Makes the workqueues `WQ_HIGHPRI`.
     pub(crate) high_priority: bool,
-    /// A write goes to the device from where it was encrypted, without being sorted.
+    /// The worker that encrypts a write submits it, without sorting.
     pub(crate) submit_from_crypt_cpus: bool,
-    /// A read is decrypted where it ends.
+    /// The completion of a read decrypts it.
     pub(crate) no_read_workqueue: bool,
-    /// A write is encrypted where it comes from.
+    /// The submitter of a write encrypts it.
     pub(crate) no_write_workqueue: bool,
-    /// What is stored with each sector.
+    /// The tags and IVs stored with each sector.
     pub(crate) integrity: Option<Integrity>,
-    /// What is encrypted at once, in bytes: a power of two from 512 to 4096.
+    /// Size of an encrypted sector in bytes: a power of two from 512 to 4096.
     pub(crate) sector_size: NonZeroU32,
-    /// The IV counts in `sector_size`, not in 512 bytes.
+    /// The IV counts in units of `sector_size`, not of 512 bytes.
     pub(crate) iv_large_sectors: bool,
-    /// The part of the key that authenticates, in bytes; not zero.
+    /// Length in bytes of the authentication part of the key; not zero.
     pub(crate) integrity_key_size: Option<u32>,
 }
 
 impl Options {
-    /// Without any optional argument.
+    /// The options of a line without optional arguments.
     pub(crate) const DEFAULT: Self = Self {
         allow_discards: false,
         same_cpu_crypt: false,
@@ -131,9 +135,9 @@ impl Options {
         integrity_key_size: None,
     };
 
-    /// Parses what follows the fifth argument of a line of `len_sectors`.
+    /// Parses the arguments after the fifth argument of a line of `len_sectors`.
     ///
-    /// As in C, arguments after those that are counted are ignored.
+    /// As in C, arguments after the counted ones are ignored.
     pub(crate) fn parse<'a>(
         mut args: impl Iterator<Item = &'a CStr>,
         len_sectors: u64,
@@ -215,7 +219,7 @@ impl Options {
         self.flags_mut().map(|(name, flag)| (name, *flag))
     }
 
-    /// Returns whether the cipher is one that authenticates.
+    /// Returns whether the cipher authenticates.
     pub(crate) fn is_aead(&self) -> bool {
         self.integrity
             .is_some_and(|integrity| integrity.auth == Auth::Aead)
@@ -227,7 +231,8 @@ impl Options {
         u64::from(self.sector_size.get() / SECTOR_SIZE)
     }
 
-    /// Returns what the vector of a sector is made of. `sector` is its number in units of 512 bytes.
+    /// Returns the number from which the IV of `sector` is generated. `sector` is in units of 512
+    /// bytes.
     #[inline]
     pub(crate) fn iv_sector(&self, sector: u64) -> u64 {
         if self.iv_large_sectors {
@@ -237,18 +242,18 @@ impl Options {
         }
     }
 
-    /// Returns whether so many units of 512 bytes are whole sectors.
+    /// Returns whether `sectors` units of 512 bytes are a multiple of the sector size.
     #[inline]
     pub(crate) fn is_aligned(&self, sectors: u64) -> bool {
         sectors & self.sectors().wrapping_sub(1) == 0
     }
 
-    /// Returns the sector size if it is worth printing.
+    /// Returns the sector size, or [`None`] for the default.
     fn large_sector_size(&self) -> Option<NonZeroU32> {
         Some(self.sector_size).filter(|&size| size != Self::DEFAULT.sector_size)
     }
 
-    /// Writes the options as dm-crypt does in a table line, with their number in front.
+    /// Writes the options, preceded by their number, as dm-crypt does in a table line.
     pub(crate) fn write(&self, out: &mut impl Write) -> fmt::Result {
         let flags = self.flags();
         let sector_size = self.large_sector_size();
@@ -280,7 +285,7 @@ impl Options {
         Ok(())
     }
 
-    /// Writes the options as dm-crypt does for the Integrity Measurement Architecture.
+    /// Writes the options in dm-crypt's format for the Integrity Measurement Architecture.
     pub(crate) fn write_ima(&self, out: &mut impl Write) -> fmt::Result {
         for (name, is_set) in self.flags() {
             write!(out, ",{name}={}", if is_set { 'y' } else { 'n' })?;
@@ -297,7 +302,7 @@ impl Options {
     }
 }
 
-/// Returns whether there are digits, and nothing else.
+/// Returns whether `arg` consists of at least one digit and nothing else.
 fn is_number(arg: &&str) -> bool {
     !arg.is_empty() && arg.bytes().all(|byte| byte.is_ascii_digit())
 }

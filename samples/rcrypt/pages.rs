@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pages that writes are encrypted into.
+//! Bounce pages for writes.
 //!
-//! A writer's pages must stay as they are, so what is written is encrypted into pages of the
-//! target's own, until the device has taken them. That memory is limited per target, as in dm-crypt:
-//! all targets together use 2 % of memory, though at least 16 MiB each. Above its limit, and without
-//! memory, a target lives on the reserve of its pool. How pages are counted is up to [`Limit`].
+//! The target must not modify the pages of a submitter, so it encrypts writes into bounce pages and
+//! frees them when the device completes the write. As in dm-crypt, this memory is limited: all
+//! targets together use 2 % of memory, but each target may use at least 16 MiB. Above the limit, or
+//! without free memory, a target uses the reserve of its pool. [`Limit`] counts the pages.
 //!
-//! Where pages come from while there are some is chosen by the module parameter `page_mode`, for
-//! comparison, see [`Strategy`]. The default is [`Strategy::Mixed`].
+//! The module parameter `page_mode` selects how pages are allocated, for comparison, see
+//! [`Strategy`]. The default is [`Strategy::Mixed`].
 //!
 //! # Why the pool cannot deadlock
 //!
-//! - A write takes all its pages at once, and waits for the reserve without holding any of it, see
-//!   [`Mempool::alloc_bulk()`]. dm-crypt takes page by page, under a mutex.
+//! - A write takes all its pages at once, and holds no page of the reserve while it waits for the
+//!   reserve, see [`Mempool::alloc_bulk()`]. dm-crypt takes page by page, under a mutex.
 //! - No write needs more pages than the reserve has, see [`MAX_WRITE`].
-//! - Who holds pages of the reserve has encryption, which needs no memory, and I/O before it, whose
-//!   completion gives them back in any context: no worker is needed for that.
-//! - The bio for the pages is allocated before them, and nobody who has pages waits for a bio. There
-//!   is one for each write, whatever its length.
-//! - Blocks of pages are not from the reserve, so who waits for it with blocks keeps nobody waiting.
+//! - A write that holds pages of the reserve needs no further memory: encryption allocates none,
+//!   and the completion of the I/O frees the pages in any context, without a worker.
+//! - The clone of a bio is allocated before its pages, so no write waits for a clone while it holds
+//!   pages. Each write has one clone, of any length.
+//! - Blocks of pages do not come from the reserve, so a write that holds blocks while it waits for
+//!   the reserve blocks no other write.
 //!
 //! [`Mempool::alloc_bulk()`]: kscale::mm::mempool::Mempool::alloc_bulk
 //! [`MAX_WRITE`]: crate::size::MAX_WRITE
@@ -62,23 +63,23 @@ use crate::{
     stats, //
 };
 
-/// Pages in the reserve of a target: enough for the largest bio there is.
+/// Pages in the reserve of a target: enough for the largest bio.
 pub(crate) const RESERVE_PAGES: usize = 256;
 
-/// What all targets together use of memory that the kernel has mapped.
+/// The share of the system's memory for all targets together.
 const MEMORY_PERCENT: usize = 2;
 
-/// What a target may use however many there are.
+/// The minimum limit of a target, for any number of targets.
 const MIN_PAGES_PER_TARGET: usize = 16 * RESERVE_PAGES;
 
-/// The largest blocks that the page allocator keeps for each CPU: `PAGE_ALLOC_COSTLY_ORDER` in
-/// `include/linux/mmzone.h`. For larger ones it takes the lock of the zone.
+/// The largest block order that the page allocator caches per CPU: `PAGE_ALLOC_COSTLY_ORDER` in
+/// `include/linux/mmzone.h`. Larger blocks need the zone lock.
 const ORDER_OF_CPU: u32 = 3;
 
 /// The number of targets that share the memory.
 static TARGETS: Atomic<usize> = Atomic::new(0);
 
-/// One target's claim to its part of the memory.
+/// The share of one target in the memory; counts the target in [`TARGETS`].
 struct Share;
 
 impl Share {
@@ -87,7 +88,7 @@ impl Share {
         Self
     }
 
-    /// Returns the part in pages.
+    /// Returns the size of the share in pages.
     fn limit_pages(&self) -> usize {
         // OVERFLOW: The number of pages is below 2^52.
         let pages = page::totalram_pages().wrapping_mul(MEMORY_PERCENT) / 100;
@@ -105,25 +106,25 @@ impl Drop for Share {
     }
 }
 
-/// Where pages come from while there are some.
+/// A way to allocate pages that are not from the reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Strategy {
-    /// One by one, from the page allocator.
+    /// Allocates pages one by one from the page allocator.
     Single,
-    /// As many as a write needs at once.
+    /// Allocates all pages of a write in one call.
     Bulk,
-    /// In blocks as large as can be had, as in dm-crypt, and the rest one by one.
+    /// Allocates the largest available blocks, as dm-crypt does, and the rest one by one.
     Compound,
-    /// From a cache with so many pages for each CPU, where they stay when they are done with; the rest
-    /// as [`Strategy::Bulk`]. Those that are there do not count.
+    /// Takes pages from a stash with the given number of pages per CPU, and the rest as
+    /// [`Strategy::Bulk`]. Freed pages go to the stash. Stashed pages do not count.
     Recycled(u8),
-    /// In blocks that the page allocator keeps for each CPU; the rest, and all of it where memory is
-    /// in pieces, as [`Strategy::Bulk`].
+    /// Allocates blocks of the order that the page allocator caches per CPU, and the rest as
+    /// [`Strategy::Bulk`]. If memory is fragmented, that is all of the pages.
     Mixed,
 }
 
 impl Strategy {
-    /// Returns the strategy that values of the module parameters mean.
+    /// Returns the strategy for values of the module parameters.
     pub(crate) fn from_params(page_mode: u8, cached_pages: u8) -> Option<Self> {
         match page_mode {
             0 => Some(Self::Single),
@@ -135,13 +136,12 @@ impl Strategy {
         }
     }
 
-    /// Returns the orders of blocks to ask for, of those up to `max`: one after the other, until there
-    /// is one.
+    /// Returns the block orders to try, from the largest down, limited to `max`.
     fn block_orders(self, max: u32) -> RangeInclusive<u32> {
         match self {
             Self::Compound => 1..=max,
-            // Where there are no blocks of that order, smaller ones cost more than they save: each
-            // that is asked for in vain costs as much as ten pages in bulk.
+            // If no block of that order is free, smaller blocks cost more than they save: each
+            // failed request costs as much as ten pages in bulk.
             Self::Mixed => {
                 let order = max.min(ORDER_OF_CPU);
                 order..=order
@@ -154,7 +154,7 @@ impl Strategy {
 /// The page allocator, limited to the target's share of memory.
 pub(crate) struct LimitedPages {
     share: Share,
-    /// Pages that the target has, in its reserve too.
+    /// Pages of the target, including those in its reserve.
     allocated: Limit,
     strategy: Strategy,
     cache: Option<PageStash>,
@@ -182,14 +182,14 @@ impl LimitedPages {
         })
     }
 
-    /// Returns a page of the cache.
+    /// Returns a page from the stash.
     fn cached_page(&self) -> Option<Page> {
         let page = self.cache.as_ref()?.get()?;
         stats::count_cached_pages(1);
         Some(page)
     }
 
-    /// Fills `slots` with pages of the cache, and then of the page allocator.
+    /// Fills `slots` with pages from the stash, then from the page allocator. Returns their number.
     fn fill(&self, gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
         let cached = self.cache.as_ref().map_or(0, |cache| cache.get_bulk(slots));
         stats::count_cached_pages(cached);
@@ -200,7 +200,7 @@ impl LimitedPages {
         cached.saturating_add(bulk)
     }
 
-    /// Notes that there are to be `count` pages more, unless the target has its share.
+    /// Charges `count` pages, unless that exceeds the target's share. Returns whether it did.
     fn try_charge(&self, count: usize) -> bool {
         let admitted = self.allocated.try_charge(count, self.share.limit_pages());
 
@@ -215,7 +215,7 @@ impl Allocator for LimitedPages {
     type Memory = Page;
 
     fn alloc(&self, gfp: Gfp) -> Option<Page> {
-        // The reserve is filled whatever the limit.
+        // Allocations for the reserve are not limited.
         let optional = gfp.contains(Gfp::NORETRY);
 
         if !optional {
@@ -236,7 +236,7 @@ impl Allocator for LimitedPages {
     }
 
     fn free(&self, page: Page) {
-        // Freed if there is no room.
+        // The page is freed if the stash is full.
         let _ = match &self.cache {
             Some(cache) => cache.put(page),
             None => Err(page),
@@ -267,10 +267,10 @@ impl Allocator for LimitedPages {
 
 impl dm::Blocks for LimitedPages {
     fn alloc_block(&self, max_order: NonZeroU32) -> Option<Block> {
-        /// Neither waits for memory nor says that there is none, nor wakes those who put it together:
-        /// single pages do as well.
+        /// Does not wait for memory, warn about failure or wake kswapd and kcompactd: the caller
+        /// falls back to single pages.
         const OPTIONAL: Gfp = Gfp::NOMEMALLOC.union(Gfp::NORETRY).union(Gfp::NOWARN);
-        /// As dm-crypt, which wakes them.
+        /// As in dm-crypt, which wakes kswapd.
         const WAKING: Gfp = OPTIONAL.union(Gfp::NOWAIT);
 
         let limit = self.share.limit_pages();
@@ -309,19 +309,19 @@ mod tests {
 
     const MODES: [Mode; 3] = [Mode::Exact, Mode::Approx, Mode::Credit];
 
-    /// As the pool asks for pages that it can do without.
+    /// The flags with which the pool asks for optional pages.
     const OPTIONAL: Gfp = Gfp::KERNEL.union(Gfp::NORETRY);
 
-    /// How far the count may be off.
+    /// Returns the maximum error of the count.
     fn error_pages(mode: Mode) -> usize {
         match mode {
             Mode::Approx => usize::from(BATCH.get()) * cpu::nr_cpu_ids() as usize,
-            // As long as there is one task.
+            // Exact in a single task.
             Mode::Exact | Mode::Credit => 0,
         }
     }
 
-    /// Takes pages until there are no more, but at most `max`.
+    /// Allocates pages until an allocation fails, at most `max` pages.
     fn take(pages: &LimitedPages, max: usize) -> Result<KVec<Page>> {
         let mut taken = KVec::new();
 
@@ -475,7 +475,7 @@ mod tests {
         assert_eq!(block.order(), ORDER_OF_CPU);
         pages.free_block(block);
 
-        // What is left of the limit would do for a smaller one.
+        // The rest of the limit suffices for a smaller block.
         let limit = pages.share.limit_pages();
         pages.allocated.charge(limit - 3);
         assert!(pages.alloc_block(order).is_none());
@@ -489,7 +489,7 @@ mod tests {
         let cache = pages.cache.as_ref().ok_or(EINVAL)?;
         let mut slots = [const { None }; 32];
 
-        // The task may move, so not all of them need be had of the cache the second time.
+        // The task may migrate, so the second round may find only a part of the pages in its stash.
         for _ in 0..4 {
             pages.alloc_bulk(OPTIONAL, &mut slots);
             assert_eq!(slots.iter().flatten().count(), 32);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters of all `rcrypt` devices since the module was loaded, in debugfs.
+//! Statistics of all `rcrypt` devices since the module was loaded, in debugfs.
 //!
 //! ```text
 //! # cat /sys/kernel/debug/rcrypt/stats
@@ -24,43 +24,43 @@ use kernel::{
     }, //
 };
 
-/// CPUs beyond share the counters of those before.
+/// CPU numbers wrap modulo `N_SLOTS`.
 const N_SLOTS: usize = 256;
 
-/// What is not left to the workers that encrypt and decrypt.
+/// Where a bio is processed, other than in the encryption workers.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// A read was decrypted where the device ended it.
+    /// The completion of a read decrypted it.
     DecryptedAtOnce,
-    /// A read was decrypted in softirq context, where it had to go from a hard interrupt.
+    /// A softirq decrypted a read that completed in a hard interrupt.
     DecryptedInSoftirq,
-    /// A write was encrypted where it came from.
+    /// The submitter of a write encrypted it.
     EncryptedAtOnce,
-    /// A write was left to who sorts.
+    /// A worker that sorts by sector submitted a write.
     SentInOrder,
 }
 
-/// How many places there are.
+/// The number of variants of [`Place`].
 const N_PLACES: usize = 4;
 
-/// The counters of one CPU, in a cache line of their own.
+/// The counters of one CPU, in their own cache lines.
 #[repr(align(64))]
 struct Slot {
     reads: Atomic<u64>,
     writes: Atomic<u64>,
-    /// Pages that writes were encrypted into.
+    /// Bounce pages of writes.
     pages: Atomic<u64>,
-    /// Those of them that the page allocator gave many at once.
+    /// Bounce pages that the page allocator returned in bulk.
     bulk_pages: Atomic<u64>,
-    /// Those of them that it gave one by one.
+    /// Bounce pages that the page allocator returned one by one.
     single_pages: Atomic<u64>,
-    /// Those of them that were in a cache.
+    /// Bounce pages from a stash.
     cached_pages: Atomic<u64>,
-    /// Those of them that the page allocator gave in blocks.
+    /// Bounce pages in blocks of the page allocator.
     compound_pages: Atomic<u64>,
-    /// Bios of which something was done in these places, by [`Place`].
+    /// Bios by [`Place`].
     places: [Atomic<u64>; N_PLACES],
-    /// Requests for pages that the target's limit was too low for.
+    /// Page requests that the limit of the target refused.
     refusals: Atomic<u64>,
 }
 
@@ -78,7 +78,7 @@ static SLOTS: [Slot; N_SLOTS] = [const {
     }
 }; N_SLOTS];
 
-/// Adds to a counter of this CPU.
+/// Adds `count` to a counter of the current CPU.
 #[inline]
 fn add(count: u64, counter: fn(&Slot) -> &Atomic<u64>) {
     // CAST: From 32 to 64 bits.
@@ -89,13 +89,13 @@ fn add(count: u64, counter: fn(&Slot) -> &Atomic<u64>) {
     }
 }
 
-/// Counts a bio that was decrypted.
+/// Counts a decrypted bio.
 #[inline]
 pub(crate) fn count_read() {
     add(1, |slot| &slot.reads);
 }
 
-/// Counts a bio of which something was done in a place.
+/// Counts a bio by [`Place`].
 #[inline]
 pub(crate) fn count(place: Place) {
     // PANIC: There are as many counters as places.
@@ -110,50 +110,50 @@ pub(crate) fn count(place: Place) {
     );
 }
 
-/// Counts a write of `len_bytes` that got its pages.
+/// Counts a write of `len_bytes` with its bounce pages.
 #[inline]
 pub(crate) fn count_write(len_bytes: u32) {
     add(1, |slot| &slot.writes);
-    // CAST: From 32 to 64 bits, of which the page size needs few.
+    // CAST: From 32 to 64 bits; the page size fits into 32 bits.
     add(len_bytes.div_ceil(PAGE_SIZE as u32).into(), |slot| {
         &slot.pages
     });
 }
 
-/// Counts pages that the page allocator gave many at once.
+/// Counts pages that the page allocator returned in bulk.
 #[inline]
 pub(crate) fn count_bulk_pages(count: usize) {
     // CAST: From 64 to 64 bits.
     add(count as u64, |slot| &slot.bulk_pages);
 }
 
-/// Counts a page that the page allocator gave by itself.
+/// Counts a page that the page allocator returned alone.
 #[inline]
 pub(crate) fn count_single_page() {
     add(1, |slot| &slot.single_pages);
 }
 
-/// Counts pages that were in a cache.
+/// Counts pages from a stash.
 #[inline]
 pub(crate) fn count_cached_pages(count: usize) {
     // CAST: From 64 to 64 bits.
     add(count as u64, |slot| &slot.cached_pages);
 }
 
-/// Counts pages that the page allocator gave in a block.
+/// Counts pages in a block of the page allocator.
 #[inline]
 pub(crate) fn count_compound_pages(count: usize) {
     // CAST: From 64 to 64 bits.
     add(count as u64, |slot| &slot.compound_pages);
 }
 
-/// Counts a request for pages that the target's limit was too low for.
+/// Counts a page request that the limit of the target refused.
 #[inline]
 pub(crate) fn count_refusal() {
     add(1, |slot| &slot.refusals);
 }
 
-/// Writes the counters. They are read one by one, so bios that pass meanwhile may be half counted.
+/// Writes the counters. They are read one by one, so a concurrent bio may be counted in part.
 pub(crate) fn write(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (mut pages, mut bulk, mut single) = (0_u64, 0_u64, 0_u64);
     let (mut cached, mut compound, mut refusals) = (0_u64, 0_u64, 0_u64);
@@ -211,12 +211,12 @@ mod tests {
         }
     }
 
-    /// All that is shown.
+    /// The values in the statistics file.
     #[derive(Debug, Default, PartialEq)]
     struct Counts {
         reads: u64,
         writes: u64,
-        /// In bulk, single, of the reserve, cached, compound.
+        /// Bulk, single, reserve, cached, compound.
         pages: [u64; 5],
         decrypted: [u64; 2],
         encrypted: [u64; 2],
@@ -258,11 +258,11 @@ mod tests {
         Ok(counts)
     }
 
-    /// Whoever runs tests at the same time does not use these devices.
+    /// Tests that run concurrently do not use these devices.
     #[test]
     fn whatever_is_counted_is_shown_where_it_belongs() -> Result {
         const PAGE: u32 = PAGE_SIZE as u32;
-        // Other tests count pages that no write asked for.
+        // Other tests count pages without a write.
         for _ in 0..4 {
             count_write(u32::MAX);
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table line: what `dmsetup create` gets and `dmsetup table` prints.
+//! The table line, as `dmsetup create` takes it and `dmsetup table` prints it.
 //!
 //! ```text
 //! <cipher> <key>|:<key size>:<key type>:<description> <iv_offset> <dev path> <start>
 //!         [<#opts> <opts>...]
 //! ```
 //!
-//! The grammar and the messages are those of dm-crypt, `crypt_ctr()` in `drivers/md/dm-crypt.c`,
-//! except that numbers that C silently cuts to fewer bits are refused. The optional arguments are in
-//! `options.rs`.
+//! The grammar and the messages are those of dm-crypt, `crypt_ctr()` in `drivers/md/dm-crypt.c`.
+//! One difference: numbers that C would truncate are rejected. `options.rs` parses the optional
+//! arguments.
 
 use kernel::{
     fmt::{
@@ -31,12 +31,12 @@ use kscale::{
 
 use crate::options::Options;
 
-/// The second argument, also that of the message `key set`: a key, or where one is.
+/// The key argument of a table line or of the message `key set`: a key or a reference to one.
 ///
 /// # Examples
 ///
-/// `-` is the key without bytes, `00ff` one of two, and `:32:logon:cryptsetup:disk` stands for the
-/// 32 bytes of the key `cryptsetup:disk` in a keyring.
+/// `-` is the empty key, `00ff` is a key of two bytes, and `:32:logon:cryptsetup:disk` is the key
+/// `cryptsetup:disk` of 32 bytes in a keyring.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyArg<'a> {
     size_bytes: u32,
@@ -52,7 +52,7 @@ enum Source<'a> {
 }
 
 impl<'a> KeyArg<'a> {
-    /// Parses the length of the key, and leaves the rest to [`KeyArg::fetch()`], as C does.
+    /// Parses the length of the key. As in C, [`KeyArg::fetch()`] parses the rest.
     pub(crate) fn parse(arg: &'a [u8]) -> Option<Self> {
         let Some(arg) = arg.strip_prefix(b":") else {
             return Some(Self {
@@ -67,7 +67,7 @@ impl<'a> KeyArg<'a> {
         let size_bytes = core::str::from_utf8(size)
             .ok()
             .and_then(decimal::<u32>)
-            // The sign bit is an error in C.
+            // C rejects numbers with the sign bit set.
             .filter(|size| i32::try_from(*size).is_ok())?;
         Some(Self {
             size_bytes,
@@ -80,15 +80,15 @@ impl<'a> KeyArg<'a> {
         self.size_bytes
     }
 
-    /// Returns whether the key itself is the argument.
+    /// Returns whether the argument is the key itself.
     pub(crate) fn is_in_digits(&self) -> bool {
         matches!(self.source, Source::Digits(_))
     }
 
-    /// Decodes the key, or gets it from its keyring, which waits for a key that is being made.
+    /// Decodes the key, or reads it from its keyring. Waits for a key that is under construction.
     ///
-    /// Fails with [`EINVAL`] if the argument is wrong or the key has another length, otherwise as
-    /// the search does, with [`ENOKEY`] for example.
+    /// Returns [`EINVAL`] if the argument is invalid or the key has another length, and the errors
+    /// of the key search, for example [`ENOKEY`].
     pub(crate) fn fetch(&self) -> Result<(Key, KeyText)> {
         match self.source {
             Source::Digits(b"-") => Ok((Key::new(&[])?, KeyText::Digits(Key::new(&[])?))),
@@ -102,10 +102,10 @@ impl<'a> KeyArg<'a> {
     }
 }
 
-/// Gets the key `<key type>:<description>` from its keyring.
+/// Reads the key `<key type>:<description>` from its keyring.
 #[cfg(CONFIG_KEYS)]
 fn fetch(name: &[u8], size_bytes: u32) -> Result<(Key, KeyText)> {
-    // `isspace()` in C, which takes text for Latin-1: what prints the line does not quote it.
+    // `isspace()` in C, for Latin-1. The table line prints the name without quoting.
     if name.iter().any(|byte| matches!(byte, b' ' | 9..=13 | 0xa0)) {
         pr_err!("whitespace chars not allowed in key string\n");
         return Err(EINVAL);
@@ -127,7 +127,7 @@ fn fetch(_name: &[u8], _size_bytes: u32) -> Result<(Key, KeyText)> {
     Err(EINVAL)
 }
 
-/// Returns what follows the first colon.
+/// Returns the text after the first colon.
 #[cfg(CONFIG_KEYS)]
 fn description(name: &CStr) -> Option<&CStr> {
     let name = name.to_bytes_with_nul();
@@ -144,18 +144,18 @@ fn split_at_colon(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((before, rest.get(1..)?))
 }
 
-/// What the second argument is printed as.
+/// The key as the table line prints it.
 pub(crate) enum KeyText {
     /// The key itself.
     Digits(Key),
-    /// Where it is: `<key type>:<description>`.
+    /// A reference to the key: `<key type>:<description>`.
     Name(CString),
-    /// Zeros: the key was wiped.
+    /// Zeros, for a wiped key.
     Wiped,
 }
 
 impl KeyText {
-    /// Writes what stands for a key of `size_bytes`.
+    /// Writes the text for a key of `size_bytes`.
     fn write(&self, size_bytes: u32, out: &mut impl Write) -> fmt::Result {
         match self {
             _ if size_bytes == 0 => write!(out, "-"),
@@ -168,7 +168,7 @@ impl KeyText {
     }
 }
 
-/// Parses the third argument.
+/// Parses the IV offset, the third argument.
 pub(crate) fn iv_offset(arg: &CStr, options: &Options) -> Result<u64, CtrError> {
     arg.to_str()
         .ok()
@@ -177,7 +177,7 @@ pub(crate) fn iv_offset(arg: &CStr, options: &Options) -> Result<u64, CtrError> 
         .ok_or(CtrError::invalid(c"Invalid iv_offset sector"))
 }
 
-/// Parses the fifth argument.
+/// Parses the start on the device, the fifth argument.
 pub(crate) fn start(arg: &CStr) -> Result<u64, CtrError> {
     arg.to_str()
         .ok()
@@ -185,20 +185,20 @@ pub(crate) fn start(arg: &CStr) -> Result<u64, CtrError> {
         .ok_or(CtrError::invalid(c"Invalid device sector"))
 }
 
-/// How long the key is, and what its bytes are for.
+/// The lengths of a key and of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyLayout {
     pub(crate) size_bytes: u32,
-    /// Keys of ciphers and what else the key has, counted as dm-crypt does.
+    /// The number of cipher keys and other parts, counted as in dm-crypt.
     pub(crate) parts: u32,
-    /// What is not for the ciphers, in bytes.
+    /// Length of the part that belongs to the IV mode, in bytes.
     pub(crate) extra_size_bytes: u32,
-    /// What is for the authentication, in bytes.
+    /// Length of the authentication key, in bytes.
     pub(crate) mac_size_bytes: u32,
 }
 
 impl KeyLayout {
-    /// Returns that of a key of `size_bytes` that is all for one cipher.
+    /// Returns the layout of a key of `size_bytes` with a single part, for one cipher.
     pub(crate) fn of_one_key(size_bytes: u32) -> Self {
         Self {
             size_bytes,
@@ -208,7 +208,7 @@ impl KeyLayout {
     }
 }
 
-/// What a line is printed from.
+/// The fields of a printed table line.
 pub(crate) struct Line<'a> {
     pub(crate) cipher: &'a str,
     pub(crate) key: &'a KeyText,
@@ -230,8 +230,8 @@ impl Line<'_> {
     }
 }
 
-/// Writes what the Integrity Measurement Architecture measures of a line, behind name and version
-/// of the target, byte for byte as dm-crypt does.
+/// Writes the target's data for the Integrity Measurement Architecture, byte for byte as dm-crypt
+/// does. Device mapper writes the name and the version of the target before it.
 pub(crate) fn write_ima(
     cipher: &str,
     layout: KeyLayout,
@@ -246,7 +246,7 @@ pub(crate) fn write_ima(
     write!(out, ",key_mac_size={};", layout.mac_size_bytes)
 }
 
-/// Parses digits only: [`FromStr`] takes a plus sign, which C does not.
+/// Parses a number that consists of digits only. [`FromStr`] accepts a plus sign, C does not.
 pub(crate) fn decimal<N: FromStr>(arg: &str) -> Option<N> {
     if arg.bytes().all(|byte| byte.is_ascii_digit()) {
         arg.parse().ok()
@@ -255,12 +255,12 @@ pub(crate) fn decimal<N: FromStr>(arg: &str) -> Option<N> {
     }
 }
 
-/// What the suites of this module and its neighbours share.
+/// Helpers for the test suites of this module and others.
 #[cfg(kscale_kunit)]
 pub(crate) mod testing {
     use super::*;
 
-    /// Text that grows.
+    /// A buffer that text is written to.
     pub(crate) struct Text(KVec<u8>);
 
     impl Text {
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn keys_in_keyrings() -> Result {
-        // The length cannot be parsed.
+        // The length is invalid.
         for arg in [
             &b":"[..],
             b":32",
@@ -328,7 +328,7 @@ mod tests {
         }
         let name = KeyArg::parse(b":32:logon:rcrypt:none").ok_or(EINVAL)?;
         assert_eq!(name.size_bytes(), 32);
-        // The rest cannot.
+        // The rest of the argument is invalid.
         for arg in [
             &b":32:"[..],
             b":32:logon",

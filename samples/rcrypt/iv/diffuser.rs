@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The diffuser of BitLocker, called Elephant: makes each bit of a sector depend on all others.
+//! The Elephant diffuser of BitLocker, which makes each bit of a sector depend on all others.
 //!
-//! It has no key. Its two parts go over the sector as over a ring of 32-bit numbers, and change
-//! each number by two others, of which the second is rotated. See section 4.3 of "AES-CBC + Elephant
-//! diffuser" by Niels Ferguson, 2006, where decryption is what goes forward.
+//! It has no key. Its two components treat the sector as a ring of 32-bit words. A component
+//! changes each word by two other words, the second of which is rotated. See section 4.3 of
+//! "AES-CBC + Elephant diffuser" by Niels Ferguson, 2006. There, decryption is the forward
+//! direction.
 
 #[cfg(kscale_kunit)]
 use kernel::prelude::*;
 
-/// What a part does.
+/// A component of the diffuser.
 struct Part {
-    /// How often it goes over the sector.
+    /// Number of passes over the sector.
     cycles: usize,
-    /// Where the two others are, counted from the number that is changed; wraps.
+    /// Offsets of the other two words from the changed word; wrap.
     others: [usize; 2],
-    /// By how many bits the second is rotated, which depends on the place in the ring.
+    /// Rotation of the second word in bits, by the index of the changed word modulo 4.
     rotations: [u32; 4],
 }
 
-/// Looks back.
+/// Component A, which uses earlier words.
 const A: Part = Part {
     cycles: 5,
     others: [0_usize.wrapping_sub(2), 0_usize.wrapping_sub(5)],
     rotations: [9, 0, 13, 0],
 };
 
-/// Looks ahead.
+/// Component B, which uses later words.
 const B: Part = Part {
     cycles: 3,
     others: [2, 5],
     rotations: [0, 10, 0, 25],
 };
 
-/// Undoes [`decrypt()`].
+/// Reverts [`decrypt()`].
 pub(super) fn encrypt(sector: &mut [u8]) {
     let mut ring = Ring::new(sector);
 
@@ -41,7 +42,7 @@ pub(super) fn encrypt(sector: &mut [u8]) {
     ring.backward(&B);
 }
 
-/// Diffuses a sector, whose length in bytes is a power of two from 32 on.
+/// Diffuses a sector. Its length in bytes is a power of two, at least 32.
 pub(super) fn decrypt(sector: &mut [u8]) {
     let mut ring = Ring::new(sector);
 
@@ -49,10 +50,10 @@ pub(super) fn decrypt(sector: &mut [u8]) {
     ring.forward(&A);
 }
 
-/// A sector as little-endian numbers.
+/// A sector as little-endian words.
 struct Ring<'a> {
     bytes: &'a mut [u8],
-    /// One less than how many numbers there are, a power of two.
+    /// Number of words, a power of two, minus one.
     mask: usize,
 }
 
@@ -63,7 +64,7 @@ impl<'a> Ring<'a> {
         Self { bytes, mask }
     }
 
-    /// Goes over the ring from its begin, and adds to each number.
+    /// Passes over the ring from its start and adds to each word.
     #[inline]
     fn forward(&mut self, part: &Part) {
         for _ in 0..part.cycles {
@@ -73,7 +74,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Goes over the ring from its end, and subtracts from each number.
+    /// Passes over the ring from its end and subtracts from each word.
     #[inline]
     fn backward(&mut self, part: &Part) {
         for _ in 0..part.cycles {
@@ -83,7 +84,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Returns what the `i`th number is changed by.
+    /// Returns the value by which word `i` changes.
     #[inline]
     fn others(&self, i: usize, part: &Part) -> u32 {
         let [first, second] = part.others;
@@ -95,11 +96,11 @@ impl<'a> Ring<'a> {
             _ => r3,
         };
 
-        // OVERFLOW: It is a ring.
+        // OVERFLOW: Indices wrap around the ring.
         self.get(i.wrapping_add(first)) ^ self.get(i.wrapping_add(second)).rotate_left(rotation)
     }
 
-    /// Returns the `i`th number.
+    /// Returns word `i`.
     #[inline]
     fn get(&self, i: usize) -> u32 {
         let start = (i & self.mask) * size_of::<u32>();
@@ -110,7 +111,7 @@ impl<'a> Ring<'a> {
             .map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// Replaces the `i`th number.
+    /// Replaces word `i`.
     #[inline]
     fn set(&mut self, i: usize, value: u32) {
         let start = (i & self.mask) * size_of::<u32>();
@@ -132,7 +133,7 @@ mod tests {
 
     use kscale::lib::crc32::crc32;
 
-    /// Returns the pattern that the known answers are of.
+    /// Returns the input of the known-answer tests.
     fn pattern(len: usize) -> Result<KVec<u8>> {
         let mut bytes = KVec::zeroed(len, GFP_KERNEL)?;
 
@@ -142,8 +143,8 @@ mod tests {
         Ok(bytes)
     }
 
-    /// What a Python script says that was written after the paper: on lists of numbers, with `%` for
-    /// the ring. The start of each sector, and the `zlib.crc32()` of all of it.
+    /// Computed by a Python script written from the paper, with lists of words and `%` for the
+    /// ring. Each row has the start of the sector and the `zlib.crc32()` of the whole sector.
     #[test]
     fn known_answers() -> Result {
         for (len, start, sum) in [

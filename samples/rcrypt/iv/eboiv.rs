@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! eboiv, the encrypted byte offset: what BitLocker does in CBC mode.
+//! eboiv, the encrypted byte offset: the CBC scheme of BitLocker.
 //!
-//! The vector is what the cipher makes of zeros, with the place of the sector in bytes as its own
-//! vector. The cipher is the first one, also of several.
+//! The cipher encrypts a block of zeros, with the byte offset of the sector as its IV. The result
+//! is the vector of the sector. With several ciphers, the first cipher encrypts the vector.
 
 use kernel::prelude::*;
 
@@ -40,19 +40,19 @@ use super::{
     Walk, //
 };
 
-/// Pages in the reserve. Each walk has one while it lasts, and waits for nobody else meanwhile.
+/// Pages in the reserve. A walk holds one page and waits for no other resource while it does.
 const RESERVE_PAGES: usize = 2;
 
-/// The mode, for one target.
+/// The eboiv mode of a target.
 pub(crate) struct Eboiv {
-    /// For what the cipher works on: it does not take memory from the stack.
+    /// Working memory of the cipher, which cannot use memory on the stack.
     pages: Pin<KBox<Mempool<Pages>>>,
     sector_size: u32,
     iv_size: u32,
 }
 
 impl Eboiv {
-    /// Fails with [`EINVAL`] unless vectors are as long as blocks, with [`ENOMEM`] without memory.
+    /// Returns [`EINVAL`] if vectors and blocks differ in length, and [`ENOMEM`] without memory.
     pub(super) fn new(params: &Params<'_>) -> Result<Self> {
         if params.block_size != params.iv_size {
             return Err(EINVAL);
@@ -64,9 +64,10 @@ impl Eboiv {
         })
     }
 
-    /// Returns what is done to the sectors of a bio. `first` is the first of several ciphers.
+    /// Returns the walk for a bio. `first` is the first of several ciphers.
     ///
-    /// Waits for memory if it may; where it must not, it may fail with [`BlkError::RESOURCE`].
+    /// Waits for memory in process context. Returns [`BlkError::RESOURCE`] if there is none in
+    /// atomic context.
     pub(crate) fn walk<'a>(
         &'a self,
         first: Option<&'a Skcipher>,
@@ -85,11 +86,11 @@ impl Eboiv {
     }
 }
 
-/// The mode, for one bio.
+/// The eboiv mode of a bio.
 pub(crate) struct EboivWalk<'a> {
     first: Option<&'a Skcipher>,
     page: Element<&'a Mempool<Pages>>,
-    /// How many bytes of the page are to be wiped.
+    /// Number of used bytes of the page, which are wiped on drop.
     used: usize,
     mode: &'a Eboiv,
 }
@@ -97,16 +98,16 @@ pub(crate) struct EboivWalk<'a> {
 impl EboivWalk<'_> {
     /// Returns the vector of a sector.
     ///
-    /// A request of some ciphers has memory from a pool, so there must not be two of them at once.
-    /// That of the sector has none before it is used for the sector.
+    /// The requests of some ciphers allocate memory from a pool, so a task must not use two
+    /// requests at once. `request` holds no such memory before it processes the sector.
     pub(super) fn iv(&mut self, request: &mut Request<'_>, sector: u64) -> Result<Iv> {
         // CAST: From 32 to 64 bits.
         let size = self.mode.iv_size as usize;
         let mut offset = [0; MAX_IV_SIZE];
         let mut iv = [0; MAX_IV_SIZE];
 
-        // OVERFLOW: Wraps as in C. The number may count 512 bytes while `sector_size` is more, and
-        // then this is not the place in bytes, but dm-crypt does the same.
+        // OVERFLOW: Wraps as in C. If `sector` is in units of 512 bytes and `sector_size` is
+        // larger, the product is not the byte offset; dm-crypt computes the same value.
         *offset.first_chunk_mut().ok_or(EINVAL)? = sector
             .wrapping_mul(self.mode.sector_size.into())
             .to_le_bytes();
@@ -125,7 +126,7 @@ impl EboivWalk<'_> {
         Ok(iv)
     }
 
-    /// Returns memory for `len` bytes, which is used for each vector too.
+    /// Returns a buffer of `len` bytes. [`Self::iv()`] overwrites it.
     pub(super) fn work_area(&mut self, len: usize) -> Result<&mut [MaybeUninit<u8>]> {
         self.used = self.used.max(len);
         self.page.as_uninit_slice_mut().get_mut(..len).ok_or(EINVAL)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! elephant: what BitLocker did before Windows 8.
+//! elephant: the scheme of BitLocker before Windows 8.
 //!
-//! Vectors are those of eboiv. Before a sector is encrypted, a key of its own is added to it, which
-//! AES makes of its place, and a diffuser makes each bit depend on all others.
+//! Vectors are those of eboiv. Before encryption, a sector key is XORed into the data, and a
+//! diffuser makes each bit depend on all others. The sector key is the byte offset, encrypted with
+//! AES.
 //!
-//! The second half of the key is for the sectors' keys.
+//! The second half of the key is the AES key for the sector keys.
 
 use kernel::prelude::*;
 
@@ -38,13 +39,13 @@ use super::{
     Walk, //
 };
 
-/// Bytes of the longest key for the sectors' keys.
+/// Maximum length in bytes of the AES key for the sector keys.
 const MAX_KEY_LEN: u32 = 32;
 
-/// Bytes of a sector's key.
+/// Length of a sector key in bytes.
 const SECTOR_KEY_LEN: usize = 2 * aes::BLOCK_SIZE;
 
-/// Returns how many bytes of a key are for the sectors' keys, fails with [`EINVAL`] if too many.
+/// Returns the length in bytes of the AES key for the sector keys, or [`EINVAL`] if it is too long.
 pub(super) fn extra_key_len(size_bytes: u32) -> Result<u32> {
     match size_bytes / 2 {
         len if len > MAX_KEY_LEN => Err(EINVAL),
@@ -52,17 +53,17 @@ pub(super) fn extra_key_len(size_bytes: u32) -> Result<u32> {
     }
 }
 
-/// The mode, for one target.
+/// The elephant mode of a target.
 pub(crate) struct Elephant {
     eboiv: Eboiv,
     key: aes::EncKey,
-    /// Where the second half of the key begins.
+    /// Offset of the second half of the key.
     key_start: usize,
     sector_size: u32,
 }
 
 impl Elephant {
-    /// Fails with [`EINVAL`] if the second half of the key is none for AES.
+    /// Returns [`EINVAL`] if the second half of the key is not a valid AES key.
     pub(super) fn new(params: &Params<'_>, eboiv: Eboiv) -> Result<Self> {
         let key_start = params
             .key
@@ -94,7 +95,7 @@ impl Elephant {
         })
     }
 
-    /// Adds the key of a sector to its data.
+    /// XORs the sector key into the data of a sector.
     fn add_sector_key(&self, sector: u64, data: &mut [u8]) {
         let mut key = [0; SECTOR_KEY_LEN];
         let mut block = [0; aes::BLOCK_SIZE];
@@ -105,7 +106,7 @@ impl Elephant {
         }
         for half in key.chunks_exact_mut(aes::BLOCK_SIZE) {
             half.copy_from_slice(&self.key.encrypt(&block));
-            // For the second half.
+            // The input for the second half of the sector key.
             if let Some(last) = block.last_mut() {
                 *last = 0x80;
             }
@@ -118,7 +119,7 @@ impl Elephant {
     }
 }
 
-/// The mode, for one bio.
+/// The elephant mode of a bio.
 pub(crate) struct ElephantWalk<'a> {
     eboiv: EboivWalk<'a>,
     mode: &'a Elephant,

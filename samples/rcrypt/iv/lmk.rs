@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! lmk: what Loop-AES does.
+//! lmk: the scheme of Loop-AES.
 //!
-//! Sectors have 512 bytes, and there are usually 64 keys. The vector is a hash of all but the first
-//! block of a sector, so equal sectors differ from the first byte on that they differ in. On the
-//! way back that hash is only known after decryption; as in CBC the vector is added to the first
-//! block and to nothing else, it can still be done then.
+//! Sectors have 512 bytes, and there are usually 64 keys. The vector is a hash of a sector without its
+//! first block, so a change in any later block changes the whole ciphertext. After decryption, the
+//! hash is computed from the plaintext and XORed into the first block: in CBC mode the vector affects
+//! only that block.
 //!
 //! - Version 1 has one key.
-//! - Version 2 has 64.
-//! - Version 3 has one more, of which the first 16 bytes are hashed before the data.
+//! - Version 2 has 64 keys.
+//! - Version 3 has one more key. Its first 16 bytes are hashed before the data.
 
 use kernel::prelude::*;
 
@@ -41,21 +41,21 @@ use super::{
     MIN_IV_SIZE, //
 };
 
-/// Bytes of a sector.
+/// Length of a sector in bytes.
 const SECTOR_LEN: usize = SECTOR_SIZE as usize;
 
 /// Bytes at the start of a sector that are not hashed.
 const NOT_HASHED: usize = 16;
 
-/// What MD5 would put at the end of a message of so many bits: the data and seven bytes of the
-/// sector's number, but not the seed.
+/// The message length in the MD5 padding, in bits: the data and seven bytes of the sector number,
+/// without the seed.
 const MESSAGE_BITS: u32 = 4024;
 
-/// Bytes of a seed.
+/// Length of a seed in bytes.
 const SEED_LEN: usize = md5::STATE_SIZE;
 
-/// Returns the size of the part of a key that is for the seed, in bytes. There is none if the
-/// `n_keys` ciphers can share all of the key.
+/// Returns the length of the seed in a key, in bytes. [`None`] if the key divides evenly between
+/// the `n_keys` ciphers.
 pub(super) fn seed_size(size_bytes: u32, n_keys: u32) -> Option<u32> {
     match size_bytes.checked_rem(n_keys) {
         None | Some(0) => None,
@@ -63,18 +63,18 @@ pub(super) fn seed_size(size_bytes: u32, n_keys: u32) -> Option<u32> {
     }
 }
 
-/// The mode, for one target.
+/// The lmk mode of a target.
 pub(crate) struct Lmk {
-    /// The hash of the seed, if there is one. Not to be moved, as nobody would wipe where it was.
+    /// The hash state after the seed, if the key has one. Boxed: a move would leave a copy unwiped.
     start: KBox<Md5>,
-    /// Where the seed is in the key.
+    /// Offset of the seed in the key, if it has one.
     seed_start: Option<usize>,
     iv_size: usize,
 }
 
 impl Lmk {
-    /// Fails with [`EINVAL`] for other sectors, for vectors and seeds that are not those of Loop-AES
-    /// and that dm-crypt would read beyond its memory for, and if MD5 is not allowed.
+    /// Returns [`EINVAL`] for sectors of another size, if FIPS mode forbids MD5, and for vectors
+    /// and seeds of other lengths than in Loop-AES, for which dm-crypt would read out of bounds.
     pub(super) fn new(params: &Params<'_>) -> Result<Self> {
         if params.options.sector_size.get() != SECTOR_SIZE
             || fips::enabled()
@@ -84,7 +84,7 @@ impl Lmk {
         }
         let mut this = Self {
             start: KBox::new(Md5::new(), GFP_KERNEL)?,
-            // After the keys, as if each were as long as the seed.
+            // After the cipher keys, as if each were as long as the seed.
             seed_start: (params.extra_len != 0)
                 .then_some(params.n_keys.wrapping_mul(params.extra_len)),
             iv_size: params.iv_size.max(MIN_IV_SIZE),
@@ -105,12 +105,12 @@ impl Lmk {
         Ok(())
     }
 
-    /// Returns the vector of a sector with that plaintext.
+    /// Returns the vector of a sector with the plaintext `data`.
     fn iv(&self, sector: u64, data: &[u8; SECTOR_LEN]) -> Iv {
         let mut md5 = self.start.clone();
         let mut iv = [0; MAX_IV_SIZE];
         let mut end = [0; 16];
-        // Of the number, 56 bits count. The rest is the end of an MD5 message.
+        // 56 bits of the sector number, followed by the first byte of the MD5 padding.
         let number = (sector & !(0xff << 56)) | (0x80 << 56);
 
         let (first, second) = end.split_at_mut(8);
@@ -136,8 +136,8 @@ impl Walk for &Lmk {
     ) -> Result<(Iv, Input)> {
         let mut data = [0; SECTOR_LEN];
 
-        // Whoever writes to the data meanwhile must not come between hash and cipher, so what is
-        // encrypted is the copy.
+        // The submitter may modify its pages between hash and encryption, so the cipher reads the
+        // copy.
         src.read_at(0, &mut data)?;
         dst.write_at(0, &data)?;
         Ok((self.iv(sector, &data), Input::Destination))

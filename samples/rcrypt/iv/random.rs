@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random vectors, kept beside the sectors.
+//! Random vectors, stored beside the sectors.
 
 use kernel::prelude::*;
 
@@ -24,7 +24,7 @@ use super::{
     Walk, //
 };
 
-/// Makes vectors, and writes them to the tags.
+/// A walk that generates vectors and stores them in the tags.
 pub(crate) struct NewVectors<'t> {
     tags: &'t mut [u8],
     layout: Layout,
@@ -61,7 +61,7 @@ impl Walk for NewVectors<'_> {
     }
 }
 
-/// Takes vectors from the tags.
+/// A walk that reads vectors from the tags.
 pub(crate) struct KeptVectors<'t> {
     tags: &'t [u8],
     layout: Layout,

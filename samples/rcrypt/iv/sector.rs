@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Vectors that are made of the number of the sector, and nothing else.
+//! Vectors that depend only on the sector number.
 
 use kernel::prelude::*;
 
@@ -22,18 +22,18 @@ use super::{
     MIN_IV_SIZE, //
 };
 
-/// How the initialisation vector of a sector is made.
+/// The way to generate the vector of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SectorMode {
-    /// The low 32 bits of the sector number, little endian: repeats every 2 TiB.
+    /// The low 32 bits of the sector number, little endian. Repeats every 2 TiB.
     Plain,
     /// The sector number, little endian.
     Plain64,
-    /// The sector number, big endian, at the end.
+    /// The sector number, big endian, at the end of the vector.
     Plain64be,
-    /// As [`SectorMode::Plain64`]; the crypto API's `essiv` template then encrypts it.
+    /// As [`SectorMode::Plain64`]; the `essiv` template of the crypto API then encrypts the vector.
     Essiv,
-    /// The number of the sector's first cipher block, from 1 on, big endian, at the end.
+    /// The number of the sector's first cipher block, counted from 1, big endian, at the end.
     Benbi {
         /// Binary logarithm of the number of cipher blocks in 512 bytes.
         shift: u32,
@@ -42,7 +42,7 @@ pub(crate) enum SectorMode {
     Null,
 }
 
-/// A mode, and what the cipher takes, in bytes.
+/// A mode with the vector length of the cipher, in bytes.
 pub(crate) struct SectorWalk(SectorMode, usize);
 
 impl Walk for SectorWalk {
@@ -69,13 +69,13 @@ impl Walk for SectorWalk {
 }
 
 impl SectorMode {
-    /// Returns what is done to the sectors of a bio, for a cipher that takes `iv_size` bytes.
+    /// Returns a walk for a cipher with vectors of `iv_size` bytes.
     #[inline]
     pub(crate) fn walk(self, iv_size: usize) -> SectorWalk {
         SectorWalk(self, iv_size)
     }
 
-    /// Returns the mode of that name.
+    /// Returns the mode with the given name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
             "plain" => Some(Self::Plain),
@@ -88,7 +88,8 @@ impl SectorMode {
         }
     }
 
-    /// Fits the mode to a cipher with blocks of `block_size` bytes, if it can.
+    /// Adapts the mode to a cipher block size in bytes. Returns [`None`] if the size is not
+    /// supported.
     pub(crate) fn for_block_size(self, block_size: usize) -> Option<Self> {
         match self {
             Self::Benbi { .. } if !block_size.is_power_of_two() => None,
@@ -99,10 +100,10 @@ impl SectorMode {
         }
     }
 
-    /// Returns the vector of a sector for a cipher that takes `size` bytes of it.
+    /// Returns the vector of a sector for a cipher with vectors of `size` bytes.
     ///
-    /// The vector is computed in at least eight bytes, and a cipher that takes less gets the first
-    /// of them, as in dm-crypt.
+    /// As in dm-crypt, the vector has at least eight bytes, and a cipher with shorter vectors uses
+    /// the first bytes.
     #[inline]
     pub(crate) fn generate(self, sector: u64, size: usize) -> Iv {
         let sector = if cfg!(kscale_mutant = "iv_off_by_one") {
@@ -112,7 +113,7 @@ impl SectorMode {
         };
 
         match self {
-            // CAST: The upper half is cut off: that is this mode.
+            // CAST: The mode uses the lower half only.
             Self::Plain => at_start((sector as u32).to_le_bytes()),
             Self::Plain64 | Self::Essiv => at_start(sector.to_le_bytes()),
             Self::Plain64be => at_end(sector.to_be_bytes(), size),
@@ -154,7 +155,7 @@ fn at_end(bytes: [u8; MIN_IV_SIZE], size: usize) -> Iv {
 mod tests {
     use super::*;
 
-    /// Returns the 16 byte vector of a sector; the rest of it must be zeros.
+    /// Returns the vector of a sector for 16 bytes, or [`None`] if further bytes are not zero.
     fn generate(mode: SectorMode, sector: u64) -> Option<[u8; 16]> {
         let iv = mode.generate(sector, 16);
         let (first, rest) = iv.split_first_chunk()?;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! tcw: what TrueCrypt did before version 4.1.
+//! tcw: the scheme of TrueCrypt before version 4.1.
 //!
-//! The vector is a seed and the number of the sector. What was encrypted is whitened: eight bytes,
-//! of another seed and the number, are added all over the sector. Both seeds are at the end of the
-//! key. Sectors have 512 bytes.
+//! The vector is a seed XORed with the sector number. The ciphertext is whitened: an eight-byte
+//! mask from another seed and the sector number is XORed over the sector. Both seeds are at the end
+//! of the key. Sectors have 512 bytes.
 //!
-//! For what is encrypted so already: who may write to the device can tell equal sectors.
+//! Only for compatibility with existing volumes: an attacker who can write to the device can detect
+//! equal sectors.
 
 use kernel::prelude::*;
 
@@ -38,19 +39,19 @@ use super::{
     MIN_IV_SIZE, //
 };
 
-/// Bytes of a sector.
+/// Length of a sector in bytes.
 const SECTOR_LEN: usize = SECTOR_SIZE as usize;
 
-/// Bytes of the seed of the whitening.
+/// Length of the whitening seed in bytes.
 const WHITENING_LEN: usize = 16;
 
-/// Bytes that are added all over a sector.
+/// Length of the mask in bytes.
 const MASK_LEN: usize = 8;
 
-/// The longest vector: twice the number of the sector.
+/// Maximum length of a vector: two sector numbers.
 const MAX_LEN: usize = 16;
 
-/// Returns how many bytes of a key are the seeds'.
+/// Returns the length of both seeds in the key, in bytes.
 pub(super) fn extra_key_len(iv_size: u32) -> u32 {
     // CAST: Both constants are small.
     iv_size
@@ -58,19 +59,19 @@ pub(super) fn extra_key_len(iv_size: u32) -> u32 {
         .saturating_add(WHITENING_LEN as u32)
 }
 
-/// The mode, for one target.
+/// The tcw mode of a target.
 pub(crate) struct Tcw {
-    /// That of the vectors, and that of the whitening.
+    /// The IV seed, followed by the whitening seed.
     seeds: Key,
-    /// Where they begin in the key.
+    /// Offset of the seeds in the key.
     seeds_start: usize,
-    /// Bytes of the first one.
+    /// Length of the IV seed in bytes.
     iv_size: usize,
 }
 
 impl Tcw {
-    /// Fails with [`EINVAL`] for other sectors, keys that are no longer than the seeds, and vectors
-    /// of more than 16 bytes, for which dm-crypt would read beyond its memory.
+    /// Returns [`EINVAL`] for sectors of another size, for keys no longer than the seeds, and for
+    /// vectors longer than 16 bytes, for which dm-crypt would read out of bounds.
     pub(crate) fn new(params: &Params<'_>) -> Result<Self> {
         let iv_size = params.iv_size.max(MIN_IV_SIZE);
         let seeds_start = params
@@ -96,7 +97,7 @@ impl Tcw {
             .replace(key.get(self.seeds_start..).ok_or(EINVAL)?)
     }
 
-    /// Returns the seed of the vectors, and that of the whitening.
+    /// Returns the IV seed and the whitening seed.
     fn seeds(&self) -> (&[u8], &[u8]) {
         self.seeds
             .as_bytes()
@@ -104,14 +105,14 @@ impl Tcw {
             .unwrap_or_default()
     }
 
-    /// Returns what is added to every vector: all of that of sector 0. It is a part of the key, see
+    /// Returns the IV seed, the vector of sector 0. It is a part of the key, see
     /// [`Walk::iv_seed()`].
     #[inline]
     pub(crate) fn seed(&self) -> &[u8] {
         self.seeds().0
     }
 
-    /// Returns the vector of a sector, but for [`Self::seed()`].
+    /// Returns the vector of a sector, without [`Self::seed()`].
     pub(crate) fn iv(&self, sector: u64) -> Iv {
         let mut iv = [0; MAX_IV_SIZE];
 
@@ -121,7 +122,7 @@ impl Tcw {
         iv
     }
 
-    /// Adds the mask of a sector to all of it, which also takes it away again.
+    /// XORs the mask of a sector over its data. A second call reverts the first.
     pub(crate) fn whiten(&self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
         let mut mask = self.mask(sector);
         let mut data = [0; SECTOR_LEN];
@@ -134,7 +135,7 @@ impl Tcw {
         segment.write_at(0, &data)
     }
 
-    /// Returns what is added to a sector.
+    /// Returns the mask of a sector.
     fn mask(&self, sector: u64) -> [u8; MASK_LEN] {
         let number = sector.to_le_bytes();
         let mut bytes = [0; WHITENING_LEN];
@@ -144,12 +145,12 @@ impl Tcw {
         for half in bytes.chunks_exact_mut(number.len()) {
             xor(half, &number);
         }
-        // In place, as who knows the sum of a word knows the word.
+        // In place: the CRC of a word reveals the word, so the CRCs are wiped too.
         for word in bytes.chunks_exact_mut(size_of::<u32>()) {
             let sum = crc32(0, word);
             word.copy_from_slice(&sum.to_le_bytes());
         }
-        // The first and the last of the four, and behind it the two between.
+        // The mask is word 0 XOR word 3, then word 1 XOR word 2.
         let (first, second) = bytes.split_at(MASK_LEN);
         xor(&mut mask, first);
         for (to, from) in mask.chunks_exact_mut(4).zip(second.rchunks_exact(4)) {
