@@ -367,6 +367,12 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
         yield Step("mutant", f"{mutant} is caught by {suite}", MUTANT_S, run)
 
 
+def deadlock(what: int) -> str:
+    """Returns a command that has a deadlock, and ends when the kernel has reported it."""
+    reported = r"dmesg | grep -q 'WARNING: possible\|WARNING: suspicious'"
+    return f"modprobe deadlocks what={what} & until {reported}; do sleep 1; done"
+
+
 def report_steps(builds: Builds) -> Iterator[Step]:
     """Returns steps that leak something, or race, on purpose: the run of that guest must fail.
 
@@ -386,6 +392,10 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("an interrupt guard that is leaked", "release", "modprobe leaky what=2", fails),
         ("a removal inside for_each()", "debug", "modprobe leaky what=3", fails),
         ("a removal during a walk", "debug", "modprobe leaky what=4", fails),
+        ("a wait for a grace period in a guard", "debug", deadlock(0), fails),
+        ("a wait for a reader that takes a lock", "debug", "modprobe deadlocks what=1", fails),
+        ("a hotplug callback that waits for hotplug", "debug", "modprobe deadlocks what=3", fails),
+        ("a task that reads twice", "debug", "modprobe deadlocks what=4", fails),
         ("a race", "kcsan", race.format("plain", 0), fails),
         ("atomics instead of a race", "kcsan", race.format("atomic", 1), 0),
     )
@@ -404,7 +414,10 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ) -> list[Outcome]:
             modules = built.result()
             directory = fresh(f"report-{number}")
-            status = boot(kdir, modules, directory, TIMEOUT_S[kernel], ["--run", command])
+            options = ["--run", command]
+            if "deadlocks" in command:
+                options += ["--root", "busybox", "--cpus", "2", "--append", "kunit.enable=0"]
+            status = boot(kdir, modules, directory, TIMEOUT_S[kernel], options)
             is_right = status == wanted
             reason = [f"the guest ended with status {status}"]
             row = ktap.Suite(what, int(is_right), int(not is_right), 0, reason)

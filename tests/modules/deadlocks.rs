@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Does what may end in a deadlock, when it is loaded, so that tests can see that lockdep reports it.
+//!
+//! Those that can be had without one are: it is enough for lockdep that somebody takes locks in an
+//! order that others might not.
+
+#![forbid(unsafe_code)]
+
+use kernel::{
+    cpu::CpuId,
+    impl_has_work,
+    new_mutex,
+    new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+
+use kscale::{
+    mm::{
+        shrinker::{
+            self,
+            Count,
+            Scan,
+            ScanControl,
+            ShrinkControl,
+            Shrinker, //
+        },
+        slab, //
+    },
+    percpu::hotplug,
+    sync::{
+        rwsem::new_rwsem,
+        srcu::{
+            new_domain,
+            Domain,
+            Normal, //
+        },
+        workqueue::{
+            Flags,
+            Workqueue, //
+        }, //
+    }, //
+};
+
+module! {
+    type: DeadlocksModule,
+    name: "deadlocks",
+    authors: ["The kscale authors"],
+    description: "Has deadlocks on purpose",
+    license: "GPL",
+    params: {
+        what: u8 {
+            default: 0,
+            description: "0: wait for itself by SRCU, 1: with a lock, 2: in reclaim, 3: CPU hotplug, 4: reads, 5: a work item, 6: flush queue",
+        },
+    },
+}
+
+/// Has a lock that somebody takes who may be waited for.
+#[pin_data]
+struct Locked {
+    #[pin]
+    lock: Mutex<()>,
+}
+
+impl Locked {
+    fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(pin_init!(Self { lock <- new_mutex!(()) }), GFP_KERNEL)
+    }
+}
+
+/// Waits for a reader who cannot go on.
+fn wait_in_guard() -> Result {
+    let domain: Domain<Normal> = new_domain!()?;
+    let _guard = domain.read_lock();
+    domain.synchronize();
+    Ok(())
+}
+
+/// Waits for readers with a lock that one of them has taken.
+fn wait_with_lock_of_reader() -> Result {
+    let domain: Domain<Normal> = new_domain!()?;
+    let locked = Locked::new()?;
+
+    let reader = domain.read_lock();
+    drop(locked.lock.lock());
+    drop(reader);
+
+    let _held = locked.lock.lock();
+    domain.synchronize();
+    Ok(())
+}
+
+#[vtable]
+impl shrinker::Callbacks for Locked {
+    fn count_objects(&self, _: &ShrinkControl) -> Count {
+        drop(self.lock.lock());
+        Count::new(1)
+    }
+
+    fn scan_objects(&self, control: &ScanControl) -> Scan {
+        Scan::freed_of(1, control.nr_to_scan())
+    }
+}
+
+/// Allocates memory with a lock that is taken by who has memory freed.
+fn lock_in_reclaim() -> Result<shrinker::Registration<Locked>> {
+    let locked = Locked::new()?;
+    let shrinker = Shrinker::new(c"deadlocks", shrinker::Flags::NONE)?.register(locked.clone())?;
+
+    let held = locked.lock.lock();
+    drop(KBox::new(0, GFP_KERNEL)?);
+    drop(held);
+    Ok(shrinker)
+}
+
+/// Waits until CPUs neither come nor go, while one does.
+struct Hears;
+
+#[vtable]
+impl hotplug::Callbacks for Hears {
+    fn online(&self, _: CpuId) -> Result {
+        drop(slab::Cache::<u64>::new(c"deadlocks")?);
+        Ok(())
+    }
+}
+
+/// Reads twice, between which a writer may begin to wait.
+fn read_twice() -> Result {
+    let value = KBox::pin_init(new_rwsem!(0_u32), GFP_KERNEL)?;
+    let first = value.read();
+    let second = value.read();
+    pr_info!("read {} and {}\n", *first, *second);
+    Ok(())
+}
+
+/// Has the last reference to the queue that it is in.
+#[pin_data]
+struct Last {
+    #[pin]
+    queue: Mutex<Option<Arc<Workqueue>>>,
+    #[pin]
+    work: Work<Last>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Last { self.work }
+}
+
+impl WorkItem for Last {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let queue = this.queue.lock().take();
+        drop(queue);
+    }
+}
+
+fn drop_queue_in_item() -> Result {
+    let queue = Arc::new(Workqueue::new(c"deadlocks", Flags::UNBOUND, 0)?, GFP_KERNEL)?;
+    let last = Arc::pin_init(
+        pin_init!(Last {
+            queue <- new_mutex!(None),
+            work <- new_work!("deadlocks::Last"),
+        }),
+        GFP_KERNEL,
+    )?;
+    // It waits for the lock until this has no reference.
+    let mut theirs = last.queue.lock();
+    let _ = queue.enqueue(last.clone());
+    *theirs = Some(queue);
+    Ok(())
+}
+
+#[cfg(CONFIG_IOMMU_IOVA)]
+mod flush_queue {
+    use super::*;
+
+    use kernel::{
+        page::PAGE_SIZE,
+        sync::SetOnce, //
+    };
+
+    use kscale::iommu::iova::{
+        flush_queue::{
+            FlushQueue,
+            Iotlb, //
+        },
+        Builder,
+        CachedDomain,
+        WhenFull, //
+    };
+
+    /// Longer than it takes.
+    const NEVER_MS: u32 = 3_600_000;
+
+    type Queue = FlushQueue<CachedDomain, Looks>;
+
+    /// Looks at the queue that has it flush.
+    struct Looks(SetOnce<Arc<Queue>>);
+
+    #[vtable]
+    impl Iotlb for Looks {
+        fn flush_all(&self) {
+            if let Some(queue) = self.0.as_ref() {
+                queue.queued();
+            }
+        }
+    }
+
+    pub(super) fn look_in_flush() -> Result {
+        let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
+        let looks = Arc::new(Looks(SetOnce::new()), GFP_KERNEL)?;
+        // Its timer flushes with no lock held.
+        let queue = Queue::with_timeout(Arc::new(domain, GFP_KERNEL)?, looks.clone(), NEVER_MS)?;
+        let queue = Arc::new(queue, GFP_KERNEL)?;
+        looks.0.populate(queue.clone());
+
+        // More than the rings of all CPUs have room for.
+        for _ in 0..10_000 {
+            let range = queue.space().alloc_fast(1, 0xf_ffff, WhenFull::Fail)?;
+            drop(queue.queue(range));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(not(CONFIG_IOMMU_IOVA))]
+mod flush_queue {
+    use super::*;
+
+    pub(super) fn look_in_flush() -> Result {
+        Err(EINVAL)
+    }
+}
+
+/// What has to stay for the report to come.
+#[expect(dead_code, reason = "is only dropped")]
+enum DeadlocksModule {
+    Nothing,
+    Shrinker(shrinker::Registration<Locked>),
+    Cpuhp(hotplug::Registration<Hears>),
+}
+
+impl kernel::Module for DeadlocksModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        match module_parameters::what.value() {
+            0 => wait_in_guard()?,
+            1 => wait_with_lock_of_reader()?,
+            2 => return Ok(Self::Shrinker(lock_in_reclaim()?)),
+            3 => {
+                let hears = Arc::new(Hears, GFP_KERNEL)?;
+                return Ok(Self::Cpuhp(hotplug::Registration::new(hears)?));
+            }
+            4 => read_twice()?,
+            5 => drop_queue_in_item()?,
+            6 => flush_queue::look_in_flush()?,
+            _ => return Err(EINVAL),
+        }
+        Ok(Self::Nothing)
+    }
+}
