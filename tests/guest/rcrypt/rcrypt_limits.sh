@@ -15,9 +15,12 @@ setup() {
 teardown() {
 	clean_block
 	! losetup /dev/loop0 >/dev/null 2>&1 || losetup -d /dev/loop0
+	[ ! -d /sys/module/scsi_debug ] || rmmod scsi_debug
+	[ ! -e $max_write_size ] || echo 0 >$max_write_size
 }
 
 sectors=2048
+max_write_size=/sys/module/$target_module/parameters/max_write_size
 
 # attributes <name>: of the mapped device, but for what its name makes, and for polling: devices of
 # the library are never polled.
@@ -147,6 +150,33 @@ test_tables_of_two_lines() {
 	done
 	attributes theirs >/tmp/theirs
 	attributes ours | diff /tmp/theirs -
+}
+
+# What other writes may have at most does not matter: nobody splits one that is to be atomic.
+test_atomic_writes_go_down_whole() {
+	make_plain
+	make_scsi_disk atomic_wr=1 atomic_wr_max_length=2048
+	echo 4096 >$max_write_size
+	for pair in "ours $target" 'theirs crypt'; do
+		dmsetup create "${pair% *}" --table \
+			"0 $plain_sectors ${pair#* } aes-xts-plain64 $key_512 0 /dev/$disk 0"
+	done
+	queue=/sys/block/$(dm_node ours)/queue
+	size=$(field 1 "$queue/atomic_write_unit_min_bytes")
+	most=$(field 1 "$queue/atomic_write_unit_max_bytes")
+	[ "$most" -gt 131072 ] || fail "an atomic write has at most $most bytes"
+	while [ "$size" -le "$most" ]; do
+		dd if=/dev/zero of=/dev/mapper/theirs bs=1M count=1 oflag=direct status=none
+		before=$(field 5 "/sys/block/$disk/stat")
+		python3 "${0%/*}/../lib/atomic_write.py" $plain /dev/mapper/ours "$size"
+		after=$(field 5 "/sys/block/$disk/stat")
+		expect_equal $((before + 1)) "$after" "writes for $size bytes"
+		for name in ours theirs; do
+			dd if=/dev/mapper/$name bs=64k iflag=direct status=none | cmp -n "$size" $plain -
+		done
+		size=$((size * 2))
+	done
+	expect_equal $((most * 2)) "$size" 'where the sizes end'
 }
 
 # counts <block device>: what was read, written, discarded and flushed: requests and sectors.
