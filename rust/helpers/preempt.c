@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/interrupt_rc.h>
 #include <linux/irqflags.h>
+#include <linux/percpu.h>
 #include <linux/preempt.h>
 
 __kscale_helper bool kscale_helper_in_atomic(void)
@@ -48,6 +50,41 @@ __kscale_helper bool kscale_helper_preempt_disable_unless_deep(void)
 __kscale_helper void kscale_helper_preempt_enable(void)
 {
 	preempt_enable();
+}
+
+/*
+ * Calls of kscale_helper_local_interrupt_disable() on this CPU that preempt_count() does not count. Its
+ * field has 8 bits, and an overflow changes the fields of interrupts and NMIs. So these calls use half of
+ * the field; the other half is left to spinlocks.
+ */
+DECLARE_PER_CPU(unsigned long, kscale_interrupt_disable_more);
+
+static __always_inline bool kscale_interrupt_disable_is_deep(void)
+{
+	return (preempt_count() & HARDIRQ_DISABLE_MASK) > HARDIRQ_DISABLE_MASK / 2;
+}
+
+/* As local_interrupt_disable(), without a limit on the number of nested calls. */
+__kscale_helper void kscale_helper_local_interrupt_disable(void)
+{
+	if (unlikely(kscale_interrupt_disable_is_deep()))
+		raw_cpu_inc(kscale_interrupt_disable_more);
+	else
+		local_interrupt_disable();
+}
+
+/* The reverse. Calls that preempt_count() does not count are reversed first. */
+__kscale_helper void kscale_helper_local_interrupt_enable(void)
+{
+	if (unlikely(raw_cpu_read(kscale_interrupt_disable_more))) {
+		if (kscale_interrupt_disable_is_deep()) {
+			raw_cpu_dec(kscale_interrupt_disable_more);
+			return;
+		}
+		/* Left by a task that leaked its proofs and slept. */
+		raw_cpu_write(kscale_interrupt_disable_more, 0);
+	}
+	local_interrupt_enable();
 }
 
 /* False without CONFIG_PREEMPT_COUNT, as in_atomic() does not detect spinlocks then. */

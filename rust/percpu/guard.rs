@@ -12,20 +12,18 @@ use crate::bindings;
 /// may still run. The owner of the proof must not sleep, and must not call C code that enables
 /// interrupts unconditionally. Types do not prevent this, as for every guard of the kernel.
 ///
-/// Proofs nest up to a depth of 255, and may be dropped in any order. The drop of the last proof
-/// restores the state of interrupts before the first proof. The kernel's
-/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same count. A leaked proof leaves interrupts
-/// disabled.
-///
-/// The depth is not checked, as in C: the count is one byte of `preempt_count()`. If the count
-/// overflows, interrupts stay disabled for ever.
+/// Proofs nest without a limit, and may be dropped in any order. The drop of the last proof restores
+/// the state of interrupts before the first proof. The kernel's
+/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same byte of `preempt_count()`. Proofs use at
+/// most half of it; further proofs are counted in a per-CPU variable. A leaked proof leaves
+/// interrupts disabled.
 ///
 /// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without preemption;
 /// hence this type.
 ///
 /// # Invariants
 ///
-/// A call of `local_interrupt_disable()` by this task on this CPU has no matching
+/// A call of the helper `local_interrupt_disable()` by this task on this CPU has no matching
 /// `local_interrupt_enable()` yet.
 #[must_use = "interrupts are on again as soon as it is dropped"]
 pub struct LocalInterruptDisabled(NotThreadSafe);
@@ -36,8 +34,8 @@ pub struct LocalInterruptDisabled(NotThreadSafe);
 /// `include/linux/interrupt_rc.h`.
 #[inline]
 pub fn local_interrupt_disable() -> LocalInterruptDisabled {
-    // SAFETY: `local_interrupt_disable()` saves the state of interrupts, and may be called in any
-    // state.
+    // SAFETY: The helper `local_interrupt_disable()` saves the state of interrupts, and may be called
+    // in any state.
     unsafe { bindings::local_interrupt_disable() };
 
     // INVARIANT: The call above has no matching call yet.
@@ -115,6 +113,16 @@ mod tests {
         unsafe { bindings::in_atomic() }
     }
 
+    fn in_hardirq() -> bool {
+        // SAFETY: The helper only looks at the state of this CPU.
+        unsafe { bindings::in_hardirq() }
+    }
+
+    fn in_nmi() -> bool {
+        // SAFETY: The helper only looks at the state of this CPU.
+        unsafe { bindings::in_nmi() }
+    }
+
     fn interrupts_are_on() -> bool {
         // SAFETY: The helper only reads the state of this CPU.
         unsafe { bindings::in_task_irqs_on() }
@@ -167,6 +175,40 @@ mod tests {
         assert_eq!(count, PROOFS);
         assert_eq!(while_alive, (true, false));
         assert!(!in_atomic());
+        assert!(interrupts_are_on());
+        Ok(())
+    }
+
+    #[test]
+    fn interrupts_are_off_until_the_last_of_many_proofs_is_dropped() -> Result {
+        // More than there are bits for, up to that of an NMI.
+        const PROOFS: usize = 5000;
+        let mut proofs = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
+        for _ in 0..PROOFS {
+            if proofs
+                .push_within_capacity(local_interrupt_disable())
+                .is_err()
+            {
+                break;
+            }
+        }
+        let count = proofs.len();
+        let while_alive = (in_nmi(), in_hardirq(), interrupts_are_on());
+        let kernels = interrupt::local_interrupt_disable();
+        // Those that are left are not the first that were made.
+        let last = proofs.pop();
+        drop(proofs);
+        drop(kernels);
+        let with_the_last = interrupts_are_on();
+        drop(last);
+
+        assert_eq!(count, PROOFS);
+        assert_eq!(while_alive, (false, false, false));
+        assert!(!with_the_last);
+        assert!(interrupts_are_on());
+        assert!(!in_atomic());
+        // Nothing is left of them.
+        drop(local_interrupt_disable());
         assert!(interrupts_are_on());
         Ok(())
     }
