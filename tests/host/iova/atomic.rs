@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `kernel::sync::atomic`, as far as it is needed.
+//! The subset of `kernel::sync::atomic` that the code under test uses.
 
 use std::sync::atomic::{
     AtomicUsize,

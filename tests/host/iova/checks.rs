@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must be so.
+//! The checks of the magazine cache and its policies.
 
 use std::{
     collections::VecDeque,
@@ -48,7 +48,7 @@ pub(crate) const CHECKS: &[(&str, fn())] = &[
     ("a_depot_keeps_what_its_policy_says", depots),
 ];
 
-/// Five percent are not worse.
+/// Returns whether `number` exceeds `than` by more than five percent.
 fn is_worse(number: usize, than: usize) -> bool {
     number * 100 > than * 105
 }
@@ -85,7 +85,7 @@ fn one_burst() {
     let disturbed = |policy| of(policy, &results).recovery.disturbed_ios();
 
     assert!(disturbed(Policy::Adaptive) <= 1000);
-    // Or else this has noticed nothing.
+    // Otherwise the check is ineffective.
     assert!(disturbed(Policy::FixedDrop) > 1000);
 }
 
@@ -160,7 +160,7 @@ fn other_workloads() {
     for load in rows {
         let mut results = storm::run_all(&load);
         let (_, adaptive) = results.pop().unwrap();
-        // That with the fewest operations, and the least memory of those.
+        // The policy with the fewest operations, and of these the one with the least memory.
         results.sort_by_key(|(_, it)| (ops(it), it.peak_bytes));
         let (policy, best) = &results[0];
 
@@ -254,7 +254,7 @@ fn workloads_are_parsed() {
     }
 }
 
-/// A generator of numbers.
+/// A pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -266,7 +266,7 @@ impl Random {
     }
 }
 
-/// Allocates and frees at random, on `cpus` CPUs that come and go.
+/// Allocates and frees at random on `cpus` CPUs that go offline and online.
 fn exercise(cache: &Cache, tree: &Tree, cpus: usize, seed: u64, live: &mut VecDeque<Pfn>) {
     const STEPS: usize = 30_000;
     let mut random = Random(seed);
@@ -281,7 +281,7 @@ fn exercise(cache: &Cache, tree: &Tree, cpus: usize, seed: u64, live: &mut VecDe
             6..40 => drop(cache.trim(tree)),
             _ => (),
         }
-        // More come for a while, up to some magazines for each CPU, and then more go.
+        // Phases with more allocations (some magazines for each CPU), then with more frees.
         let grows = step / (cpus * 500) % 2 == 0;
         if random.below(10) < if grows { 8 } else { 2 } {
             let limit = if random.below(50) == 0 {
@@ -300,7 +300,7 @@ fn exercise(cache: &Cache, tree: &Tree, cpus: usize, seed: u64, live: &mut VecDe
     }
 }
 
-/// Gives back all that there is.
+/// Frees all ranges.
 fn finish(cache: &Cache, tree: &Tree, live: VecDeque<Pfn>) {
     for pfn in live {
         cache.put(pfn, tree);
@@ -384,7 +384,7 @@ fn limits() {
             if let Some(pfn) = cache.get(limit, &tree) {
                 let number = pfn.into_inner();
                 assert!(number.get() <= limit);
-                // SAFETY: It was just taken apart.
+                // SAFETY: The `Pfn` of this range was unwrapped above.
                 live.push_back(unsafe { Pfn::new(number) });
             }
         }
@@ -394,9 +394,10 @@ fn limits() {
 }
 
 fn depots() {
-    /// What CPU 1 and a depot of fixed size have room for, and one range more.
+    /// The capacity of CPU 1 and of a depot of fixed size, plus one range.
     const COUNT: usize = (2 + 32) * MAGAZINE_SIZE + 1;
-    // Policy, ranges that go to the tree: one magazine, all of the CPU's and the range, or none.
+    // Policy, ranges freed into the tree: one magazine, all ranges of the CPU and the new one, or
+    // none.
     let rows = [
         (Policy::FixedDrop, MAGAZINE_SIZE),
         (Policy::FixedFlush, 2 * MAGAZINE_SIZE + 1),
@@ -406,7 +407,7 @@ fn depots() {
     ];
 
     for (policy, freed) in rows {
-        // Of 17 CPUs, for which there may be 34 magazines.
+        // For 17 CPUs the depot keeps 34 magazines.
         let (cache, tree) = (cache(policy, 17), Tree::checked());
         CPU.set(1);
         for pfn in (0..COUNT).map(|_| tree.alloc()).collect::<Vec<_>>() {

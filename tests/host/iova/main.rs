@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Drives the magazine cache of `rust/iommu/iova/magazine`, the very source that the kernel runs, with the
-//! workloads of `samples/iova_storm`: on virtual CPUs, and in threads.
+//! Runs the magazine cache of `rust/iommu/iova/magazine`, the source that the kernel compiles, with
+//! the workloads of `samples/iova_storm`: on virtual CPUs, and in threads.
 //!
 //! Prints a line of KTAP for each check.
 //!
-//! Usage: iova-storm [<name>=<value> ...], to see what each policy does with that workload.
+//! Usage: iova-storm [<name>=<value> ...], prints the results of each policy with that workload.
 
 use std::{
     env,

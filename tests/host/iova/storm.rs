@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A model of what `samples/iova_storm` does in the kernel.
+//! A model of the workload of `samples/iova_storm`.
 
 use std::{
     collections::VecDeque,
@@ -37,21 +37,22 @@ use super::{
 /// Entries of a flush queue. C: `IOVA_DEFAULT_FQ_SIZE`, of which one stays free.
 const QUEUE_LEN: usize = 255;
 
-/// What C's node of a range takes up, which is aligned to cache lines.
+/// The size of C's node of a range, which is aligned to cache lines.
 const NODE_BYTES: usize = 64;
 
 struct Storm<'a> {
     load: &'a Workload,
     caches: Vec<Cache>,
     tree: Tree,
-    /// The order of each range, the range, and how many flushes had begun when it was queued.
+    /// The order of each range, the range, and the number of flushes that had begun when it was
+    /// queued.
     queues: Vec<VecDeque<(usize, Pfn, usize)>>,
     flushes: usize,
     results: Results,
 }
 
 impl Storm<'_> {
-    /// Frees what was flushed of a queue. Flushes take no time here.
+    /// Frees the flushed ranges of a queue. Flushes take no time in the model.
     fn free_flushed(&mut self, queue: usize) {
         let queue = &mut self.queues[queue];
         while queue.front().is_some_and(|entry| entry.2 < self.flushes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CPUs, locks and a tree for the caches to be over.
+//! CPUs, locks and a tree for the caches under test.
 
 use std::{
     cell::Cell,
@@ -39,7 +39,7 @@ impl<T> Guarded for Mutex<T> {
     type Value = T;
 
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        // A thread that holds one lock must not allocate, nor look at the tree.
+        // A thread that holds a lock must not allocate or use the tree.
         HELD.with(|held| held.set(held.get() + 1));
         let result = f(&mut self.lock().unwrap());
         HELD.with(|held| held.set(held.get() - 1));
@@ -49,7 +49,7 @@ impl<T> Guarded for Mutex<T> {
 
 thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
-    /// The CPU that this thread is.
+    /// The CPU of this thread.
     pub(super) static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -82,13 +82,13 @@ pub(super) fn cache(policy: Policy, cpus: usize) -> Cache {
     Rcache::new(Cpus(slots), Mutex::new(Depot::new(policy.state(cpus))))
 }
 
-/// A tree that knows how often it was asked.
+/// A tree that counts its operations.
 #[derive(Default)]
 pub(super) struct Tree {
     pub(super) allocs: AtomicUsize,
     pub(super) frees: AtomicUsize,
     next: AtomicUsize,
-    /// What is allocated, if `is_checked`.
+    /// The allocated ranges, if `is_checked`.
     live: Mutex<HashSet<usize>>,
     is_checked: bool,
     /// Whether there is no memory for magazines.
@@ -96,7 +96,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// One that also notices what is freed twice.
+    /// Creates a tree that also detects double frees.
     pub(super) fn checked() -> Self {
         Self {
             is_checked: true,
@@ -118,7 +118,7 @@ impl Tree {
         self.allocs.load(Relaxed) + self.frees.load(Relaxed)
     }
 
-    /// Returns how many ranges there are.
+    /// Returns the number of ranges.
     pub(super) fn ranges(&self) -> usize {
         self.allocs.load(Relaxed) - self.frees.load(Relaxed)
     }
@@ -141,7 +141,7 @@ impl Backing for Tree {
 }
 
 impl Drop for Magazine {
-    /// Neither is a magazine freed with a lock held, nor with ranges that are lost so.
+    /// Checks that no magazine is freed with a lock held, or with ranges in it.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert_no_lock_held();

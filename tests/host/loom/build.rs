@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Makes a second copy of the code under test, which is wrong in a way that is chosen when it runs.
+//! Generates a second copy of the code under test, with defects that are selected at run time.
 
 use std::{
     env,
@@ -27,15 +27,15 @@ mod srcu_counts;
 #[path = "mutants/srcu_pointer.rs"]
 mod srcu_pointer;
 
-/// Expressions of a source, or statements, and for each of them mutants: the name, the check that must fail, and
-/// what is there instead.
+/// Expressions or statements of a source, and the mutants of each: the name, the check that must
+/// fail, and the replacement.
 type Mutants = &'static [(
     &'static str,
     &'static [(&'static str, &'static str, &'static str)],
 )];
 
-/// Returns where `expression` is in `text`, or how often if that is not once; white space does not
-/// matter.
+/// Returns the position of `expression` in `text`, or the number of matches if it is not 1. Ignores
+/// white space.
 fn find(text: &str, expression: &str) -> Result<Range<usize>, usize> {
     let solid = |text: &str| -> Vec<_> {
         text.char_indices()
@@ -55,7 +55,7 @@ fn find(text: &str, expression: &str) -> Result<Range<usize>, usize> {
     }
 }
 
-/// Ends the build, as mutants quote what is not in the source once, and says how to go on.
+/// Fails the build, as the quote of a mutant does not match once, and prints how to fix it.
 fn misquoted(source: &str, expression: &str, count: usize, mutants: &[(&str, &str, &str)]) -> ! {
     let quote = expression.lines().map(str::trim).collect::<Vec<_>>();
     let names = mutants.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
@@ -69,7 +69,7 @@ fn misquoted(source: &str, expression: &str, count: usize, mutants: &[(&str, &st
     process::exit(1);
 }
 
-/// Makes the copy `<module>.rs`, and `<module>_mutants.rs`, which has the names of the mutants and
+/// Generates the copy `<module>.rs`, and `<module>_mutants.rs` with the names of the mutants and
 /// the checks.
 fn mutate(module: &str, source: &str, mutants: Mutants) {
     let path = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join(source);
@@ -118,7 +118,7 @@ fn main() {
 
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=mutants");
-    // What is there for tests only.
+    // Test modules.
     println!("cargo:rustc-check-cfg=cfg(kscale_kunit)");
     println!("cargo:rustc-cfg=kscale_kunit");
 }

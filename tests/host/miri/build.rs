@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Builds the tests of the kernel's files, too.
+//! Enables the tests of the kernel's files.
 
 fn main() {
     println!("cargo:rustc-cfg=kscale_kunit");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `kernel::sync::atomic`, as far as it is needed, on loom's atomics.
+//! The subset of `kernel::sync::atomic` that the code under test uses, on loom's atomics.
 
 use loom::sync::atomic::{
     fence,
@@ -25,10 +25,10 @@ macro_rules! orders {
     )*};
 }
 
-// `Full` is more than this: what is right here is right there.
+// The kernel's `Full` is stronger: code that is correct with this is correct there.
 orders!(Relaxed => Relaxed, Acquire => Acquire, Release => Release, Full => AcqRel);
 
-/// A type that there are atomics of, and loom's atomic.
+/// An atomic type, and its type in loom.
 pub(crate) trait AtomicType: Sized {
     type Atomic;
 
@@ -71,7 +71,7 @@ macro_rules! atomic_type {
                 new: Self,
                 order: Ordering,
             ) -> Result<Self, Self> {
-                // A failed one orders nothing in the kernel.
+                // A failed operation has no ordering in the kernel.
                 atomic.compare_exchange(old, new, order, Ordering::Relaxed)
             }
         }
@@ -119,7 +119,7 @@ impl Atomic<u64> {
     }
 }
 
-/// `kernel::sync::barrier`, as far as it is needed.
+/// The subset of `kernel::sync::barrier` that the code under test uses.
 pub(crate) mod barrier {
     use super::*;
 

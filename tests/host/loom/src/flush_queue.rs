@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters of flush queues, which are in `rust/iommu/iova/flush_queue/counters.rs`.
+//! The counters of flush queues, in `rust/iommu/iova/flush_queue/counters.rs`.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The timer of flush queues, of which `rust/iommu/iova/flush_queue/armed.rs` knows whether it is armed.
+//! The armed state of the timer of flush queues, in `rust/iommu/iova/flush_queue/armed.rs`.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether lists take no more items, which `rust/mm/list_lru/closed.rs` knows.
+//! The closed state of lists, in `rust/mm/list_lru/closed.rs`.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

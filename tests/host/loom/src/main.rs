@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Explores the interleavings of what the kernel runs without locks, and what other memory orders
-//! than those of the machine at hand allow: the credit limiters, the counters and the timer of flush
-//! queues, the slots of the page stash, the list of bios that are to be sent, the pointers of SRCU and
-//! the counts of what it frees, and lists that go.
+//! Explores the interleavings of the kernel's lock-free code, with all memory orders that the
+//! memory model allows: the credit limiters, the counters and the timer of flush queues, the slots
+//! of the page stash, the list of bios of a `SendQueue`, the pointers and counts of SRCU, and lists
+//! that are dropped.
 //!
-//! Prints a line of KTAP for each check, and for each mutant: code that is wrong on purpose, for
-//! which one of the checks must fail. A list of pages that the kernel does not have must fail with
-//! what is known to be wrong with it.
+//! Prints a line of KTAP for each check, and for each mutant: code with a defect, for which one of
+//! the checks must fail. A list of pages from a patch that was not merged must fail with its known
+//! defects.
 //!
-//! Usage: kscale-loom [<mutant>], to see what happens to that one.
+//! Usage: kscale-loom [<mutant>], shows the failure of that mutant.
 
 use std::{
     env,
@@ -28,10 +28,10 @@ mod send_queue;
 mod srcu_counts;
 mod srcu_pointer;
 
-/// Names of checks, and what they do.
+/// The names and functions of checks.
 type Checks = &'static [(&'static str, fn())];
 
-/// What is explored.
+/// A module with its checks and mutants.
 struct Subject {
     right: Checks,
     wrong: Checks,
@@ -83,12 +83,12 @@ const SUBJECTS: [Subject; 8] = [
 
 static MUTANT: Mutex<&str> = Mutex::new("");
 
-/// Returns the name of the mutant that is tried.
+/// Returns the name of the current mutant.
 fn mutant() -> &'static str {
     *MUTANT.lock().unwrap()
 }
 
-/// Runs a check, and returns why it failed if it did.
+/// Runs a check, and returns the reason if it fails.
 fn failure(checks: Checks, check: &str) -> Option<String> {
     let (_, run) = checks.iter().find(|(name, _)| *name == check).unwrap();
     let reason = panic::catch_unwind(run).err()?;
@@ -98,7 +98,7 @@ fn failure(checks: Checks, check: &str) -> Option<String> {
         .or_else(|| Some(String::new()))
 }
 
-/// Returns why a check failed for a mutant if it did.
+/// Returns the reason if a check fails for a mutant.
 fn failure_of_mutant(subject: &Subject, mutant: &'static str, check: &str) -> Option<String> {
     *MUTANT.lock().unwrap() = mutant;
     failure(subject.wrong, check)
@@ -135,7 +135,7 @@ fn main() -> ExitCode {
         let reason = failure(page_stash::patch::checks::CHECKS, check);
         report(reason.is_none(), &format!("{check} holds for the patch"));
     }
-    // They fail as they should, and need not say how.
+    // These checks are expected to fail, so do not print their panics.
     panic::set_hook(Box::new(|_| ()));
     for (defect, check, message) in page_stash::DEFECTS {
         let reason = failure(page_stash::patch::checks::CHECKS, check).unwrap_or_default();

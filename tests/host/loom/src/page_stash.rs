@@ -11,7 +11,7 @@ pub(crate) mod wrong;
 /// Names of mutants, and the checks that must fail.
 pub(crate) const MUTANTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/slots_mutants.rs"));
 
-/// What is wrong with the cache of the patch, the checks that must fail, and what they must say.
+/// The defects of the patch's cache: the checks that must fail, and their messages.
 pub(crate) const DEFECTS: &[(&str, &str, &str)] = &[
     ("ABA", "no_page_has_two_owners", "a page has two owners"),
     (
@@ -26,5 +26,5 @@ pub(crate) const DEFECTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What is right with it: it does not fail for the sake of failing.
+/// Checks that the patch's cache passes.
 pub(crate) const HOLDS: &[&str] = &["one_consumer_and_two_producers"];

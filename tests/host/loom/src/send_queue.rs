@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The list of bios that wait for the worker of a `SendQueue`, which is in `rust/block/dm/submit/llist.rs`.
+//! The list of bios for the worker of a `SendQueue`, in `rust/block/dm/submit/llist.rs`.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts of values on their way, which are in `rust/sync/srcu/pending/counts.rs`.
+//! The counts of values that wait to be freed, in `rust/sync/srcu/pending/counts.rs`.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

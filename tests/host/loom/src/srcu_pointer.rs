@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where readers find a node, which is in `rust/sync/srcu/pointer/current.rs`.
+//! The address of the current node, in `rust/sync/srcu/pointer/current.rs`.
 
 pub(crate) mod right;
 #[allow(unused_braces, unused_parens)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs what the kernel runs, with real threads and real memory: the checks that `tests/host/loom`
-//! makes of every interleaving, and the KUnit tests of files that need little of the kernel.
+//! Runs code of the kernel with real threads and real memory: the checks that `tests/host/loom`
+//! runs in every interleaving, and the KUnit tests of files with few dependencies on the kernel.
 //!
-//! Under Miri, a data race, an access that is undefined behaviour and memory that is leaked fail a
-//! test. Elsewhere it shows that the tests hold.
+//! Under Miri, a test fails on a data race, undefined behaviour or a memory leak. Without Miri, the
+//! tests themselves are checked.
 
 #![cfg(test)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lists of a `SendQueue`: what many add to, and what is sorted.
+//! The lists of a `SendQueue`: concurrent additions, and sorting.
 
 use std::{
     ptr::NonNull,
@@ -15,20 +15,20 @@ mod llist;
 mod sort;
 
 use llist::Llist;
-/// What a list has links of.
+/// An object with links of a list.
 struct Link {
     content: usize,
     behind: Option<NonNull<Link>>,
 }
 
-/// A pointer that a thread may have.
+/// A pointer that can be sent to a thread.
 struct Sent<T>(NonNull<T>);
 
-// SAFETY: What it points to may be used by any thread.
+// SAFETY: Any thread may use the value that it points to.
 unsafe impl<T> Send for Sent<T> {}
 
-/// Who takes all nodes frees them, and what has the list, while those who added some may not have
-/// returned from it yet. As the worker of a `SendQueue` does, and the last bio of its target.
+/// The task that takes all nodes frees them and the owner of the list, while tasks that have added
+/// nodes may not have returned yet. As the worker of a `SendQueue`, and the last bio of its target.
 #[test]
 fn a_list_is_freed_while_others_add() {
     const THREADS: usize = 3;
@@ -44,8 +44,8 @@ fn a_list_is_freed_while_others_add() {
                     behind: None,
                 });
                 let link = NonNull::from(Box::leak(link));
-                // SAFETY: Nobody frees the list before all nodes are in it. Nobody touches a node
-                // before it is.
+                // SAFETY: The list is freed only after all nodes were added. Nothing accesses a
+                // node before it is added.
                 unsafe {
                     (*list.as_ptr()).add(link, |behind| (*link.as_ptr()).behind = behind);
                 }
@@ -65,8 +65,8 @@ fn a_list_is_freed_while_others_add() {
             }
             thread::yield_now();
         }
-        // SAFETY: It was leaked above. All nodes were added, and the threads do not touch it any
-        // more, though they may be in `add()` still.
+        // SAFETY: It was leaked above. All nodes were added, and the threads do not access it any
+        // more, although they may not have returned from `add()` yet.
         drop(unsafe { Box::from_raw(list.as_ptr()) });
         threads.into_iter().for_each(|it| it.join().unwrap());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the counters promise, in every interleaving of a few calls.
+//! The guarantees of the counters, in every interleaving of a few calls.
 //!
 //! Included next to each `counters` module: the right one, and the mutants.
 
@@ -16,11 +16,11 @@ use loom::{
 
 use std::sync::Arc;
 
-/// A page table with one entry, a device that has looked it up, and flushes.
+/// A page table with one entry, a device that has cached its translation, and flushes.
 struct Device {
     counters: Counters,
     is_mapped: AtomicBool,
-    /// Whether the device may use what it has looked up, of a range that is not mapped any more.
+    /// Whether the device may use the cached translation of an unmapped range.
     is_stale: AtomicBool,
 }
 
@@ -33,7 +33,7 @@ impl Device {
         })
     }
 
-    /// Has the device forget, and look again: it finds nothing if it sees that it was unmapped.
+    /// Flushes the device, which then reads the page table again: no translation if it is unmapped.
     fn flush(&self) {
         self.counters.flush(|| {
             if !self.is_mapped.load(Relaxed) {
@@ -42,7 +42,7 @@ impl Device {
         });
     }
 
-    /// Queues the range, and frees it if it may.
+    /// Queues the range, and frees it if it is flushed.
     fn unmap_and_free(&self) {
         self.is_mapped.store(false, Relaxed);
         let counter = self.counters.started();
@@ -53,7 +53,7 @@ impl Device {
     }
 }
 
-/// Runs as many flushes at a time, while a range is unmapped, queued and freed.
+/// Runs the flushes at the same time as a task that unmaps, queues and frees a range.
 fn explore(flushes: usize) {
     loom::model::Builder::new().check(move || {
         let device = Device::new();
@@ -67,7 +67,7 @@ fn explore(flushes: usize) {
         for flush in flushes {
             flush.join().unwrap();
         }
-        // After all, one more is for everything.
+        // One more flush at the end is enough for all ranges.
         let counter = device.counters.started();
         device.flush();
         assert!(
@@ -81,12 +81,12 @@ fn what_is_freed_was_flushed() {
     explore(1);
 }
 
-/// A flush that began too early may end last, or first.
+/// A flush that began too early may be the first or the last to end.
 fn flushes_may_end_in_any_order() {
     explore(2);
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     ("what_is_freed_was_flushed", what_is_freed_was_flushed),
     ("flushes_may_end_in_any_order", flushes_may_end_in_any_order),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The same, as the mutant that [`crate::mutant()`] names has it.
+//! The code with the defect of the mutant that [`crate::mutant()`] returns.
 
 use crate::{
     atomic,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is promised of the timer of a flush queue, in every interleaving of a few calls.
+//! The guarantees of the timer of a flush queue, in every interleaving of a few calls.
 //!
 //! Included next to each `armed` module: the right one, and the mutants.
 
@@ -22,18 +22,18 @@ use std::sync::{
     Arc, //
 };
 
-/// A queue with the ring of one CPU. The checker does not see the timer.
+/// A queue with the ring of one CPU. The checker does not track the timer.
 struct Queue {
     counters: Counters,
     armed: Armed,
-    /// How many flushes had begun when each range was queued.
+    /// For each queued range, the number of flushes that had begun.
     ring: Mutex<Vec<u64>>,
     /// Whether the timer will expire.
     timer: AtomicBool,
 }
 
 impl Queue {
-    /// Queues as many ranges, and so arms the timer.
+    /// Queues ranges, which arms the timer.
     fn new(ranges: usize) -> Arc<Self> {
         let this = Self {
             counters: Counters::new(),
@@ -64,27 +64,27 @@ impl Queue {
         !ring.is_empty()
     }
 
-    /// The timer expires if it is armed, as `timeout()` in `instance.rs`.
+    /// Runs the timer if it is armed, as `timeout()` in `instance.rs`.
     fn expire(&self) {
         if self.timer.swap(false, Relaxed) {
             self.armed.expire(|| self.flush(), || self.arm());
         }
     }
 
-    /// To be called when no other thread runs.
+    /// Must be called when no other thread runs.
     fn check_at_rest(&self) {
         let is_empty = self.ring.lock().unwrap().is_empty();
         assert!(
             is_empty || self.timer.load(Relaxed),
             "a range waits without a timer"
         );
-        // One more is for everything.
+        // One more flush is enough for all ranges.
         self.expire();
         assert!(self.ring.lock().unwrap().is_empty(), "a range is left");
     }
 }
 
-/// Runs these at the same time as the timer, for a queue with as many ranges.
+/// Runs `threads` and the timer at the same time, for a queue with the given number of ranges.
 fn race<const N: usize>(ranges: usize, threads: [fn(&Queue); N]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -102,23 +102,23 @@ fn race<const N: usize>(ranges: usize, threads: [fn(&Queue); N]) {
     });
 }
 
-/// However late a range is queued, the timer sees to it, or comes again.
+/// The timer handles every range, or is armed again, however late the range is queued.
 fn ranges_do_not_wait_without_a_timer() {
     race(1, [Queue::queue]);
     race(0, [Queue::queue]);
 }
 
-/// While another flush runs that began before a range was queued, none that has ended counts for it.
+/// No flush counts for a range while a flush runs that began before the range was queued.
 fn other_flushes_may_take_long() {
     race(1, [|queue| queue.counters.flush(|| queue.queue())]);
 }
 
-/// It would expire later than it was to.
+/// The timer must not be armed twice: it would expire too late.
 fn the_timer_is_armed_once() {
     race(0, [Queue::queue, Queue::queue]);
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     (
         "ranges_do_not_wait_without_a_timer",

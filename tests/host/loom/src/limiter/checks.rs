@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a pool of credits promises, in every interleaving of a few calls.
+//! The guarantees of a pool of credits, in every interleaving of a few calls.
 //!
 //! Included next to each `pool` module, the right one and the mutants.
 
@@ -27,12 +27,12 @@ use std::{
     },
 };
 
-/// So that a slot gets credits while a limit of 8 is not near.
+/// Small enough that a slot gets credits far below a limit of 8.
 const CPUS: usize = 2;
 
 loom::thread_local! {
     static CPU: Cell<usize> = Cell::new(0);
-    /// Whether the thread is on the other CPU whenever it asks.
+    /// Whether the thread is on the other CPU at each query.
     static MOVES: Cell<bool> = Cell::new(false);
 }
 
@@ -56,11 +56,11 @@ impl Slots for Cpus {
     }
 }
 
-/// A pool, and who uses how much of it. The checker does not see these counts.
+/// A pool, and the credits in use. The checker does not track these counts.
 struct Checked {
     pool: Pool<Cpus>,
     used: AtomicI64,
-    /// No limit that is or was in force during any running call is larger.
+    /// The largest limit that is or was in force during any running call.
     bound: AtomicI64,
 }
 
@@ -88,7 +88,7 @@ impl Checked {
         self.pool.release(count);
     }
 
-    /// Leaves a credit in the slot of a CPU.
+    /// Parks a credit in the slot of a CPU.
     fn park_on(&self, cpu: usize) {
         be_on(cpu);
         assert!(self.acquire(1));
@@ -98,7 +98,7 @@ impl Checked {
         be_on(0);
     }
 
-    /// To be called when no other thread runs: everything is where it belongs.
+    /// Must be called when no other thread runs: checks that all credits are accounted for.
     fn check_at_rest(&self) {
         let used = self.used.load(Relaxed);
         let limit = self.pool.limit();
@@ -114,12 +114,12 @@ impl Checked {
     }
 }
 
-/// Runs `f` in every interleaving with few preemptions, as many as most faults need.
+/// Runs `f` in every interleaving with few preemptions, which suffice for most defects.
 fn explore(f: impl Fn() + Send + Sync + 'static) {
     explore_preempted(2, f);
 }
 
-/// Runs `f` in every interleaving with at most as many `preemptions`.
+/// Runs `f` in every interleaving with at most `preemptions` preemptions.
 fn explore_preempted(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -150,12 +150,12 @@ fn race(
     pool
 }
 
-/// Takes single credits until there are no more.
+/// Takes single credits until that fails.
 fn saturate(pool: &Checked) {
     while pool.acquire(1) {}
 }
 
-/// Takes so many credits and gives them back.
+/// Takes and releases credits.
 fn use_some(pool: &Checked, count: i64) -> bool {
     let admitted = pool.acquire(count);
     if admitted {
@@ -164,7 +164,7 @@ fn use_some(pool: &Checked, count: i64) -> bool {
     admitted
 }
 
-/// The admission error is 0, wherever the credits were when it began.
+/// The admission error is 0, whichever slots hold the credits at the start.
 fn saturated_is_exactly_the_limit() {
     for (limit, before) in [
         (3, (|_| ()) as fn(&Checked)),
@@ -252,21 +252,21 @@ fn tasks_may_move_at_any_time() {
     });
 }
 
-/// What holders did before they gave credits back is seen by those who get these: whoever has all
-/// credits is alone, and sees what those with one did.
+/// The new holder of credits sees the writes of their earlier holders: a task with all credits is
+/// exclusive, and sees the writes of tasks with one.
 fn credits_carry_what_was_done_with_them() {
     const LIMIT: i64 = 32;
 
     fn write_alone(pool: &Checked, cell: &UnsafeCell<u32>) {
         if pool.acquire(LIMIT) {
-            // SAFETY: Only to be touched by who has all credits.
+            // SAFETY: Only a holder of all credits accesses it.
             cell.with_mut(|cell| unsafe { *cell += 1 });
             pool.release(LIMIT);
         }
     }
     fn read(pool: &Checked, cell: &UnsafeCell<u32>) {
         if pool.acquire(1) {
-            // SAFETY: Nobody has all credits while this thread has one.
+            // SAFETY: No task has all credits while this thread has one.
             cell.with(|cell| assert!(unsafe { *cell } < 3));
             pool.release(1);
         }
@@ -304,17 +304,17 @@ fn credits_carry_what_was_done_with_them() {
     }
 }
 
-/// Somebody with all credits, who writes, and holders of one, who read.
+/// A task with all credits that writes, and tasks with one credit that read.
 struct Shared {
     pool: Arc<Checked>,
     cell: UnsafeCell<u32>,
 }
 
 impl Shared {
-    /// As many as there are when both the slot of CPU 0 and the state have some to be collected.
+    /// The number of credits for which both the slot of CPU 0 and the state have some to collect.
     const LIMIT: i64 = 32;
 
-    /// Leaves credits in the slot of CPU 0, and takes one of them.
+    /// Parks credits in the slot of CPU 0, and takes one of them.
     fn with_a_holder() -> Arc<Self> {
         let pool = Checked::new(Self::LIMIT);
         pool.park_on(0);
@@ -325,23 +325,23 @@ impl Shared {
         })
     }
 
-    /// Reads, and gives the one credit back to the slot of CPU 0.
+    /// Reads, and releases the credit to the slot of CPU 0.
     fn read_and_release(&self) {
-        // SAFETY: Nobody has all credits while this thread has one.
+        // SAFETY: No task has all credits while this thread has one.
         self.cell.with(|cell| assert!(unsafe { *cell } < 2));
         self.pool.release(1);
     }
 
-    /// Writes, if nobody else has any credit.
+    /// Writes, if no other task has a credit.
     fn write_alone(&self) {
         if self.pool.acquire(Self::LIMIT) {
-            // SAFETY: Only to be touched by who has all credits.
+            // SAFETY: Only a holder of all credits accesses it.
             self.cell.with_mut(|cell| unsafe { *cell += 1 });
             self.pool.release(Self::LIMIT);
         }
     }
 
-    /// Runs these at the same time as a reader, with at most as many `preemptions`.
+    /// Runs `threads` and a reader at the same time, with at most `preemptions` preemptions.
     fn race<const N: usize>(preemptions: usize, others: [fn(&Self); N]) {
         explore_preempted(preemptions, move || {
             let shared = Self::with_a_holder();
@@ -361,13 +361,14 @@ impl Shared {
     }
 }
 
-/// Who has no room for parked credits makes those of others free, which may have just been parked,
-/// and closes the slot: who takes them all does not look there any more.
+/// A task without room for parked credits frees those of others, which may have just been parked,
+/// and closes the slot. A task that takes all credits does not search that slot any more.
 fn spilled_credits_carry_what_was_done_with_them() {
-    /// Most of what is free. There is no room for parked credits without them.
+    /// Most of the free credits. Without them there is no room for parked credits.
     const MOST: i64 = 24;
 
-    // The reader must see the room before that is taken, and park before the slot is closed.
+    // The reader must see the room before another task takes it, and park before the slot is
+    // closed.
     let spill: fn(&Shared) = |shared| {
         assert!(shared.pool.acquire(MOST));
         shared.pool.release(1);
@@ -377,7 +378,7 @@ fn spilled_credits_carry_what_was_done_with_them() {
     Shared::race(3, [spill]);
 }
 
-/// Who collects what others have parked, and is refused nonetheless, makes it free.
+/// A task that collects parked credits and is still refused frees them.
 fn refused_credits_carry_what_was_done_with_them() {
     Shared::race(
         2,
@@ -393,7 +394,7 @@ fn refused_credits_carry_what_was_done_with_them() {
     );
 }
 
-/// Nothing is admitted above a lower limit once the call that set it is over.
+/// After the call that lowers a limit returns, nothing is admitted above the new limit.
 fn lower_limit_holds_at_once() {
     for cpus in [[0, 1], [0, 0]] {
         explore(move || {
@@ -404,13 +405,13 @@ fn lower_limit_holds_at_once() {
                 [
                     |pool| {
                         if pool.acquire(1) {
-                            // Keeps one.
+                            // Keeps one credit.
                             pool.acquire(1);
                         }
                     },
                     |pool| {
                         assert!(pool.pool.set_limit(1));
-                        // The other thread may have two already, or be about to.
+                        // The other thread may have two credits, or be about to.
                         if pool.pool.acquire(1) {
                             let used = pool.used.fetch_add(1, Relaxed) + 1;
                             assert!(used <= 1, "{used} in use of 1");
@@ -447,7 +448,7 @@ fn over_the_limit_nothing_is_admitted() {
     });
 }
 
-/// Two limits that are set at once: neither order of the two ever allows more than the larger.
+/// Two limits are set at once: the larger one is never exceeded in either order.
 fn limits_set_at_once_do_not_add_up() {
     for limits in [[2, 6], [6, 6]] {
         explore(move || {
@@ -466,7 +467,7 @@ fn limits_set_at_once_do_not_add_up() {
     }
 }
 
-/// What is charged whatever the limit counts like anything else.
+/// Credits that are charged without a limit check count like all others.
 fn charged_credits_count() {
     explore(|| {
         let pool = race(
@@ -493,7 +494,7 @@ fn charged_credits_count() {
     });
 }
 
-/// Three tasks, two of them on one CPU: those who collect may meet while a third refills.
+/// Three tasks, two of them on one CPU: collectors may meet while the third refills.
 fn three_tasks_get_exactly_the_limit() {
     for (limit, before) in [
         (2, (|_| ()) as fn(&Checked)),
@@ -523,7 +524,7 @@ fn three_tasks_get_exactly_the_limit() {
     }
 }
 
-/// Somebody takes and gives back, somebody collects, and somebody changes the limit.
+/// One task takes and releases, one collects, and one changes the limit.
 fn nothing_is_lost_among_three_kinds_of_calls() {
     for limit in [1, 20] {
         explore(move || {
@@ -550,7 +551,7 @@ fn nothing_is_lost_among_three_kinds_of_calls() {
     }
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     (
         "saturated_is_exactly_the_limit",

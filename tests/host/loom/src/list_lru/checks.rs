@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to an item that is added while its lists go, in every interleaving.
+//! The addition of an item while its lists are dropped, in every interleaving.
 //!
 //! Included next to each `closed` module: the right one, and the mutants.
 
@@ -16,7 +16,7 @@ use loom::{
 
 use std::sync::Arc;
 
-/// Lists, whose own locks order nothing of this.
+/// Lists. Their own locks do not order these accesses.
 struct Lists {
     closed: Closed,
     count: AtomicUsize,
@@ -39,7 +39,7 @@ impl Lists {
         !(self.closed.is_set_after_add() && self.take())
     }
 
-    /// Takes an item off, if there is one.
+    /// Removes an item, if there is one.
     fn take(&self) -> bool {
         self.count
             .fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1))
@@ -53,7 +53,7 @@ impl Lists {
     }
 }
 
-/// Either who adds it sees that the lists are closed, or who closes them sees the item.
+/// Either the adding task sees that the lists are closed, or the closing task sees the item.
 fn nothing_is_left_on_closed_lists() {
     loom::model(|| {
         let lists = Lists::new();
@@ -75,7 +75,7 @@ fn lists_are_open_until_they_are_closed() {
     });
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     (
         "nothing_is_left_on_closed_lists",

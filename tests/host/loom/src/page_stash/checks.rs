@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the slots of the page stash promise, in every interleaving of a few calls.
+//! The guarantees of the slots of the page stash, in every interleaving of a few calls.
 //!
-//! Included next to each `slots` module: the right one, the mutants, and that of the patch.
+//! Included next to each `slots` module: the right one, the mutants, and the one of the patch.
 
 use super::{
     page::Page,
@@ -16,17 +16,17 @@ use std::{
     sync::Arc, //
 };
 
-/// As many as a defect of the patch needs.
+/// The number of pages that a defect of the patch needs.
 const SLOTS: usize = 3;
 
-/// Slots, and the pages that are in them, belong to somebody or are free.
+/// Slots and pages. Each page is in a slot, has an owner, or is free.
 struct Checked {
     slots: Slots<Page, SLOTS>,
     pages: [Arc<Page>; SLOTS + 1],
 }
 
 impl Checked {
-    /// Puts the first `cached` pages into the slots. All others belong to the caller.
+    /// Puts the first `cached` pages into the slots. The caller owns the others.
     fn new(cached: usize) -> Arc<Self> {
         let this = Self {
             slots: Slots::new(),
@@ -42,7 +42,7 @@ impl Checked {
         &self.pages[number]
     }
 
-    /// Gives a page of the caller's to the slots, and tells whether they took it.
+    /// Puts a page of the caller into the slots, and returns whether there was room.
     fn put(&self, page: &Page) -> bool {
         page.is_given();
         let refused = self.slots.put(NonNull::from(page), SLOTS).err();
@@ -64,18 +64,19 @@ impl Checked {
         page
     }
 
-    /// Frees all pages but `floor`, as a shrinker does, and returns how many.
+    /// Frees all pages except `floor`, as a shrinker does, and returns the number of freed pages.
     fn shrink(&self, floor: usize) -> usize {
         let pages = self.slots.drain(floor).map(|page| self.taken(page));
         pages.map(Page::free).count()
     }
 
-    /// Returns how many pages belong to nobody.
+    /// Returns the number of pages without an owner.
     fn cached(&self) -> usize {
         self.pages.iter().filter(|page| !page.is_out()).count()
     }
 
-    /// To be called when no other thread runs: every page that belongs to nobody is in a slot.
+    /// Must be called when no other thread runs. Checks that each page without an owner is in a
+    /// slot.
     fn check_at_rest(&self) {
         let (cached, count) = (self.cached(), self.slots.count());
 
@@ -86,12 +87,12 @@ impl Checked {
     }
 }
 
-/// What several threads do at the same time.
+/// The threads of a check.
 struct Race<const N: usize> {
-    /// Pages that are in the slots before.
+    /// The number of pages in the slots at the start.
     cached: usize,
     threads: [fn(&Checked); N],
-    /// What must be so after them.
+    /// The condition at the end.
     after: fn(&Checked),
 }
 
@@ -111,12 +112,12 @@ impl<const N: usize> Race<N> {
         (self.after)(&checked);
     }
 
-    /// Tries every interleaving.
+    /// Explores every interleaving.
     fn explore(self) {
         loom::model::Builder::new().check(move || self.run());
     }
 
-    /// Tries every interleaving with few preemptions, as many as most faults need.
+    /// Explores every interleaving with few preemptions, which suffice for most defects.
     fn explore_some(self) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
@@ -124,7 +125,7 @@ impl<const N: usize> Race<N> {
     }
 }
 
-/// Returns a race after which every page must be where it belongs.
+/// Returns a race after which every page must be in a slot, owned or free.
 fn race<const N: usize>(cached: usize, threads: [fn(&Checked); N]) -> Race<N> {
     Race {
         cached,
@@ -133,7 +134,7 @@ fn race<const N: usize>(cached: usize, threads: [fn(&Checked); N]) -> Race<N> {
     }
 }
 
-/// Returns a race that is about what happens meanwhile.
+/// Returns a race whose threads themselves check the condition.
 fn race_only<const N: usize>(cached: usize, threads: [fn(&Checked); N]) -> Race<N> {
     Race {
         cached,
@@ -142,7 +143,7 @@ fn race_only<const N: usize>(cached: usize, threads: [fn(&Checked); N]) -> Race<
     }
 }
 
-/// Takes two pages and puts the first of them back.
+/// Takes two pages, and puts the first one back.
 fn get_two_put_one(checked: &Checked) {
     let first = checked.get();
     checked.get();
@@ -174,13 +175,13 @@ fn shrink<const FLOOR: usize>(checked: &Checked) {
     checked.shrink(FLOOR);
 }
 
-/// Who has seen a page in a slot may find it there again, though it was elsewhere meanwhile.
+/// ABA: a task may find a page in the same slot again, although the page was elsewhere meanwhile.
 fn no_page_has_two_owners() {
     race_only(SLOTS, [get_two, get_two_put_one]).explore_some();
     race_only(1, [get, get]).explore();
 }
 
-/// Several may free pages at once, while others look for one.
+/// Several tasks free pages while others take one.
 fn no_freed_page_is_touched() {
     fn free_one(checked: &Checked) {
         checked.get().map(Page::free);
@@ -190,14 +191,14 @@ fn no_freed_page_is_touched() {
     race_only(2, [shrink::<0>, get_and_put]).explore();
 }
 
-/// What was put is found at rest, and what was not found stays with who has it.
+/// A later `get()` finds a page that was put. A page that was refused stays with its owner.
 fn no_page_is_stranded() {
     race(0, [put::<0>, get]).explore();
     race(SLOTS - 1, [put::<{ SLOTS - 1 }>, put::<SLOTS>]).explore();
     race(SLOTS, [get, get_and_put]).explore();
 }
 
-/// Who gets a page sees what was written into it, and nobody else writes.
+/// The new owner of a page sees all earlier writes to it, and has exclusive access.
 fn pages_carry_what_was_done_with_them() {
     fn write_and_put(checked: &Checked) {
         checked.page(0).write(7);
@@ -207,7 +208,7 @@ fn pages_carry_what_was_done_with_them() {
     race(1, [get_and_put, get_and_put]).explore();
 }
 
-/// What a shrinker must leave is left, however many shrink at once.
+/// Concurrent shrinkers leave the minimum number of pages.
 fn drains_leave_the_floor() {
     fn find_the_floor(checked: &Checked) {
         checked.shrink(1);
@@ -221,14 +222,14 @@ fn one_consumer_and_two_producers() {
     race(1, [get, put::<1>, put::<2>]).explore_some();
 }
 
-/// Somebody puts, somebody gets, and somebody shrinks.
+/// One task puts, one gets, and one shrinks.
 fn nothing_is_lost_between_puts_gets_and_drains() {
     race(2, [put::<2>, get_and_put, shrink::<1>]).explore_some();
     race(0, [put::<2>, get, get]).explore_some();
     race(2, [shrink::<1>, shrink::<2>, get]).explore_some();
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     ("no_page_has_two_owners", no_page_has_two_owners),
     ("no_freed_page_is_touched", no_freed_page_is_touched),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A page, and who may do what with it.
+//! A page, and the checks of its ownership.
 
 use loom::{
     cell::UnsafeCell,
@@ -16,24 +16,24 @@ use std::{
     },
 };
 
-/// A page of the model. Its memory stays until the model ends, so that a fault can be told.
+/// A page of the model. Its memory stays valid until the model ends, so that errors are detected.
 ///
-/// The checker sees what is done with the content. It does not see the rest.
+/// The checker tracks accesses to the content only.
 pub(crate) struct Page {
     content: UnsafeCell<u32>,
-    /// In the content, for caches that have lists of pages.
+    /// The link in the content, for caches with lists of pages.
     next: AtomicPtr<Page>,
-    /// What was written into it last.
+    /// The last value that was written.
     written: AtomicU32,
     is_owned: AtomicBool,
     is_freed: AtomicBool,
 }
 
-// SAFETY: The checker sees who touches the content at a time.
+// SAFETY: The checker detects concurrent accesses to the content.
 unsafe impl Sync for Page {}
 
 impl Page {
-    /// Makes a page that somebody owns.
+    /// Creates a page with an owner.
     pub(crate) fn new() -> Self {
         Self {
             content: UnsafeCell::new(0),
@@ -44,40 +44,40 @@ impl Page {
         }
     }
 
-    /// To be called by who has got it: looks into it, and writes into it.
+    /// Must be called by the new owner: reads and writes the content.
     pub(crate) fn is_taken(&self) {
         assert!(!self.is_owned.swap(true, Relaxed), "a page has two owners");
         self.check_not_freed();
-        // SAFETY: The caller owns it. If not, the checker sees it.
+        // SAFETY: The caller owns it. If not, the checker detects that.
         let content = self.content.with(|content| unsafe { *content });
         assert_eq!(content, self.written.load(Relaxed), "another's content");
         self.write(content + 1);
     }
 
-    /// To be called by its owner.
+    /// Must be called by the owner.
     pub(crate) fn write(&self, content: u32) {
         self.written.store(content, Relaxed);
         // SAFETY: As above.
         self.content.with_mut(|old| unsafe { *old = content });
     }
 
-    /// To be called by its owner, who is about to give it away.
+    /// Must be called by the owner before it gives up the page.
     pub(crate) fn is_given(&self) {
         assert!(self.is_owned.swap(false, Relaxed), "given by nobody");
     }
 
-    /// To be called by its owner: gives it to the page allocator, where others write into it.
+    /// Must be called by the owner: frees the page to the page allocator, where others write to it.
     pub(crate) fn free(&self) {
         self.write(0xdead);
         assert!(!self.is_freed.swap(true, Relaxed), "freed twice");
     }
 
-    /// Tells whether somebody owns it, or the page allocator does.
+    /// Returns whether the page has an owner or is free.
     pub(crate) fn is_out(&self) -> bool {
         self.is_owned.load(Relaxed)
     }
 
-    /// Where lists of pages have the next one.
+    /// The link of lists of pages.
     pub(crate) fn next(&self) -> &AtomicPtr<Page> {
         self.check_not_freed();
         &self.next

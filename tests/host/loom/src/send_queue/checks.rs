@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the list promises, in every interleaving of a few calls, with a worker as `SendQueue` has it.
+//! The guarantees of the list, in every interleaving of a few calls, with a worker as in
+//! `SendQueue`.
 //!
 //! Included next to each `llist` module, the right one and the mutants.
 
@@ -30,34 +31,34 @@ use std::{
     },
 };
 
-/// How many bios there are at most.
+/// The maximum number of bios.
 const BIOS: usize = 4;
 
-/// A bio of the model. Its memory stays until the model ends, so that a fault can be told.
+/// A bio of the model. Its memory stays valid until the model ends, so that errors are detected.
 struct Bio {
-    /// What the target has in it, which the worker sees.
+    /// The per-bio data of the target, which the worker reads.
     content: UnsafeCell<u32>,
     behind: UnsafeCell<Option<NonNull<Bio>>>,
     sent: AtomicU32,
 }
 
-// SAFETY: The checker sees who touches the cells at a time.
+// SAFETY: The checker detects concurrent accesses to the cells.
 unsafe impl Send for Bio {}
 
 // SAFETY: As above.
 unsafe impl Sync for Bio {}
 
-/// A queue, and the target that it is of. The checker does not see the counts.
+/// A queue and its target. The checker does not track the counts.
 struct Queue {
     list: Llist<Bio>,
     /// `WORK_STRUCT_PENDING_BIT` of the work item.
     is_pending: AtomicBool,
-    /// The target and the queue go when the last bio has ended.
+    /// The target and the queue are freed when the last bio has ended.
     has_gone: UnsafeCell<bool>,
     bios: [Bio; BIOS],
-    /// Bios that are not ended yet.
+    /// The number of bios that have not ended.
     left: AtomicU32,
-    /// Whether the first bio comes again when it was sent.
+    /// Whether the first bio is pushed again after it was sent.
     again: bool,
 }
 
@@ -77,9 +78,9 @@ impl Queue {
         })
     }
 
-    /// To be called wherever the queue itself is used.
+    /// Must be called at each use of the queue.
     fn is_used(&self) {
-        // SAFETY: Nobody writes before the last bio has ended.
+        // SAFETY: Nothing writes before the last bio has ended.
         let has_gone = self.has_gone.with(|has_gone| unsafe { *has_gone });
         assert!(!has_gone, "used after it has gone");
     }
@@ -87,7 +88,7 @@ impl Queue {
     /// As `SendQueue::push()`.
     fn push(&self, number: usize) {
         let bio = &self.bios[number];
-        // SAFETY: The caller has the bio.
+        // SAFETY: The caller owns the bio.
         bio.content.with_mut(|content| unsafe { *content += 1 });
         self.is_used();
         let was_empty = self.list.add(NonNull::from(bio), |behind| {
@@ -100,10 +101,10 @@ impl Queue {
         }
     }
 
-    /// As `queue_work()`, and then the worker, which has it run: others may do so meanwhile. It is the
-    /// caller in the model, which does nothing else until it is done.
+    /// As `queue_work()` and the worker that it starts. In the model the caller is the worker, and
+    /// does nothing else until the work is done.
     fn queue_work(&self) {
-        // A bit that is tested and set orders everything, as C's does.
+        // An atomic test-and-set is fully ordered, as in C.
         fence(SeqCst);
         let was_pending = self.is_pending.swap(true, SeqCst);
         fence(SeqCst);
@@ -125,7 +126,7 @@ impl Queue {
         while let Some(bio) = next {
             // SAFETY: All bios live as long as `self`.
             let bio = unsafe { &*bio.as_ptr() };
-            // SAFETY: Who has it is the worker. If not, the checker sees it.
+            // SAFETY: The worker owns it. If not, the checker detects that.
             next = bio.behind.with_mut(|behind| unsafe { (*behind).take() });
             // SAFETY: As above.
             let content = bio.content.with(|content| unsafe { *content });
@@ -145,19 +146,19 @@ impl Queue {
     /// Ends a bio.
     fn end(&self) {
         if self.left.fetch_sub(1, Relaxed) == 1 {
-            // SAFETY: Nobody uses the queue any more. If not, the checker sees it.
+            // SAFETY: Nothing uses the queue any more. If not, the checker detects that.
             self.has_gone
                 .with_mut(|has_gone| unsafe { *has_gone = true });
         }
     }
 }
 
-/// Runs these at the same time, on a queue that must then have sent as many bios.
+/// Runs `threads` at the same time on a queue, which must then have sent that number of bios.
 fn explore<const N: usize>(bios: u32, threads: [fn(&Queue); N]) {
     explore_again(bios, false, threads);
 }
 
-/// The same; the first bio may come again.
+/// As `run()`, but the first bio may be pushed again.
 fn explore_again<const N: usize>(bios: u32, again: bool, threads: [fn(&Queue); N]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -186,13 +187,13 @@ fn push_two<const FIRST: usize, const SECOND: usize>(queue: &Queue) {
     queue.push(SECOND);
 }
 
-/// Whoever is told that the list was empty, somebody is, until it is taken.
+/// Only one caller gets the result that the list was empty, until the list is taken.
 fn all_bios_are_sent() {
     explore(3, [push::<0>, push_two::<1, 2>]);
     explore(3, [push::<0>, push::<1>, push::<2>]);
 }
 
-/// The worker sees what was done with any of them, and not only with the last.
+/// The worker sees the writes to all bios, not only to the last one.
 fn bios_carry_what_was_done_with_them() {
     explore(2, [push::<0>, push::<1>]);
     explore(3, [push::<0>, push::<1>, push::<2>]);
@@ -202,18 +203,18 @@ fn no_bio_is_sent_twice() {
     explore(4, [push_two::<0, 1>, push_two::<2, 3>]);
 }
 
-/// A bio is there again in front, and others have seen it there before: when it is behind theirs, they
-/// need not know that it was elsewhere.
+/// ABA: a bio is at the head again after it was elsewhere. Another task that pushes a bio before it
+/// may use the old head.
 fn a_bio_may_come_again() {
     explore_again(3, true, [push::<0>, push_two::<1, 2>]);
 }
 
-/// Who was not told to have the worker run does not know whether there still is a queue.
+/// A task that need not queue the worker must not use the queue after its push.
 fn no_queue_is_touched_that_has_gone() {
     explore(2, [push::<0>, push::<1>]);
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     ("all_bios_are_sent", all_bios_are_sent),
     (

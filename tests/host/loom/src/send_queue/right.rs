@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The code that the kernel runs.
+//! The code as the kernel compiles it.
 
 use crate::atomic;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the counts of values on their way promise, in every interleaving of a few calls.
+//! The guarantees of the counts of values that wait to be freed, in every interleaving of a few
+//! calls.
 //!
 //! Included next to each `counts` module: the right one, and the mutants.
 
@@ -17,15 +18,15 @@ use std::sync::Arc;
 struct Module {
     first: Counts,
     second: Counts,
-    /// Is read by who runs the code, and written to by who frees it.
+    /// Read when the code runs, written when it is freed.
     code: UnsafeCell<()>,
 }
 
-// SAFETY: The checker sees who touches the code at a time.
+// SAFETY: The checker detects concurrent accesses to the code.
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Has one value on its way, of the first destructor.
+    /// Creates a module with one value that waits to be freed, for the first destructor.
     fn new() -> Arc<Self> {
         let this = Self {
             first: Counts::new(),
@@ -44,7 +45,7 @@ impl Module {
         Counts::left(|| [&self.first, &self.second].into_iter())
     }
 
-    /// Frees the code if no value is left, and tells whether it did.
+    /// Frees the code if no value is left, and returns whether it did.
     fn is_gone(&self) -> bool {
         let is_gone = self.left() == 0;
         if is_gone {
@@ -65,7 +66,7 @@ fn race(other: fn(&Module), f: fn(&Module)) {
     });
 }
 
-/// The code is not freed before destructors have run it.
+/// The code is not freed while destructors may still run it.
 fn code_stays_while_it_runs() {
     fn destroy(module: &Module) {
         module.run_code();
@@ -76,7 +77,7 @@ fn code_stays_while_it_runs() {
     });
 }
 
-/// A destructor leaves another value to be destroyed.
+/// A destructor defers the freeing of another value.
 fn what_a_destructor_begins_is_waited_for() {
     fn destroy(module: &Module) {
         module.second.begin();
@@ -104,7 +105,7 @@ fn all_that_ends_is_counted() {
     });
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     ("code_stays_while_it_runs", code_stays_while_it_runs),
     (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What readers and writers of an address see, in every interleaving of a few calls.
+//! The guarantees for readers and writers of an address, in every interleaving of a few calls.
 //!
 //! Included next to each `current` module: the right one, and the mutants.
 
@@ -16,26 +16,26 @@ use std::{
     sync::Arc, //
 };
 
-/// What is behind the address.
+/// The node behind the address.
 struct Node(UnsafeCell<u32>);
 
-/// Some nodes, and where one of them is found.
+/// Nodes, and the address of the current one.
 struct Nodes {
     nodes: [Node; 3],
     current: Current<Node>,
 }
 
-// SAFETY: The checker sees who touches the nodes at a time.
+// SAFETY: The checker detects concurrent accesses to the nodes.
 unsafe impl Send for Nodes {}
 
 // SAFETY: As above.
 unsafe impl Sync for Nodes {}
 
 impl Nodes {
-    /// The first one is found.
+    /// Creates nodes. The first one is current.
     fn new() -> Arc<Self> {
         Arc::new_cyclic(|this: &std::sync::Weak<Self>| {
-            // SAFETY: It is the address of a field, of memory that is allocated.
+            // SAFETY: It is the address of a field in allocated memory.
             let first = unsafe { &raw const (*this.as_ptr()).nodes[0] };
             Self {
                 nodes: [0; 3].map(|number| Node(UnsafeCell::new(number))),
@@ -44,28 +44,28 @@ impl Nodes {
         })
     }
 
-    /// Writes to a node, and has it be found. Returns what was in the one before.
+    /// Writes to a node, and makes it current. Returns the content of the previous node.
     fn replace(&self, index: usize) -> u32 {
         let node = &self.nodes[index];
-        // SAFETY: Nobody else has it. If not, the checker sees it.
+        // SAFETY: No other task has it. If not, the checker detects that.
         node.0.with_mut(|number| unsafe { *number = index as u32 });
         Self::number(self.current.replace(NonNull::from(node)))
     }
 
-    /// Returns what is in the node that is found.
+    /// Returns the content of the current node.
     fn read(&self) -> u32 {
         Self::number(self.current.load())
     }
 
     fn number(node: NonNull<Node>) -> u32 {
-        // SAFETY: Nodes stay until the model ends.
+        // SAFETY: Nodes stay valid until the model ends.
         let node = unsafe { node.as_ref() };
-        // SAFETY: Nobody writes to what was found. If not, the checker sees it.
+        // SAFETY: Nothing writes to a current node. If not, the checker detects that.
         node.0.with(|number| unsafe { *number })
     }
 }
 
-/// Who follows the address sees what was written before it got there.
+/// A reader of the address sees all writes to the node from before the address was set.
 fn readers_see_what_was_written() {
     loom::model(|| {
         let nodes = Nodes::new();
@@ -77,7 +77,7 @@ fn readers_see_what_was_written() {
     });
 }
 
-/// Of two who replace it, each takes one away that nobody else does.
+/// Of two tasks that replace the node, each removes a different one.
 fn each_node_is_taken_away_once() {
     loom::model(|| {
         let nodes = Nodes::new();
@@ -90,7 +90,7 @@ fn each_node_is_taken_away_once() {
     });
 }
 
-/// Every check and its name.
+/// All checks, with their names.
 pub(crate) const CHECKS: &[(&str, fn())] = &[
     ("readers_see_what_was_written", readers_see_what_was_written),
     ("each_node_is_taken_away_once", each_node_is_taken_away_once),

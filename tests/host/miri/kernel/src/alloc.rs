@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Allocations, which do not fail.
+//! Allocations, which never fail.
 
 use std::ops::{
     Deref,
@@ -12,7 +12,7 @@ use crate::{
     Result, //
 };
 
-/// Flags of an allocation, which are not looked at.
+/// Allocation flags, which are ignored.
 #[derive(Clone, Copy)]
 pub struct Flags;
 

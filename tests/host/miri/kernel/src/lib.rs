@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What some files of `rust/` need of the crate `kernel`, as the standard library has it.
+//! The subset of the crate `kernel` that files of `rust/` use, on the standard library.
 
 pub mod alloc;
 pub mod sync;
@@ -23,13 +23,13 @@ pub mod prelude {
     pub use macros::kunit_tests;
 }
 
-/// An error code. None occurs.
+/// An error code. No error occurs.
 #[derive(Debug)]
 pub struct Error;
 
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// Initialisers, which make values and move them.
+/// Initialisers, which create values and move them.
 pub mod pin_init {
     use std::array;
 
@@ -48,7 +48,7 @@ pub mod pin_init {
     }
 }
 
-/// As `init!`, for a struct that is named `Self`.
+/// As `init!`, for a struct with the name `Self`.
 #[macro_export]
 macro_rules! init {
     (Self { $($fields:tt)* }) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the checks of `tests/host/loom` need of loom, as the standard library has it: they run some
-//! interleavings then, with real threads and real memory.
+//! The subset of loom that the checks of `tests/host/loom` use, on the standard library. The checks
+//! then run some interleavings only, with real threads and real memory.
 
 pub use std::{
     thread,
@@ -13,13 +13,13 @@ pub mod sync {
 }
 
 pub mod model {
-    /// How often a check runs, for threads to meet in several ways.
+    /// The number of runs of a check, to get several interleavings.
     const ROUNDS: usize = 3;
 
     /// Runs checks.
     #[derive(Default)]
     pub struct Builder {
-        /// Not looked at.
+        /// Ignored.
         pub preemption_bound: Option<usize>,
     }
 
@@ -35,10 +35,10 @@ pub mod model {
 }
 
 pub mod cell {
-    /// A value that is touched by pointer only.
+    /// A value that is accessed by pointer only.
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
-    // SAFETY: Who touches it says why that may be.
+    // SAFETY: The code of each access has its own safety argument.
     unsafe impl<T: Send> Sync for UnsafeCell<T> {}
 
     impl<T> UnsafeCell<T> {

@@ -2,8 +2,8 @@
 
 //! A list and a count, as in "kvfree_rcu: convert a page cache to lock-free variant" of 2021.
 //!
-//! With the names that `rust/mm/page_stash/slots.rs` has. The list is that of `lib/llist.c`, in the
-//! pages themselves: several may add to it at once, but only one may take single entries.
+//! It has the interface of `rust/mm/page_stash/slots.rs`. The list is that of `lib/llist.c`, with
+//! links in the pages: several tasks may add to it at once, but only one may remove single entries.
 
 use loom::sync::atomic::{
     AtomicPtr, AtomicUsize,
@@ -24,7 +24,7 @@ use std::{
 
 use super::page::Page;
 
-/// A `struct kfree_rcu_cpu`, as far as pages are concerned.
+/// The part of `struct kfree_rcu_cpu` that concerns pages.
 pub(super) struct Slots<P, const N: usize> {
     bkvcache: AtomicPtr<P>,
     nr_bkv_objs: AtomicUsize,
@@ -68,7 +68,7 @@ impl<const N: usize> Slots<Page, N> {
         }
     }
 
-    /// `drain_page_cache()`, but that all of it goes.
+    /// `drain_page_cache()`, except that it drains all pages.
     pub(super) fn drain(&self, _floor: usize) -> impl Iterator<Item = NonNull<Page>> + '_ {
         let num_pages = self.nr_bkv_objs.load(Relaxed);
         iter::from_fn(|| self.get(0)).take(num_pages)
