@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the files in debugfs do.
+//! The debugfs files of the sample.
 
 use kernel::{
     cpu::CpuId,
@@ -17,13 +17,13 @@ use super::{
     tasks, //
 };
 
-/// Longest line that the files take, in bytes.
+/// Maximum length of a line written to a file, in bytes.
 const LINE_BYTES: usize = 128;
 
-/// Most pages that are held.
+/// Maximum number of held pages.
 const MAX_HELD: usize = 4096;
 
-/// Calls `f` with the words of the line that was written.
+/// Calls `f` with the words of the written line.
 fn with_words<R>(
     reader: &mut UserSliceReader,
     f: impl FnOnce(str::SplitAsciiWhitespace<'_>) -> Result<R>,
@@ -36,7 +36,7 @@ fn with_words<R>(
     f(line.split_ascii_whitespace())
 }
 
-/// `<number of pages> <CPU>`
+/// Parses `<number of pages> <CPU>`.
 fn count_and_cpu(reader: &mut UserSliceReader) -> Result<(usize, CpuId)> {
     with_words(reader, |mut words| {
         let mut number = || words.next().and_then(|word| word.parse().ok());
@@ -51,7 +51,7 @@ fn count_and_cpu(reader: &mut UserSliceReader) -> Result<(usize, CpuId)> {
     })
 }
 
-/// Takes pages of a CPU, or of the page allocator.
+/// Takes pages from the stash of a CPU, or from the page allocator, and holds them.
 pub(crate) fn get(service: &Service, reader: &mut UserSliceReader) -> Result {
     let (count, cpu) = count_and_cpu(reader)?;
     let mut held = service.held.lock();
@@ -61,13 +61,13 @@ pub(crate) fn get(service: &Service, reader: &mut UserSliceReader) -> Result {
             return Err(ENOSPC);
         }
         held.reserve(1, GFP_KERNEL)?;
-        // There is room for it.
+        // The capacity is reserved.
         let _ = held.push_within_capacity(service.pages.get(cpu)?);
     }
     Ok(())
 }
 
-/// Gives pages back that are held, for a CPU.
+/// Puts held pages into the stash of a CPU.
 pub(crate) fn put(service: &Service, reader: &mut UserSliceReader) -> Result {
     let (count, cpu) = count_and_cpu(reader)?;
 
@@ -78,20 +78,20 @@ pub(crate) fn put(service: &Service, reader: &mut UserSliceReader) -> Result {
     Ok(())
 }
 
-/// Anything.
+/// Fills the stash, for any input.
 pub(crate) fn fill(service: &Service, reader: &mut UserSliceReader) -> Result {
     reader.skip(reader.len())?;
     service.pages.cache.fill()
 }
 
-/// Anything.
+/// Drains the stash, for any input.
 pub(crate) fn drain(service: &Service, reader: &mut UserSliceReader) -> Result {
     reader.skip(reader.len())?;
     service.pages.cache.drain();
     Ok(())
 }
 
-/// `<name of a number>=<number> ...`, as [`Load`] has them.
+/// Runs the load `<name>=<number> ...`, see [`Load`].
 pub(crate) fn run(service: &Service, reader: &mut UserSliceReader) -> Result {
     let load = with_words(reader, Load::parse)?;
     let results = tasks::run(service, load)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A load, and what was found under it.
+//! Parameters and results of a load.
 
 use kernel::{
     fmt,
@@ -12,14 +12,14 @@ use core::{
     str::SplitAsciiWhitespace, //
 };
 
-/// What is asked for.
+/// The parameters of a load.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    /// Tasks that get and put pages.
+    /// Number of tasks that get and put pages.
     pub(crate) tasks: u16,
-    /// Calls that all of them together make, half of them to get and half to put a page.
+    /// Total number of calls of all tasks, half of them to get and half to put a page.
     pub(crate) calls: u64,
-    /// The CPU whose pages they are; [`None`]: each of them takes those of all in turn.
+    /// The CPU whose stash is used. If [`None`], each task uses the stashes of all CPUs in turn.
     pub(crate) cpu: Option<u32>,
 }
 
@@ -46,16 +46,16 @@ impl Load {
     }
 }
 
-/// What tasks did, and found.
+/// Counts of the calls of a task.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tally {
-    /// Pages that were had of the cache or of the page allocator.
+    /// Pages that the stash or the page allocator returned.
     pub(crate) gets: u64,
-    /// Pages that were given back to either.
+    /// Pages that were put into the stash or freed.
     pub(crate) puts: u64,
-    /// Pages that somebody else had at the same time.
+    /// Pages that two owners had at the same time.
     pub(crate) shared: u64,
-    /// Times that there was no page to be had at all.
+    /// Times that no page was available.
     pub(crate) failures: u64,
 }
 
@@ -68,11 +68,11 @@ impl AddAssign for Tally {
     }
 }
 
-/// What was found.
+/// The results of a load.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) tally: Tally,
-    /// Pages that are nowhere.
+    /// Pages that are not cached, not held and not freed.
     pub(crate) lost: i64,
     pub(crate) elapsed_ms: i64,
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Page stash sample: pages in stock for each CPU, and who may have them.
+//! Page stash sample: stashed pages per CPU, with a check of their ownership.
 //!
-//! Anybody gets and puts pages, on any CPU and for any other, and the kernel takes them back when
-//! memory is short. Whatever happens, each page that was allocated is cached, held by somebody, or
-//! freed. In debugfs one can be that somebody:
+//! Any task gets and puts pages, on its own CPU or for another CPU, and the kernel reclaims them
+//! when memory is short. Each allocated page is always either cached, held by one owner, or freed.
+//! The debugfs files get, hold and put pages:
 //!
 //! ```sh
 //! cd /sys/kernel/debug/page_stash
 //! cat state                        # pages cached 0 held 0 allocated 0 freed 0
-//! echo >fill                       # the slots of all CPUs
-//! echo '3 0' >get                  # three pages of CPU 0, to be held
-//! echo '2 1' >put                  # two of them, for CPU 1
+//! echo >fill                       # fills the slots of all CPUs
+//! echo '3 0' >get                  # takes three pages from CPU 0 and holds them
+//! echo '2 1' >put                  # puts two of them on CPU 1
 //! echo >drain
-//! echo 'tasks=4 calls=100000 cpu=0' >run      # a load; returns when it is done
+//! echo 'tasks=4 calls=100000 cpu=0' >run      # runs a load to its end
 //! cat load
 //! ```
 //!
-//! `docs/page_stash.md` has a tour. `rcrypt` has such a cache with the parameter `cached_pages`.
+//! `docs/page_stash.md` has a tour. `rcrypt` uses a stash with the parameter `cached_pages`.
 
 #![forbid(unsafe_code)]
 
@@ -89,7 +89,7 @@ impl kernel::InPlaceModule for PageStashModule {
     }
 }
 
-/// Makes the files of the service.
+/// Creates the files of the service.
 fn populate<'data>(service: &'data Service, dir: &ScopedDir<'data, '_>) {
     dir.read_callback_file(c"state", service, &files::state);
     dir.read_callback_file(c"cpus", service, &files::cpus);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache, and where its pages are.
+//! The stash and the location of its pages.
 
 use kernel::{
     cpu::CpuId,
@@ -28,17 +28,17 @@ use kscale::{
 
 use super::load::Results;
 
-/// A cache, and what is done with pages outside of it.
+/// A stash with counts of the pages outside of it.
 pub(crate) struct Pages {
     pub(crate) cache: PageStash,
-    /// Those that the cache did not have.
+    /// Pages that the page allocator supplied because the stash was empty.
     allocated: Atomic<u64>,
-    /// Those that it had no room for.
+    /// Pages that were freed because the stash was full.
     freed: Atomic<u64>,
 }
 
 impl Pages {
-    /// Returns a page of the cache, or of the page allocator if there is none.
+    /// Returns a page from the stash, or from the page allocator if the stash is empty.
     pub(crate) fn get(&self, cpu: CpuId) -> Result<Page> {
         if let Some(page) = self.cache.get_on(cpu) {
             return Ok(page);
@@ -48,7 +48,7 @@ impl Pages {
         Ok(page)
     }
 
-    /// Gives a page to the cache, or to the page allocator if there is no room.
+    /// Puts a page into the stash, or frees it if the stash is full.
     pub(crate) fn put(&self, cpu: CpuId, page: Page) {
         if let Err(page) = self.cache.put_on(cpu, page) {
             drop(page);
@@ -56,8 +56,8 @@ impl Pages {
         }
     }
 
-    /// Returns how many pages are in nobody's hands that should be: 0, if nothing is called
-    /// meanwhile.
+    /// Returns the number of pages that are not accounted for. It is 0 if no page moves
+    /// concurrently.
     pub(crate) fn lost(&self, held: usize) -> i64 {
         let Numbers {
             cached,
@@ -65,7 +65,7 @@ impl Pages {
             freed,
         } = self.numbers();
 
-        // CAST: There are not as many pages, and who allocates and frees them takes some time.
+        // CAST: No system has that many pages, and the number of calls is bounded by time.
         allocated as i64 - freed as i64 - (cached + held) as i64
     }
 
@@ -80,21 +80,21 @@ impl Pages {
     }
 }
 
-/// Numbers of pages.
+/// Numbers of pages by location.
 struct Numbers {
     cached: usize,
     allocated: u64,
     freed: u64,
 }
 
-/// What the files are about.
+/// The data of the debugfs files.
 #[pin_data]
 pub(crate) struct Service {
     pub(crate) pages: Arc<Pages>,
-    /// Pages of whoever writes into the files.
+    /// Pages that the files `get` and `put` hold.
     #[pin]
     pub(crate) held: Mutex<KVec<Page>>,
-    /// What the last load found.
+    /// Results of the last load.
     #[pin]
     pub(crate) last: Mutex<Results>,
 }
@@ -115,7 +115,7 @@ impl Service {
         })
     }
 
-    /// Prints where all pages are.
+    /// Prints the number of pages by location.
     pub(crate) fn write_state(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held = self.held.lock().len();
         let Numbers {
@@ -132,7 +132,7 @@ impl Service {
         writeln!(f, "cache filled {} freed {}", stats.filled, stats.freed)
     }
 
-    /// Prints how many pages are cached for each CPU.
+    /// Prints the number of cached pages of each CPU.
     pub(crate) fn write_cpus(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for cpu in possible_cpus() {
             let cached = self.pages.cache.cached_on(cpu);

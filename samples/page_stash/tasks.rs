@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tasks that get and put pages, and see to it that nobody else has them.
+//! Tasks that get and put pages, and check that no other task has the same page.
 
 use kernel::{
     cpu::CpuId,
@@ -46,21 +46,22 @@ use super::{
     }, //
 };
 
-/// Pages that a task gets before it lets others run.
+/// Pages that a task gets before it yields the CPU.
 const AT_ONCE: u64 = 4096;
 
-/// Marks a page that a task has, with the number of the task. No page has it by chance.
+/// Mark of an owned page, with the number of the task in the low bits. No page contains it by
+/// chance.
 const OWNED: u64 = 0x9a6e_c0de_0b5e_0000;
 
-/// Times that the work item of the cache is waited for, a millisecond each.
+/// Maximum wait for the work item of the stash, in steps of one millisecond.
 const PATIENCE_MS: u32 = 1000;
 
-/// A task.
+/// A task of a load.
 #[pin_data]
 struct Task {
     pages: Arc<Pages>,
     number: u16,
-    /// Pages that it gets.
+    /// Number of pages that the task gets.
     gets: u64,
     cpus: KVec<CpuId>,
     #[pin]
@@ -100,7 +101,7 @@ impl Task {
         let mine = OWNED | u64::from(self.number);
         let seen = exchange_mark(&mut page, mine);
         let is_shared = seen & !0xffff == OWNED;
-        // Whoever has it, too, would see that mark, or have overwritten it by now.
+        // A second owner has seen this mark or overwritten it by now.
         let is_overwritten = exchange_mark(&mut page, 0) != mine;
         tally.shared += u64::from(is_shared || is_overwritten);
         self.pages.put(cpu, page);
@@ -108,20 +109,20 @@ impl Task {
     }
 }
 
-/// Writes a mark into a page, and returns what was there.
+/// Writes a mark into a page and returns the previous mark.
 fn exchange_mark(page: &mut Page, mark: u64) -> u64 {
     let mut seen = [0; size_of::<u64>()];
 
     // CAST: 8.
     if let Some(mut start) = page.segment_mut(0, seen.len() as u32) {
-        // They are as long as the segment.
+        // The segment has the length of the buffer.
         let _ = start.as_segment().read_at(0, &mut seen);
         let _ = start.write_at(0, &mark.to_ne_bytes());
     }
     u64::from_ne_bytes(seen)
 }
 
-/// Runs a load, and returns when it is over.
+/// Runs a load and waits until it completes.
 pub(crate) fn run(service: &Service, load: Load) -> Result<Results> {
     let mut tasks = KVec::with_capacity(load.tasks.into(), GFP_KERNEL)?;
 
@@ -132,7 +133,7 @@ pub(crate) fn run(service: &Service, load: Load) -> Result<Results> {
     let queue = Workqueue::new(c"page_stash", Flags::UNBOUND, load.tasks.into())?;
     let start = Instant::<Monotonic>::now();
     for task in &tasks {
-        // They were not queued before.
+        // The tasks were not queued before.
         let _ = queue.enqueue(task.clone());
     }
     // Waits for the tasks.
@@ -172,7 +173,7 @@ fn new_task(service: &Service, load: Load, number: u16) -> Result<Arc<Task>> {
     )
 }
 
-/// Returns how many pages are nowhere, once the work item of the cache does not fill it any more.
+/// Returns the number of lost pages, after the work item of the stash is idle.
 fn lost_at_rest(service: &Service) -> i64 {
     let held = service.held.lock();
 
