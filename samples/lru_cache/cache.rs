@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cache.
+//! The cache of the sample.
 
 use kernel::{
     new_spinlock,
@@ -43,13 +43,13 @@ use super::stats::{
     Evicted,
 };
 
-/// How many words an object has.
+/// Number of words in an object.
 const WORDS: usize = 64;
 
-/// What it takes some time to make, in a real cache.
+/// An object. In a real cache, objects are expensive to create.
 pub(crate) struct Object {
     key: u64,
-    /// Whether it was used since it was last looked at, so that a hit moves nothing.
+    /// Set if the object was used since the last scan. A hit sets it and moves no list entry.
     is_used: Atomic<bool>,
     words: [u64; WORDS],
 }
@@ -63,7 +63,7 @@ impl Object {
         }
     }
 
-    /// Tells whether it is what it was made as.
+    /// Returns whether the contents are those that [`Object::new()`] set.
     pub(crate) fn is_intact(&self) -> bool {
         self.words.iter().all(|word| *word == self.key)
     }
@@ -74,7 +74,7 @@ type Objects = RBTree<u64, Item<Object>>;
 #[pin_data]
 pub(crate) struct Cache {
     pub(crate) lru: ListLru<Object>,
-    /// Nobody allocates while it is locked, so callbacks may wait for it.
+    /// No allocation happens under this lock, so callbacks may acquire it.
     #[pin]
     objects: SpinLock<Objects>,
     pub(crate) events: Events,
@@ -96,7 +96,7 @@ impl Cache {
         )
     }
 
-    /// Returns the object of a key, which is made if it is not there.
+    /// Returns the object with the given key, and creates it if it is not cached.
     pub(crate) fn get(&self, key: u64) -> Result<Item<Object>> {
         if let Some(object) = self.objects.lock().get(&key) {
             object.is_used.store(true, Relaxed);
@@ -104,23 +104,23 @@ impl Cache {
             return Ok(object.clone());
         }
         self.events.count(Event::Miss);
-        // Both may reclaim memory, from this cache, too.
+        // Both allocations may reclaim memory, also from this cache.
         let object = self.lru.alloc(Object::new(key), Gfp::KERNEL)?;
         let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
 
         let object = match self.objects.lock().entry(key) {
             Entry::Vacant(vacant) => vacant.insert(object, node).clone(),
-            // Somebody was faster.
+            // Another task inserted the object first.
             Entry::Occupied(occupied) => occupied.get().clone(),
         };
         object.add();
         Ok(object)
     }
 
-    /// Has nobody find an object any more. Returns what is to be dropped without the lock.
+    /// Removes an object from the index. The caller drops the returned node without the lock.
     fn remove(&self, object: &Item<Object>) -> Option<RBTreeNode<u64, Item<Object>>> {
         let mut objects = self.objects.lock();
-        // There may be another one of that key by now.
+        // The key may belong to another object by now.
         match objects.get(&object.key) {
             Some(found) if Item::ptr_eq(found, object) => objects.remove_node(&object.key),
             _ => None,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the files in debugfs do.
+//! The debugfs files of the sample.
 
 use kernel::{
     fmt,
@@ -16,13 +16,13 @@ use super::{
     stats::Event, //
 };
 
-/// Longest line that is taken, in bytes.
+/// Maximum length of a line, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// The most keys that one line may have.
+/// Maximum number of keys in a line.
 const MAX_KEYS: u64 = 1 << 20;
 
-/// `<key> [<last key>]`
+/// Looks up the keys `<key> [<last key>]`.
 pub(crate) fn get(cache: &Arc<Cache>, reader: &mut UserSliceReader) -> Result {
     let mut buffer = [0; LINE_BYTES];
     let line = buffer.get_mut(..reader.len()).ok_or(EINVAL)?;
@@ -60,7 +60,7 @@ pub(crate) fn stats(cache: &Arc<Cache>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     writeln!(f, "rotated {}", cache.events.of(Event::Rotated))
 }
 
-/// Prints the keys that were evicted last.
+/// Prints the keys of the last evicted objects.
 pub(crate) fn evicted(cache: &Arc<Cache>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for key in cache.evicted.lock().iter() {
         writeln!(f, "{key}")?;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Shrinker sample: a cache of keyed objects that gives memory back, those used longest ago first.
+//! Shrinker sample: a cache of keyed objects that evicts the least recently used objects.
 //!
-//! Objects are charged to the memory cgroup of the task that first asks for them, and are on a list
-//! for that cgroup and their NUMA node. When memory is short there, the kernel has the list scanned.
+//! Objects are charged to the memory cgroup of the task that creates them. They are on a list for
+//! that cgroup and their NUMA node. When memory is short there, the kernel scans the list.
 //!
 //! ```sh
 //! cd /sys/kernel/debug/lru_cache
-//! echo '1 100' >get                # as if a task had asked for each of these keys
+//! echo '1 100' >get                # looks up the keys 1 to 100
 //! cat stats                        # objects, hits, misses, evicted, rotated
-//! cat evicted                      # the last keys that were, in their order
+//! cat evicted                      # keys of the last evicted objects, in order
 //! cat ../shrinker/lru_cache-*/count
 //! ```
 //!
@@ -51,7 +51,7 @@ module! {
 
 #[pin_data]
 struct LruCacheModule {
-    /// Goes first, so that nobody fills the cache any more.
+    /// Dropped first, so that no task fills the cache any more.
     #[pin]
     _files: Scope<Arc<Cache>>,
     _registration: Registration<Cache>,
@@ -62,7 +62,7 @@ impl kernel::InPlaceModule for LruCacheModule {
         pin_init::pin_init_scope(|| {
             let shrinker = Shrinker::new(c"lru_cache", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
             let cache = Cache::new(ListLru::new(c"lru_cache", &shrinker)?)?;
-            // From here on, whoever needs memory may call back.
+            // From here on reclaim may call back.
             let registration = shrinker.register(cache.clone())?;
 
             Ok(try_pin_init!(Self {
@@ -73,7 +73,7 @@ impl kernel::InPlaceModule for LruCacheModule {
     }
 }
 
-/// Makes the files of the cache.
+/// Creates the files of the cache.
 fn populate<'data>(cache: &'data Arc<Cache>, dir: &ScopedDir<'data, '_>) {
     dir.write_only_callback_file(c"get", cache, &files::get);
     dir.read_callback_file(c"stats", cache, &files::stats);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What has happened to the cache.
+//! Statistics of the cache.
 
 use kernel::prelude::*;
 
 use kscale::percpu::PerCpuInts;
 
-/// What is counted.
+/// The events that are counted.
 #[derive(Clone, Copy)]
 pub(crate) enum Event {
     Hit,
@@ -15,7 +15,7 @@ pub(crate) enum Event {
     Rotated,
 }
 
-/// How often, on each CPU.
+/// Counts of the events on each CPU.
 pub(crate) struct Events(PerCpuInts<u64, 4>);
 
 impl Events {
@@ -29,19 +29,19 @@ impl Events {
         }
     }
 
-    /// Returns how often it was. Exact unless it is happening.
+    /// Returns the count of an event. It is exact if the event does not occur concurrently.
     pub(crate) fn of(&self, event: Event) -> u64 {
         self.0.get(event as usize).map_or(0, |count| count.sum())
     }
 }
 
-/// How many keys are remembered.
+/// Number of recorded keys.
 const KEYS: usize = 64;
 
-/// The keys that were evicted last.
+/// The keys of the last evicted objects.
 pub(crate) struct Evicted {
     keys: [u64; KEYS],
-    /// How many there were ever.
+    /// Total number of evicted objects.
     total: usize,
 }
 
@@ -60,7 +60,7 @@ impl Evicted {
         self.total = self.total.wrapping_add(1);
     }
 
-    /// Returns the keys, the oldest one first.
+    /// Returns the keys in the order of eviction.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let from = self.total.saturating_sub(KEYS);
         (from..self.total).filter_map(|index| self.keys.get(index % KEYS).copied())
