@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the ways to keep a registry have in common.
+//! The interface of the registry implementations.
 
 use kernel::{
     prelude::*,
@@ -9,36 +9,37 @@ use kernel::{
 
 use super::reclaimer::Reclaimer;
 
-/// A way to keep a registry.
+/// An implementation of a registry.
 pub(crate) trait Backend: Send + Sync + Sized + 'static {
-    /// Of its directory.
+    /// Name of the debugfs directory.
     const NAME: &'static CStr;
 
-    /// What it takes to unregister a reclaimer.
+    /// The handle that unregisters a reclaimer.
     type Entry: Send;
 
     /// Creates an empty registry.
     fn new() -> impl PinInit<Self, Error>;
 
-    /// Registers a reclaimer. From now on walks find it.
+    /// Registers a reclaimer. Later walks call it.
     fn register(&self, reclaimer: Arc<Reclaimer>) -> Result<Self::Entry>;
 
-    /// Unregisters a reclaimer. When this returns it is not being called, nor ever again.
+    /// Unregisters a reclaimer. After the return no walk calls it.
     ///
-    /// Sleeps. Not to be called by a reclaimer that is called: it would wait for itself.
+    /// Context: Process context. May sleep. A reclaimer must not call this: it would wait for
+    /// itself (deadlock).
     fn unregister(&self, entry: Self::Entry);
 
-    /// Calls `visit` with all reclaimers, the newest first. It may sleep.
+    /// Calls `visit` for all reclaimers, from the newest to the oldest. `visit` may sleep.
     fn walk(&self, visit: impl FnMut(&Reclaimer)) -> Walk;
 }
 
-/// How a walk ended.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
-    /// All reclaimers were called that were registered all the time.
+    /// The walk called all reclaimers that were registered during the whole walk.
     Complete,
-    /// It made way for a writer.
+    /// The walk stopped early because of a writer.
     CutShort,
-    /// It was not begun, because of a writer.
+    /// The walk did not start because of a writer.
     Skipped,
 }

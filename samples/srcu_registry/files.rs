@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the files in debugfs do.
+//! The debugfs files of the sample.
 
 use kernel::{
     fmt,
@@ -18,10 +18,10 @@ use super::{
     tasks, //
 };
 
-/// Longest line that the files take, in bytes.
+/// Maximum length of a line written to a file, in bytes.
 const LINE_BYTES: usize = 128;
 
-/// Calls `f` with the words of the line that was written.
+/// Calls `f` with the words of the written line.
 fn with_words<R>(
     reader: &mut UserSliceReader,
     f: impl FnOnce(str::SplitAsciiWhitespace<'_>) -> Result<R>,
@@ -34,7 +34,7 @@ fn with_words<R>(
     f(line.split_ascii_whitespace())
 }
 
-/// `<name> [<milliseconds that each call sleeps>]`
+/// Registers the reclaimer `<name> [<milliseconds that each call sleeps>]`.
 pub(crate) fn register<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceReader) -> Result {
     with_words(reader, |mut words| {
         let name = words.next().ok_or(EINVAL)?;
@@ -46,7 +46,7 @@ pub(crate) fn register<B: Backend>(registry: &Registry<B>, reader: &mut UserSlic
     })
 }
 
-/// `<name>`
+/// Unregisters the reclaimer `<name>`.
 pub(crate) fn unregister<B: Backend>(
     registry: &Registry<B>,
     reader: &mut UserSliceReader,
@@ -60,14 +60,14 @@ pub(crate) fn unregister<B: Backend>(
     })
 }
 
-/// Anything.
+/// Walks the registry, for any input.
 pub(crate) fn walk<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceReader) -> Result {
     reader.skip(reader.len())?;
     registry.walk();
     Ok(())
 }
 
-/// `<name of a number>=<number> ...`, as [`Load`] has them.
+/// Runs the load `<name>=<number> ...`, see [`Load`].
 pub(crate) fn run<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceReader) -> Result {
     let load = with_words(reader, Load::parse)?;
     let results = tasks::run(registry, &load)?;
@@ -75,7 +75,7 @@ pub(crate) fn run<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceRead
     Ok(())
 }
 
-/// Prints who is registered by name.
+/// Prints the reclaimers that are registered by name.
 pub(crate) fn state<B: Backend>(registry: &Registry<B>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for registered in registry.roster.lock().iter() {
         let reclaimer = &registered.reclaimer;
@@ -91,7 +91,7 @@ pub(crate) fn state<B: Backend>(registry: &Registry<B>, f: &mut fmt::Formatter<'
     Ok(())
 }
 
-/// Prints the counts, and what the last load found.
+/// Prints the counts and the results of the last load.
 pub(crate) fn stats<B: Backend>(registry: &Registry<B>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let counts = &registry.counts;
     writeln!(
@@ -110,7 +110,7 @@ pub(crate) fn stats<B: Backend>(registry: &Registry<B>, f: &mut fmt::Formatter<'
     registry.last.lock().write(f)
 }
 
-/// Prints how long it took to unregister under the last load, in nanoseconds.
+/// Prints percentiles of the duration of `unregister` in the last load, in nanoseconds.
 pub(crate) fn percentiles<B: Backend>(
     registry: &Registry<B>,
     f: &mut fmt::Formatter<'_>,

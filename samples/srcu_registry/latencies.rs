@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Latencies, counted by size.
+//! A histogram of latencies.
 
 use kernel::prelude::*;
 
-/// Buckets for each power of two, as a power of two: a latency is known to a sixteenth.
+/// Binary logarithm of the number of buckets per power of two: the resolution is 1/16.
 const FINE_BITS: u32 = 4;
 
-/// Buckets in all, for 63 bits.
+/// Number of buckets, for 63 bits.
 const BUCKETS: usize = 64 << FINE_BITS;
 
-/// How often which latency was met.
+/// Counts of latencies by bucket.
 #[derive(Default)]
 pub(crate) struct Latencies {
-    /// None, or [`BUCKETS`].
+    /// Empty, or of length [`BUCKETS`].
     buckets: KVec<u64>,
     count: u64,
     max_ns: i64,
@@ -42,7 +42,7 @@ impl Latencies {
         let coarse = (bucket >> FINE_BITS).saturating_sub(1);
         let fine = bucket - (coarse << FINE_BITS);
 
-        // CAST: Less than 2^63, as `bucket()` takes no more.
+        // CAST: Less than 2^63, the limit of `bucket()`.
         (((fine + 1) << coarse) - 1) as i64
     }
 
@@ -62,7 +62,7 @@ impl Latencies {
         self.max_ns
     }
 
-    /// Returns a latency that so many of a hundred are not above, too large by a sixteenth at most.
+    /// Returns the given percentile of the latencies, rounded up by at most 1/16.
     pub(crate) fn percentile_ns(&self, percent: u64) -> i64 {
         let rank = self.count.saturating_mul(percent).div_ceil(100).max(1);
         let mut seen = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A load, and what was found under it.
+//! Parameters and results of a load.
 
 use kernel::{
     fmt,
@@ -11,18 +11,18 @@ use core::str::SplitAsciiWhitespace;
 
 use super::latencies::Latencies;
 
-/// What is asked for.
+/// The parameters of a load.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Load {
-    /// Tasks that walk.
+    /// Number of tasks that walk.
     pub(crate) readers: u16,
-    /// How long, in milliseconds.
+    /// Duration of the load, in milliseconds.
     pub(crate) ms: u16,
-    /// Reclaimers that stay registered.
+    /// Number of reclaimers that stay registered.
     pub(crate) items: u16,
-    /// How long one more sleeps that stays registered; 0: there is none.
+    /// Sleep time of one more reclaimer that stays registered, in milliseconds; 0 for none.
     pub(crate) sleep_ms: u16,
-    /// How long the writer waits between one reclaimer and the next.
+    /// Pause of the writer between two reclaimers, in microseconds.
     pub(crate) pause_us: u16,
 }
 
@@ -52,7 +52,7 @@ impl Load {
     }
 }
 
-/// What was found.
+/// The results of a load.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) load: Load,
@@ -60,7 +60,7 @@ pub(crate) struct Results {
     pub(crate) cut_short: u64,
     pub(crate) skipped: u64,
     pub(crate) elapsed_ms: i64,
-    /// Of `unregister`.
+    /// Durations of `unregister`.
     pub(crate) latencies: Latencies,
 }
 
@@ -94,7 +94,7 @@ impl Results {
         )
     }
 
-    /// Writes a line for each of some percentages: a latency that so many were not above.
+    /// Writes percentiles of the latencies, one per line.
     pub(crate) fn write_percentiles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for percent in [1, 10, 25, 50, 75, 90, 99, 100] {
             writeln!(f, "{percent} {}", self.latencies.percentile_ns(percent))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is registered.
+//! The reclaimers in a registry.
 
 use kernel::{
     prelude::*,
@@ -23,32 +23,31 @@ use core::num::NonZeroU16;
 
 use kscale::percpu::counter::PerCpuCounter;
 
-/// Something that is called by every walk. It gives back no memory, but checks that it may be
-/// called at all.
+/// A reclaimer that every walk calls. It frees no memory, but checks that the call is allowed.
 #[pin_data]
 pub(crate) struct Reclaimer {
     name: CString,
-    /// How long a call sleeps.
+    /// Sleep time of a call, in milliseconds.
     sleep_ms: u16,
-    /// Of those who call it at once, only one sleeps.
+    /// Set while a call sleeps. Concurrent calls do not sleep.
     is_asleep: Atomic<bool>,
-    /// Set when `unregister` has returned.
+    /// Set after `unregister` returned.
     is_gone: Atomic<bool>,
     #[pin]
     calls: PerCpuCounter,
 }
 
-/// Whether a call was within its rights.
+/// Whether a call is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// The reclaimer was registered, or being unregistered.
+    /// The reclaimer was registered, or `unregister` was running.
     InTime,
-    /// It was unregistered before the call ended.
+    /// `unregister` returned before the call ended.
     Late,
 }
 
 impl Reclaimer {
-    /// Creates one whose calls sleep for `sleep_ms` milliseconds, or do not sleep if that is 0.
+    /// Creates a reclaimer whose calls sleep for `sleep_ms` milliseconds; 0 for no sleep.
     pub(crate) fn new(name: &str, sleep_ms: u16) -> Result<Arc<Self>> {
         let name = CString::try_from_fmt(fmt!("{name}"))?;
 
@@ -68,9 +67,9 @@ impl Reclaimer {
         self.name.to_str().unwrap_or_default()
     }
 
-    /// What a walk does with it.
+    /// Called by each walk.
     pub(crate) fn call(&self) -> Call {
-        // No walk writes to a cache line of another CPU.
+        // A large batch, so that walks write to no cache line of another CPU.
         self.calls.add_batch(1, NonZeroU16::MAX);
         if self.sleep_ms != 0 && !self.is_asleep.xchg(true, Acquire) {
             fsleep(Delta::from_millis(self.sleep_ms.into()));
@@ -83,17 +82,17 @@ impl Reclaimer {
         }
     }
 
-    /// Says that `unregister` has returned.
+    /// Records that `unregister` has returned.
     pub(crate) fn is_unregistered(&self) {
         self.is_gone.store(true, Release);
     }
 
-    /// How often it was called.
+    /// Returns the number of calls.
     pub(crate) fn calls(&self) -> i64 {
         self.calls.sum()
     }
 
-    /// Whether a call of it sleeps now.
+    /// Returns whether a call sleeps now.
     pub(crate) fn is_asleep(&self) -> bool {
         self.is_asleep.load(Acquire)
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A registry under RCU with a reference count for each reclaimer, as that of shrinkers is now.
+//! A registry under RCU with a reference count per reclaimer, as the kernel has for shrinkers
+//! today.
 //!
-//! Walks never wait nor skip. To unregister waits for those who call this very reclaimer.
+//! Walks never wait or skip. Unregistration waits for the callers of this reclaimer only.
 
 use kernel::{
     prelude::*,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A registry, and who is in it.
+//! A registry and its named reclaimers.
 
 use kernel::{
     new_mutex,
@@ -30,18 +30,18 @@ use super::{
 #[pin_data]
 pub(crate) struct Registry<B: Backend> {
     pub(crate) backend: Arc<B>,
-    /// Those that were registered by name.
+    /// The reclaimers that are registered by name.
     #[pin]
     pub(crate) roster: Mutex<KVec<Registered<B>>>,
     pub(crate) counts: Arc<Counts>,
-    /// What the last load found.
+    /// Results of the last load.
     #[pin]
     pub(crate) last: Mutex<load::Results>,
 }
 
 pub(crate) struct Registered<B: Backend> {
     pub(crate) reclaimer: Arc<Reclaimer>,
-    /// [`None`] while it is being registered.
+    /// [`None`] during registration.
     entry: Option<B::Entry>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Counts {
     pub(crate) skipped: Atomic<u64>,
     /// Calls of a reclaimer after `unregister` returned. Stays 0.
     pub(crate) late: Atomic<u64>,
-    /// Walks that left out a reclaimer though they got to the end. Stays 0.
+    /// Complete walks that missed a reclaimer. Stays 0.
     pub(crate) lost: Atomic<u64>,
 }
 
@@ -78,7 +78,7 @@ impl<B: Backend> Registry<B> {
         })
     }
 
-    /// Fails with [`EEXIST`] if there is one of that name.
+    /// Registers a reclaimer by name. Returns [`EEXIST`] if the name is taken.
     pub(crate) fn register(&self, name: &str, sleep_ms: u16) -> Result {
         let reclaimer = Reclaimer::new(name, sleep_ms)?;
         let mut roster = self.roster.lock();
@@ -110,7 +110,7 @@ impl<B: Backend> Registry<B> {
         }
     }
 
-    /// Fails with [`ENOENT`] if there is none of that name.
+    /// Unregisters a reclaimer by name. Returns [`ENOENT`] if the name is not registered.
     pub(crate) fn unregister(&self, name: &str) -> Result {
         let mut roster = self.roster.lock();
         let index = roster
@@ -126,13 +126,13 @@ impl<B: Backend> Registry<B> {
         Ok(())
     }
 
-    /// Calls all reclaimers, unless a writer is in the way.
+    /// Calls all reclaimers, unless a writer prevents it.
     pub(crate) fn walk(&self) {
         walk(&*self.backend, &self.counts, 0);
     }
 }
 
-/// Walks, counts, and returns how it ended. A complete walk should meet `at_least` reclaimers.
+/// Runs a walk, counts its result and returns it. A complete walk must call `at_least` reclaimers.
 pub(crate) fn walk<B: Backend>(backend: &B, counts: &Counts, at_least: usize) -> Walk {
     let mut met = 0;
     let walk = backend.walk(|reclaimer| {

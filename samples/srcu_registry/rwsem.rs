@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A registry under a semaphore, as that of shrinkers was for long.
+//! A registry under a semaphore, as the kernel had for shrinkers for many years.
 //!
-//! Whoever finds it taken, or wanted, by a writer skips the walk. A reclaimer that sleeps keeps
-//! writers waiting, and they keep all walks from starting.
+//! A walk is skipped if a writer holds the semaphore or waits for it. A reclaimer that sleeps
+//! blocks writers, and a waiting writer blocks all new walks.
 
 use kernel::{
     prelude::*,

@@ -2,8 +2,8 @@
 
 //! A registry under SRCU with a generation, as proposed for shrinkers.
 //!
-//! Walks never wait nor skip. To unregister takes a grace period, which waits for all reclaimers
-//! that are being called; the generation keeps walks from calling the next one meanwhile.
+//! Walks never wait or skip. Unregistration waits for a grace period, that is for all running
+//! calls. The generation stops walks before their next call meanwhile.
 
 use kernel::{
     prelude::*,
@@ -38,7 +38,7 @@ use super::{
 pub(crate) struct Srcu {
     #[pin]
     reclaimers: List<Arc<Reclaimer>, Normal>,
-    /// Grows whenever one is unregistered.
+    /// Incremented by each unregistration.
     generation: Atomic<u64>,
 }
 

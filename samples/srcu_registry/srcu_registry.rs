@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SRCU sample: a registry of reclaimers, kept in three ways.
+//! SRCU sample: a registry of reclaimers with three implementations.
 //!
-//! Many tasks walk the registry and call every reclaimer, as memory reclaim does with shrinkers,
-//! while others register and unregister. Whichever way it is kept, no reclaimer is called after
-//! `unregister` returned, and a walk that gets to the end leaves none out:
+//! Many tasks walk the registry and call every reclaimer, as memory reclaim does with shrinkers.
+//! Other tasks register and unregister reclaimers. In all three implementations, no reclaimer is
+//! called after `unregister` returned, and a complete walk misses none:
 //!
-//! - `rwsem`: readers try to get a semaphore, and skip the walk if they cannot;
-//! - `srcu`: readers walk under SRCU, and stop if a reclaimer was unregistered meanwhile;
-//! - `refcount`: readers walk under RCU, with a reference to the one reclaimer that they call.
+//! - `rwsem`: readers try to acquire a semaphore, and skip the walk on failure;
+//! - `srcu`: readers walk under SRCU, and stop if a reclaimer is unregistered meanwhile;
+//! - `refcount`: readers walk under RCU, and hold a reference to the reclaimer that they call.
 //!
-//! Each has a directory in debugfs:
+//! Each implementation has a directory in debugfs:
 //!
 //! ```sh
 //! cd /sys/kernel/debug/srcu_registry/srcu
-//! echo 'dentries' >register        # or 'dentries 10', to sleep for 10 ms when called
+//! echo 'dentries' >register        # or 'dentries 10' for calls that sleep 10 ms
 //! echo >walk
 //! cat state                        # dentries called 1
 //! echo 'dentries' >unregister
-//! echo 'readers=4 ms=1000' >run    # a load; returns when it is done
+//! echo 'readers=4 ms=1000' >run    # runs a load to its end
 //! cat stats
-//! cat percentiles                  # how long it took to unregister, in nanoseconds
+//! cat percentiles                  # durations of unregister, in nanoseconds
 //! ```
 
 #![forbid(unsafe_code)]
@@ -64,7 +64,7 @@ struct RegistryModule {
     _srcu: Scope<Registry<srcu::Srcu>>,
     #[pin]
     _refcount: Scope<Registry<refcount::Refcount>>,
-    /// Goes last, as the others are in it.
+    /// Dropped last, because the other directories are in it.
     _dir: Dir,
 }
 
@@ -81,7 +81,7 @@ impl kernel::InPlaceModule for RegistryModule {
     }
 }
 
-/// Makes the files of a registry.
+/// Creates the files of a registry.
 fn populate<'data, B: Backend>(registry: &'data Registry<B>, dir: &ScopedDir<'data, '_>) {
     dir.read_callback_file(c"state", registry, &files::state::<B>);
     dir.read_callback_file(c"stats", registry, &files::stats::<B>);

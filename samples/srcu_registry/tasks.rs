@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tasks that walk, and one that registers and unregisters.
+//! Tasks that walk, and a task that registers and unregisters.
 
 use kernel::{
     impl_has_work,
@@ -52,7 +52,7 @@ use super::{
     }, //
 };
 
-/// A task that walks until it is told to stop.
+/// A task that walks until `stop` is set.
 #[pin_data]
 struct Reader<B: Backend> {
     backend: Arc<B>,
@@ -86,16 +86,16 @@ impl<B: Backend> WorkItem for Reader<B> {
     }
 }
 
-/// Lets another task run if one should.
+/// Yields the CPU if the scheduler requests it.
 ///
-/// Kernels that preempt do so when an interrupt returns, but User-Mode Linux does not, and there is
-/// nothing else in a walk under SRCU that would.
+/// Preemptible kernels do so on return from an interrupt. User-Mode Linux does not, and a walk
+/// under SRCU has no other scheduling point.
 fn give_way() {
     might_sleep();
     drop(preempt_disable());
 }
 
-/// Runs a load in this task and as many as it asks for, and returns when it is over.
+/// Runs a load with this task as the writer, and waits until it completes.
 pub(crate) fn run<B: Backend>(registry: &Registry<B>, load: &Load) -> Result<Results> {
     let mut entries = KVec::with_capacity(usize::from(load.items) + 1, GFP_KERNEL)?;
     let registered = register_those_that_stay(&*registry.backend, load, &mut entries);
@@ -117,7 +117,7 @@ fn register_those_that_stay<B: Backend>(
 
     // OVERFLOW: `parse()` bounds `items`.
     for index in 0..load.items + sleepers {
-        // The first one, which walks come to last.
+        // The sleeping reclaimer is registered first, so walks call it last.
         let sleep_ms = if index < sleepers { load.sleep_ms } else { 0 };
         let reclaimer = Reclaimer::new("stays", sleep_ms)?;
         let entry = backend.register(reclaimer.clone())?;
@@ -151,7 +151,7 @@ fn run_tasks<B: Backend>(registry: &Registry<B>, load: &Load, stays: usize) -> R
 
     let start = Instant::<Monotonic>::now();
     for reader in &readers {
-        // They were not queued before.
+        // The readers were not queued before.
         let _ = queue.enqueue(reader.clone());
     }
     let written = write(&*registry.backend, load, start, &mut latencies);
@@ -175,7 +175,7 @@ fn run_tasks<B: Backend>(registry: &Registry<B>, load: &Load, stays: usize) -> R
     })
 }
 
-/// Registers and unregisters until the time is up.
+/// Registers and unregisters reclaimers until the time is over.
 fn write<B: Backend>(
     backend: &B,
     load: &Load,
