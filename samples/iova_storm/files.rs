@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the files in debugfs do.
+//! The debugfs files of the sample.
 
 use kernel::{
     fmt,
@@ -27,10 +27,10 @@ use super::{
     workload::Workload, //
 };
 
-/// Longest line that the files take, in bytes.
+/// Maximum length of a line written to a file, in bytes.
 const LINE_BYTES: usize = 128;
 
-/// What was found with one way.
+/// The results of one way to allocate ranges.
 enum Found {
     Virtual(Results),
     Real(Measured),
@@ -50,7 +50,7 @@ impl Storms {
         })
     }
 
-    /// Runs `run` with the ways that the first word of a line names, and the words after that.
+    /// Calls `run` for the ways that the first word selects; the other words are the load.
     fn run<L>(
         &self,
         reader: &mut UserSliceReader,
@@ -65,7 +65,7 @@ impl Storms {
         let ways = ways(words.next().ok_or(EINVAL)?).ok_or(EINVAL)?;
         let load = parse(words).ok_or(EINVAL)?;
 
-        // One storm at a time.
+        // Storms run one at a time.
         let mut last = self.last.lock();
         last.clear();
         for way in ways {
@@ -80,16 +80,16 @@ impl Storms {
     }
 }
 
-/// `<policy, or all> <name>=<value> ...`, as [`Workload`] has them.
+/// Runs `<policy, or all> <name>=<value> ...` on virtual CPUs, see [`Workload`].
 pub(crate) fn run_virtual(storms: &Storms, reader: &mut UserSliceReader) -> Result {
     storms.run(reader, Workload::parse, |load, way| match way {
         Way::Magazines(policy) => Ok(Some(Found::Virtual(virtual_cpus::run(load, policy)?))),
-        // These know no CPUs but the machine's.
+        // The tree and the kernel's caches support real CPUs only.
         Way::Tree | Way::Rcaches => Ok(None),
     })
 }
 
-/// `<policy, tree, rcaches or all> <name>=<value> ...`, as [`Load`] has them.
+/// Runs `<policy, tree, rcaches or all> <name>=<value> ...` on real CPUs, see [`Load`].
 pub(crate) fn run_real(storms: &Storms, reader: &mut UserSliceReader) -> Result {
     storms.run(reader, Load::parse, |load, way| {
         Ok(Some(Found::Real(real_cpus::run(load, way)?)))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! IOVA sample: what the policy of a depot does to a machine with many CPUs.
+//! IOVA sample: the effect of the depot policy on a machine with many CPUs.
 //!
-//! Many CPUs allocate ranges for their I/O, and unmap them into flush queues, whose timer frees those
-//! of all CPUs on one. It is the storm of the patch "iommu/iova: Flush CPU rcache for when a depot
-//! fills", on up to 256 virtual CPUs, the same on every machine; or on the CPUs that there are, to see
-//! what locks cost.
+//! Many CPUs allocate ranges for their I/O and unmap them into flush queues. The flush queue timer
+//! frees the ranges of all CPUs on a single CPU. The load is that of the patch "iommu/iova: Flush
+//! CPU rcache for when a depot fills". It runs on up to 256 virtual CPUs, with equal results on
+//! every machine, or on the real CPUs, to measure the cost of locks.
 //!
 //! ```sh
 //! cd /sys/kernel/debug/iova_storm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is asked for: policies, and what tasks on real CPUs do.
+//! Ways to allocate ranges, and the load for tasks on real CPUs.
 
 use core::str::SplitAsciiWhitespace;
 
@@ -8,7 +8,7 @@ use kscale::iommu::iova::magazine::Policy;
 
 use super::workload::MAX_SIZES;
 
-/// Where ranges come from.
+/// A way to allocate ranges.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The domain's tree.
@@ -43,7 +43,7 @@ impl Way {
     }
 }
 
-/// Ways that were asked for: all, or one.
+/// Returns the ways with the given name, or all ways for `all`.
 pub(crate) fn ways(name: &str) -> Option<impl Iterator<Item = Way> + '_> {
     let fits = move |way: &Way| name == "all" || way.name() == name;
     Way::ALL
@@ -52,12 +52,12 @@ pub(crate) fn ways(name: &str) -> Option<impl Iterator<Item = Way> + '_> {
         .then(|| Way::ALL.into_iter().filter(fits))
 }
 
-/// What tasks on real CPUs do.
+/// The load of tasks on real CPUs.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) tasks: usize,
     pub(crate) sizes: usize,
-    /// For how long, with each way.
+    /// Duration of each way, in milliseconds.
     pub(crate) ms: i64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs tasks on real CPUs, to see what locks cost.
+//! Runs tasks on real CPUs, to measure the cost of locks.
 
 use kernel::{
     impl_has_work,
@@ -56,10 +56,10 @@ use super::{
     results::Sums, //
 };
 
-/// Ranges may be anywhere below that: plenty.
+/// Limit of the ranges, far above what the tasks allocate.
 const LIMIT_PFN: usize = 1 << 40;
 
-/// An IOTLB that takes no time to flush.
+/// An IOTLB whose flush takes no time.
 struct NoIotlb;
 
 #[vtable]
@@ -67,11 +67,11 @@ impl Iotlb for NoIotlb {
     fn flush_all(&self) {}
 }
 
-/// What ranges come from.
+/// An allocator of ranges.
 trait Source: Space + Sized + 'static {
     fn alloc(&self, size_pfns: usize) -> Result<Range<&Self>>;
 
-    /// Returns what is counted so far, if it is.
+    /// Returns the counts so far, if the allocator has counters.
     fn sums(&self) -> Sums {
         Sums::default()
     }
@@ -105,7 +105,7 @@ impl Source for Cache {
     }
 }
 
-/// A task that allocates and queues until it is told to stop.
+/// A task that allocates and queues ranges until `stop` is set.
 #[pin_data]
 struct Worker<S: Source> {
     queue: Arc<FlushQueue<S, NoIotlb>>,
@@ -146,7 +146,7 @@ impl<S: Source> WorkItem for Worker<S> {
     }
 }
 
-/// What was found.
+/// The results of a load.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Measured {
     pub(crate) ios: usize,
@@ -156,7 +156,7 @@ pub(crate) struct Measured {
     pub(crate) sums: Sums,
 }
 
-/// Has tasks allocate in one way, for as long as `load` says.
+/// Runs tasks that allocate in the given way, for the duration in `load`.
 pub(crate) fn run(load: &Load, way: Way) -> Result<Measured> {
     let domain = Builder::new(PAGE_SIZE, 1)?.build();
     match way {
@@ -194,7 +194,7 @@ fn run_tasks<S: Source>(load: &Load, source: S) -> Result<Measured> {
 
     let start = Instant::<Monotonic>::now();
     for worker in &workers {
-        // They were not queued before.
+        // The workers were not queued before.
         let _ = work.enqueue(worker.clone());
     }
     fsleep(Delta::from_millis(load.ms));

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long it takes after a burst until the tree is used no more than before.
+//! Recovery time after a burst: the number of I/Os until tree use is as before.
 
-/// I/Os that are counted together.
+/// Number of I/Os in a window.
 const WINDOW: usize = 1000;
 
-/// Operations more than usual in a window that disturb nobody: one in 100 I/Os.
+/// Additional tree operations per window that count as undisturbed: one in 100 I/Os.
 const NOISE: usize = 10;
 
-/// Watches I/Os in windows, before a burst and after it.
+/// Windows of I/Os before and after a burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recovery {
     ios: usize,
-    /// Operations on the tree when the window began.
+    /// Tree operations at the start of the window.
     began_at: usize,
-    /// The most in a window before the burst.
+    /// Maximum number of tree operations in a window before the burst.
     most_before: usize,
     has_burst: bool,
-    /// I/Os after the burst until the end of the last window with more than that.
+    /// I/Os from the burst to the end of the last window above `most_before`.
     disturbed: usize,
 }
 
 impl Recovery {
-    /// Hears of an I/O, and asks for the number of operations on the tree so far if it needs that.
+    /// Records an I/O. Calls `tree_ops` for the number of tree operations at the end of a window.
     pub(crate) fn on_io(&mut self, tree_ops: impl FnOnce() -> usize) {
         self.ios += 1;
         if self.ios % WINDOW != 0 {
@@ -38,7 +38,7 @@ impl Recovery {
         }
     }
 
-    /// Begins to watch what is normal, with the number of operations on the tree so far.
+    /// Starts the measurement before the burst. `tree_ops` is the number of tree operations so far.
     pub(crate) fn start(&mut self, tree_ops: usize) {
         *self = Self {
             began_at: tree_ops,
@@ -46,14 +46,14 @@ impl Recovery {
         };
     }
 
-    /// Hears that there is a burst now. What it does to the tree itself counts.
+    /// Records the start of the burst. Its own tree operations count as well.
     pub(crate) fn on_burst(&mut self, tree_ops: usize) {
         self.began_at = tree_ops;
         self.ios = 0;
         self.has_burst = true;
     }
 
-    /// Returns how many I/Os the burst disturbed.
+    /// Returns the number of I/Os that the burst disturbed.
     pub(crate) fn disturbed_ios(&self) -> usize {
         self.disturbed
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a workload did to the tree, to memory and to the depots.
+//! The results of a workload: use of the tree, of memory and of the depots.
 
 use super::{
     recovery::Recovery,
@@ -10,10 +10,10 @@ use super::{
     }, //
 };
 
-/// Parts of the time that the depots' lengths are shown for.
+/// Number of time slices for which the depot length is shown.
 const SLICES: usize = 16;
 
-/// What is counted.
+/// Counts of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) tree_allocs: usize,
@@ -28,35 +28,36 @@ impl Sums {
     }
 }
 
-/// What was found. Sums are of the second half of the periods, memory and depots of all.
+/// The results of a workload. Sums cover the second half of the periods, memory and depots all
+/// periods.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Results {
     pub(crate) ios: usize,
     pub(crate) sums: Sums,
-    /// The most that magazines and the nodes of the tree took up, those of ranges in use, too.
+    /// Peak memory of magazines and tree nodes in bytes, including the nodes of used ranges.
     pub(crate) peak_bytes: usize,
-    /// The most magazines in the depots of all sizes, over time.
+    /// Maximum number of magazines in the depots of all sizes, by time slice.
     pub(crate) depot: [usize; SLICES],
     pub(crate) recovery: Recovery,
-    /// Sums when the second half began.
+    /// Sums at the start of the second half.
     from: Sums,
 }
 
 impl Results {
-    /// Hears of an I/O, and asks for the number of operations on the tree so far if it needs that.
+    /// Records an I/O. Calls `tree_ops` for the number of tree operations if needed.
     pub(crate) fn on_io(&mut self, tree_ops: impl FnOnce() -> usize) {
         self.ios += 1;
         self.recovery.on_io(tree_ops);
     }
 
-    /// Hears that the timer is about to run.
+    /// Records that the timer is about to run.
     pub(crate) fn on_timer(&mut self, load: &Workload, tree_ops: usize) {
         if load.timer == Timer::Once {
             self.recovery.on_burst(tree_ops);
         }
     }
 
-    /// Hears how things are after some I/O, or after the timer, in a period.
+    /// Records the state after the I/O or the timer of a period.
     pub(crate) fn observe(
         &mut self,
         load: &Workload,
@@ -86,7 +87,7 @@ impl Results {
         }
     }
 
-    /// Returns hundredths of a count for each 1000 I/Os.
+    /// Returns hundredths of a count per 1000 I/Os.
     pub(crate) fn centi_per_1000(&self, count: usize) -> usize {
         count * 100_000 / self.ios.max(1)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs a workload on virtual CPUs, with flush queues of theirs.
+//! Runs a workload on virtual CPUs with their own flush queues.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -34,10 +34,10 @@ use super::{
     }, //
 };
 
-/// Ranges may be anywhere below that: plenty.
+/// Limit of the ranges, far above what the workload allocates.
 const LIMIT_PFN: usize = 1 << 40;
 
-/// What a virtual CPU has unmapped, and waits for the IOTLB to be flushed.
+/// The unmapped ranges of a virtual CPU that wait for the IOTLB flush.
 type Queue<'a> = Ring<Range<&'a VirtualCache>>;
 
 struct Storm<'a> {
@@ -48,7 +48,7 @@ struct Storm<'a> {
     results: Results,
 }
 
-/// Returns what is counted so far.
+/// Returns the counts so far.
 fn sums(cache: &VirtualCache) -> Sums {
     let counts = cache.counts();
     Sums {
@@ -75,7 +75,7 @@ impl Machine for Storm<'_> {
         Ok(())
     }
 
-    /// Frees what all CPUs have queued, on this one: there the caches get all of it.
+    /// Frees the queued ranges of all CPUs on this CPU, into its caches.
     fn timer(&mut self, cpu: usize) -> Result {
         self.results
             .on_timer(self.load, sums(self.cache).tree_ops());
@@ -101,7 +101,7 @@ impl Machine for Storm<'_> {
     }
 }
 
-/// Runs a workload with a policy, and returns what that did.
+/// Runs a workload with a policy and returns the results.
 pub(crate) fn run(load: &Workload, policy: Policy) -> Result<Results> {
     let domain = Arc::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?;
     let cache = VirtualCache::new(domain, policy, load.cpus)?;

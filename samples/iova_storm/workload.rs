@@ -1,70 +1,72 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What virtual CPUs do, the same on every machine.
+//! The workload of virtual CPUs, equal on every machine.
 //!
-//! Time goes in periods of 10 ms. In each of them every CPU does some I/O, the CPUs taking turns; then
-//! the timer of the flush queue runs on one of them. Every 100 ms the depots are trimmed.
+//! A period has 10 ms. In each period all CPUs do some I/O in turns, then the flush queue timer
+//! runs on one CPU. The depots are trimmed every 100 ms.
 
 use core::str::SplitAsciiWhitespace;
 
-/// Most CPUs.
+/// Maximum number of CPUs.
 pub(crate) const MAX_CPUS: usize = 256;
 
-/// Sizes of ranges: powers of two, from 1 to 32 page frames.
+/// Number of range sizes: powers of two, from 1 to 32 page frames.
 pub(crate) const MAX_SIZES: usize = 6;
 
-/// I/Os that a CPU does in its turn.
+/// I/Os of a CPU in one turn.
 const TURN: u16 = 4;
 
-/// Periods between two times that the depots are trimmed.
+/// Periods between two trims of the depots.
 const TRIM_PERIODS: u32 = 10;
 
-/// When the timer of the flush queue runs.
+/// When the flush queue timer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// In every period.
     Always,
-    /// Once, when the first half of the periods is over: a burst.
+    /// Once, after the first half of the periods: a burst.
     Once,
-    /// Never, as queues are drained when they are full.
+    /// Never; full queues are drained.
     Never,
 }
 
-/// What there is to do.
+/// The parameters of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Workload {
     pub(crate) cpus: usize,
-    /// How many sizes of ranges there are, all as likely.
+    /// Number of range sizes, all with equal probability.
     pub(crate) sizes: usize,
-    /// The least and the most I/Os of a CPU in a period.
+    /// Minimum and maximum number of I/Os of a CPU in a period.
     pub(crate) ops: (u16, u16),
     pub(crate) periods: u32,
     pub(crate) timer: Timer,
-    /// How many CPUs further on ranges are freed: 0, on the CPU that allocated them.
+    /// Distance from the CPU that allocates a range to the CPU that frees it; 0 for the same CPU.
     pub(crate) shift: usize,
-    /// How many periods with I/O each pause follows, and how many periods it takes; 0: none.
+    /// Number of periods with I/O before each pause, and length of a pause in periods; 0 for no
+    /// pause.
     pub(crate) busy: u32,
     pub(crate) pause: u32,
 }
 
-/// What does it.
+/// The machine that runs a workload.
 pub(crate) trait Machine {
     type Error;
 
-    /// Allocates a range of 2^`order` page frames on one CPU, and queues it on another to be freed.
+    /// Allocates a range of 2^`order` page frames on one CPU and queues it on another CPU to be
+    /// freed.
     fn io(&mut self, cpu: usize, order: usize, freed_on: usize) -> Result<(), Self::Error>;
 
-    /// Runs the timer of the flush queue on a CPU.
+    /// Runs the flush queue timer on a CPU.
     fn timer(&mut self, cpu: usize) -> Result<(), Self::Error>;
 
     /// Trims the depots.
     fn trim(&mut self);
 
-    /// Hears that I/O, or the timer, is done for a period.
+    /// Records the state after the I/O or the timer of a period.
     fn observe(&mut self, period: u32);
 }
 
-/// A generator of numbers (Marsaglia's xorshift), the same for every run.
+/// A random number generator (Marsaglia's xorshift) with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -78,7 +80,7 @@ impl Random {
 }
 
 impl Workload {
-    /// That of the mail: 64 CPUs with 60 to 90 I/Os in 10 ms each, of one size, and a timer.
+    /// The load of the patch: 64 CPUs, each with 60 to 90 I/Os of one size in 10 ms, and a timer.
     pub(crate) const MAIL: Self = Self {
         cpus: 64,
         sizes: 1,
@@ -90,9 +92,9 @@ impl Workload {
         pause: 0,
     };
 
-    /// Parses `<name>=<value> ...`; what is not named is as in [`MAIL`](Self::MAIL).
+    /// Parses `<name>=<value> ...`. The default values are those of [`MAIL`](Self::MAIL).
     ///
-    /// Returns nothing for what is unknown or out of range.
+    /// Returns [`None`] for an unknown name or a value out of range.
     pub(crate) fn parse(words: SplitAsciiWhitespace<'_>) -> Option<Self> {
         let mut load = Self::MAIL;
         for word in words {
@@ -130,7 +132,7 @@ impl Workload {
         is_sound.then_some(load)
     }
 
-    /// Does all of it on `machine`, or what there is before an error.
+    /// Runs the workload on `machine`. Stops at the first error.
     pub(crate) fn run<M: Machine>(&self, machine: &mut M) -> Result<(), M::Error> {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
 
@@ -151,12 +153,12 @@ impl Workload {
         Ok(())
     }
 
-    /// Returns the number of a CPU, as they take turns.
+    /// Returns the CPU for a running number.
     fn wrap(&self, number: usize) -> usize {
         number.checked_rem(self.cpus).unwrap_or(0)
     }
 
-    /// Tells whether there is no I/O in a period.
+    /// Returns whether a period has no I/O.
     fn pauses(&self, period: u32) -> bool {
         // OVERFLOW: `parse()` bounds both.
         period
@@ -164,7 +166,7 @@ impl Workload {
             .is_some_and(|period| period >= self.busy)
     }
 
-    /// Returns the number of the period that is not measured any more, but the first after it is.
+    /// Returns the first period of the second half, the measured one.
     pub(crate) fn half(&self) -> u32 {
         self.periods / 2
     }
