@@ -47,7 +47,7 @@ impl kernel::Module for OffsetModule {
     }
 }
 
-/// One table line.
+/// A target instance, built from one table line.
 #[pin_data]
 struct Offset {
     device: dm::Device,
@@ -62,7 +62,7 @@ impl dm::Target for Offset {
     const NAME: &'static CStr = c"offset";
     const VERSION: [u32; 3] = [1, 0, 0];
 
-    /// Nothing to keep for a single bio.
+    /// The target has no per-bio data.
     type PerBio = ();
 
     fn ctr(
@@ -73,7 +73,7 @@ impl dm::Target for Offset {
         let offset_sectors = args.parsed(c"invalid offset in sectors")?;
         args.finish(c"too many arguments")?;
 
-        // Device mapper refuses the table unless all of the line lies on the device.
+        // Device mapper rejects the table unless the whole target lies on the device.
         let device = table
             .get_device(path, offset_sectors)
             .map_err(|error| dm::CtrError::new(c"device lookup failed", error))?;
@@ -88,7 +88,7 @@ impl dm::Target for Offset {
     }
 
     fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
-        // OVERFLOW: The whole line lies on the device, but flushes come from nowhere.
+        // OVERFLOW: The whole target lies on the device, but a flush has no sector.
         let sector = bio.target_sector().wrapping_add(self.offset_sectors);
 
         self.mapped.add(1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Per-CPU data sample: the `percpu_hist` target, a histogram of how long bios take.
+//! Per-CPU data sample: the `percpu_hist` target, a histogram of bio latencies.
 //!
-//! Sends every bio on as it is, to a device such as one of `dm_offset`, and counts it when it comes
-//! back, on the CPU that it comes back on. Bucket `n` is for 2^n to 2^(n+1)-1 nanoseconds.
+//! The target sends every bio unchanged to a device, for example one of `dm_offset`, and counts it
+//! on the CPU of its completion. Bucket `n` counts latencies of 2^n to 2^(n+1)-1 nanoseconds.
 //!
 //! Table line: `<start> <len> percpu_hist <dev path>`
 //!
@@ -55,16 +55,18 @@ impl kernel::Module for HistModule {
     }
 }
 
-/// One for each bit of a latency in nanoseconds.
+/// One bucket per bit of a latency in nanoseconds.
 const BUCKETS: usize = u64::BITS as usize;
 
-/// Bios, by the logarithm of their latency.
+/// Number of bios by the binary logarithm of their latency.
 struct Latencies(PerCpuInts<u64, BUCKETS>);
 
 impl Latencies {
-    /// Counts a bio. May be called in any context, also in hard interrupts.
+    /// Counts a bio.
+    ///
+    /// Context: Any context. Never sleeps.
     fn count(&self, latency: Delta) {
-        // CAST: Clocks do not go back; 0 and 1 share a bucket.
+        // CAST: The clock is monotonic; 0 and 1 share a bucket.
         let bucket = (latency.as_nanos() as u64 | 1).ilog2();
         // CAST: From 32 to 64 bits.
         if let Some(bios) = self.0.get(bucket as usize) {
@@ -78,7 +80,7 @@ impl Latencies {
     }
 }
 
-/// What `latency_ns` in debugfs prints. Exact unless bios come back meanwhile.
+/// Contents of the debugfs file `latency_ns`. Exact if no bio completes concurrently.
 impl debugfs::Writer for Latencies {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:>20} {:>10}  by CPU", "from", "bios")?;
@@ -97,15 +99,15 @@ impl debugfs::Writer for Latencies {
     }
 }
 
-/// Tells the directories of several targets apart.
+/// Number of the next target, which makes the names of debugfs directories unique.
 static NEXT_NUMBER: Atomic<u32> = Atomic::new(0);
 
-/// One table line.
+/// A target instance, built from one table line.
 #[pin_data]
 struct Hist {
     device: dm::Device,
     number: u32,
-    /// Owns the histogram, and goes with the table line, after those who are reading it.
+    /// Owns the histogram. On drop, the file waits for its readers.
     #[pin]
     latencies: debugfs::File<Latencies>,
 }
@@ -115,7 +117,7 @@ impl dm::Target for Hist {
     const NAME: &'static CStr = c"percpu_hist";
     const VERSION: [u32; 3] = [1, 0, 0];
 
-    /// When the bio came.
+    /// Submission time of the bio.
     type PerBio = Option<Instant<Monotonic>>;
 
     fn ctr(
