@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lets every CPU keep a few credits for itself, and takes them back when it goes offline.
+//! Keeps a few credits on every CPU, and returns them when the CPU goes offline.
 
 use kernel::{
     cpu::CpuId,
@@ -26,7 +26,7 @@ const CREDITS_PER_CPU: i64 = 16;
 
 struct Credits {
     shared: Atomic<i64>,
-    /// A CPU takes from here first, so others seldom touch it.
+    /// A CPU takes credits from here first, so other CPUs seldom access it.
     of_cpu: PerCpu<Atomic<i64>>,
 }
 
@@ -55,11 +55,11 @@ pub(crate) fn example() -> Result {
         GFP_KERNEL,
     )?;
 
-    // Calls `online()` for the CPUs that are. It goes into the state of the module.
+    // Calls `online()` for all online CPUs. A module stores the registration in its state.
     let registration = Registration::new(credits.clone())?;
     pr_info!("{} credits left for all\n", credits.shared.load(Relaxed));
 
-    // Calls `offline()` for them.
+    // Calls `offline()` for all online CPUs.
     drop(registration);
     pr_info!("{} credits again\n", credits.shared.load(Relaxed));
     Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has a device forget many addresses at once, before any of them is used again.
+//! Flushes an IOTLB for many ranges at once, before any of them is used again.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -39,12 +39,12 @@ pub(crate) fn example() -> Result {
     let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
     let flushes = Atomic::new(0);
     let registers = Arc::new(Registers { flushes }, GFP_KERNEL)?;
-    // It goes into the state of the module.
+    // A module stores the queue in its state.
     let queue = FlushQueue::new(Arc::new(domain, GFP_KERNEL)?, registers.clone())?;
 
     for _ in 0..1000 {
         let range = queue.space().alloc_fast(4, 0xf_ffff, WhenFull::Fail)?;
-        // Here the device works on it. When it is done, the range is unmapped, and goes back later.
+        // The device does its I/O here. Then the range is unmapped and freed after a flush.
         if let Err(foreign) = queue.queue(range) {
             drop(foreign);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has addresses for the buffers of a device, that must keep off a window for its interrupts.
+//! Allocates addresses for the buffers of a device, outside of a window for interrupts.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -22,7 +22,7 @@ const INTERRUPTS_PFNS: RangeInclusive<usize> = 0xfee00..=0xfeeff;
 const LAST_32BIT_PFN: usize = (1 << 32) / PAGE_SIZE - 1;
 
 struct Buffer<'a> {
-    /// Goes back when the buffer does, with its size.
+    /// Freed with its size when the buffer is dropped.
     iova: Range<&'a CachedDomain>,
     len_bytes: usize,
 }
@@ -30,7 +30,7 @@ struct Buffer<'a> {
 impl<'a> Buffer<'a> {
     fn new(domain: &'a CachedDomain, len_bytes: usize) -> Result<Self> {
         let size_pfns = len_bytes.div_ceil(PAGE_SIZE);
-        // Where short addresses do first, and not at any cost.
+        // Try 32-bit addresses first, without flushing the caches for them.
         let iova = domain
             .alloc_fast(size_pfns, LAST_32BIT_PFN, WhenFull::Fail)
             .or_else(|_| domain.alloc_fast(size_pfns, domain.last_pfn(), WhenFull::FlushRcaches))?;
@@ -42,7 +42,7 @@ impl<'a> Buffer<'a> {
 pub(crate) fn example() -> Result {
     let mut builder = Builder::new(PAGE_SIZE, 1)?;
     builder.reserve(INTERRUPTS_PFNS)?;
-    // From here on nothing can be reserved any more.
+    // No window can be reserved after this call.
     let domain = builder.build().init_rcaches()?;
 
     let buffer = Buffer::new(&domain, 10_000)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Caches ranges in magazines of each CPU, and sees what that saves.
+//! Caches ranges in per-CPU magazines, and counts the saved tree operations.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -26,14 +26,14 @@ pub(crate) fn example() -> Result {
 
     for _io in 0..1000 {
         let range = cache.alloc(3, LIMIT_PFN, WhenFull::FlushRcaches)?;
-        // It takes up four page frames, and starts at a multiple of that.
+        // The range has four page frames and is aligned to its size.
         if range.pfn() % 4 != 0 {
             return Err(EINVAL);
         }
-        // The range goes back to this CPU's magazines here.
+        // The range returns to the magazines of this CPU here.
     }
 
-    // 1, unless this task has moved: what one I/O frees the next one allocates.
+    // 1, unless the task migrates: the next I/O allocates the range that this I/O frees.
     pr_info!("{} of 1000 from the tree\n", cache.counts().tree_allocs);
     Ok(())
 }

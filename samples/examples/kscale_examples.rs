@@ -2,8 +2,8 @@
 
 //! Examples: one short, complete program for each abstraction.
 //!
-//! The documentation of an abstraction shows its file as it is here, and a KUnit test runs it, so
-//! no example is one that does not work. Only test builds have this module.
+//! The documentation of an abstraction includes its file, and a KUnit test runs it, so every
+//! example works. Only test builds have this module.
 
 #![forbid(unsafe_code)]
 
@@ -109,7 +109,7 @@ mod tests {
     }
 }
 
-/// On their own, as a test that is left out counts as skipped.
+/// A separate suite, because KUnit counts an omitted test as skipped.
 #[cfg(CONFIG_IOMMU_IOVA)]
 #[kunit_tests(kscale_examples_iova)]
 mod iova_tests {

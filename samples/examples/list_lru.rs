@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keeps the names that were looked up, and forgets those that were not used for long.
+//! Caches names that were looked up, and evicts the least recently used names.
 
 use kernel::{
     new_spinlock,
@@ -44,7 +44,7 @@ const IDS: usize = 16;
 #[pin_data]
 struct Names {
     lru: ListLru<Name>,
-    /// Never locked while memory is allocated.
+    /// Not held during allocations.
     #[pin]
     by_id: SpinLock<[Option<Item<Name>>; IDS]>,
 }
@@ -59,7 +59,7 @@ impl Names {
         let name = self.lru.alloc(Name { id, is_used }, Gfp::KERNEL)?;
         let mut by_id = self.by_id.lock();
         let slot = by_id.get_mut(id).ok_or(ENOENT)?;
-        // Somebody may have been faster.
+        // Another task may have inserted the name first.
         let name = slot.get_or_insert(name).clone();
         drop(by_id);
         name.add();
@@ -68,7 +68,7 @@ impl Names {
 
     fn forget(&self, name: &Item<Name>) -> Option<Item<Name>> {
         let mut by_id = self.by_id.lock();
-        // There may be another one by now.
+        // The slot may have another name by now.
         by_id
             .get_mut(name.id)?
             .take_if(|found| Item::ptr_eq(found, name))
@@ -91,7 +91,7 @@ impl Callbacks for Names {
         });
         let freed = isolated.len();
         for name in isolated {
-            // Dropped when it is unlocked, as is `name`, which may be the last reference.
+            // Dropped after the unlock, as is `name`, which may be the last reference.
             let _forgotten = self.forget(&name);
         }
         Scan::freed(freed)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keeps enough requests in reserve to write back what sets memory free.
+//! Keeps enough requests in reserve for writeback under memory pressure.
 
 use kernel::{
     prelude::*,
@@ -29,13 +29,13 @@ struct Request {
 
 type Requests = Mempool<Kmalloc<Request>>;
 
-/// A request that keeps its pool alive, however long it is under way.
+/// Returns a request that holds a reference to its pool while it is in flight.
 fn request(pool: &Arc<Requests>, sector: u64) -> Result<PoolBox<Arc<Requests>>> {
-    // Never fails, as it may sleep; and starts no I/O for memory.
+    // Never fails, as it may sleep. Reclaim for it starts no I/O.
     let memory = pool.alloc_arc(Gfp::NOIO)?;
     let end = sector.checked_add(8);
 
-    // The memory goes back to the pool if this fails.
+    // On failure, the memory returns to the pool.
     memory.write_init(try_init!(Request {
         sector: end.ok_or(EINVAL)? - 8,
         bytes: 0,
@@ -47,7 +47,7 @@ pub(crate) fn example() -> Result {
     let pages = KBox::pin_init(Mempool::new(MAX_PAGES, Pages::<0>), GFP_KERNEL)?;
 
     let mut request = request(&requests, 1024)?;
-    // All pages at once: who waits for some holds none.
+    // All pages at once: a task that waits for pages holds none.
     let mut slots = [const { MaybeUninit::uninit() }; MAX_PAGES];
     let mut buffer = pages.alloc_bulk(&mut slots)?;
     for page in buffer.pages_mut() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has a page at hand where one cannot be waited for.
+//! Stashes pages for contexts that must not wait for a page.
 
 use kernel::prelude::*;
 
@@ -12,9 +12,11 @@ use kscale::mm::{
     }, //
 };
 
-/// From any context.
+/// Returns a stashed page, filled with `byte`.
+///
+/// Context: Any context. Never sleeps.
 fn note(pages: &PageStash, byte: u8) -> Result<Page> {
-    // If there is none, one will be there later.
+    // If the stash is empty, a work item refills it later.
     let mut page = pages.get().ok_or(EAGAIN)?;
     page.fill(byte);
     Ok(page)
@@ -29,12 +31,12 @@ pub(crate) fn example() -> Result {
             ..Options::default()
         },
     )?;
-    // Otherwise the first call on each CPU would find nothing.
+    // Without this the first call on each CPU finds an empty stash.
     pages.fill()?;
 
     let page = note(&pages, 0x5a)?;
     if let Err(page) = pages.put(page) {
-        // There is no room any more, so it is freed.
+        // The stash is full, so the page is freed.
         drop(page);
     }
     pr_info!("{} pages cached, {:?}\n", pages.cached(), pages.stats());

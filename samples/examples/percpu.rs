@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts events without sharing a cache line, and keeps the last one that each CPU saw.
+//! Counts events without sharing a cache line, and stores the last event of each CPU.
 
 use kernel::prelude::*;
 
@@ -12,13 +12,13 @@ use kscale::percpu::{
     PerCpuInts, //
 };
 
-/// What the integers count.
+/// Indices of the integers.
 const EVENTS: usize = 0;
 const BYTES: usize = 1;
 
 struct Events {
     counts: PerCpuInts<u64, 2>,
-    /// A `Cell` may be touched by one at a time only.
+    /// A `Cell` allows one access at a time.
     last_bytes: PerCpu<Cell<u64>>,
 }
 
@@ -30,7 +30,9 @@ impl Events {
         })
     }
 
-    /// May be called anywhere, by any number of tasks and interrupts.
+    /// Counts an event. Tasks and interrupts may call this concurrently.
+    ///
+    /// Context: Any context. Never sleeps.
     fn count(&self, bytes: u64) {
         self.counts.at::<EVENTS>().inc();
         self.counts.at::<BYTES>().add(bytes);
@@ -54,7 +56,7 @@ pub(crate) fn example() -> Result {
             cpu.as_u32()
         );
     }
-    // Other CPUs' cells can be reached by whoever has all of them.
+    // Exclusive access to the variable gives access to the cells of all CPUs.
     for (cpu, last) in events.last_bytes.iter_mut() {
         pr_info!("last on CPU {}: {} bytes\n", cpu.as_u32(), last.get());
     }

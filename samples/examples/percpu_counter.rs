@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts bytes on many CPUs, and asks cheaply whether there are too many.
+//! Counts bytes on many CPUs, and compares the count with a limit at low cost.
 
 use kernel::prelude::*;
 
@@ -14,10 +14,10 @@ pub(crate) fn example() -> Result {
     let used_bytes: Pin<KBox<PerCpuCounter>> =
         KBox::try_pin_init(PerCpuCounter::new(0), GFP_KERNEL)?;
 
-    // From any context, on any CPU.
+    // In any context, on any CPU.
     used_bytes.add(4096);
 
-    // Exact if it has to be, cheap as long as the count is far from the limit.
+    // Reads all CPUs only if the count is near the limit.
     if used_bytes.compare(LIMIT_BYTES) == Ordering::Greater {
         return Err(ENOSPC);
     }

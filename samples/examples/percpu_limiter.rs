@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lets no more than so many bytes be in flight, whoever sends them.
+//! Limits the number of bytes in flight, for senders on all CPUs.
 
 use kernel::prelude::*;
 
@@ -9,13 +9,15 @@ use kscale::percpu::limiter::{
     Credits, //
 };
 
-/// What is sent, and the right to send it.
+/// A request with the credits for its bytes.
 struct Request<'a> {
-    /// Goes back when the request is dropped.
+    /// Returned when the request is dropped.
     bytes: Credits<'a>,
 }
 
-/// From any context, on any CPU.
+/// Returns a request if the limit allows it.
+///
+/// Context: Any context. Never sleeps.
 fn send(in_flight: &CreditLimiter, len_bytes: u64) -> Result<Request<'_>> {
     Ok(Request {
         bytes: in_flight.acquire(len_bytes).ok_or(EAGAIN)?,
@@ -29,11 +31,11 @@ pub(crate) fn example() -> Result {
     if send(&in_flight, 600 << 10).is_ok() {
         return Err(EINVAL);
     }
-    // Half of it has arrived.
+    // 300 KiB of the request have arrived.
     drop(request.bytes.split(300 << 10));
     send(&in_flight, 600 << 10)?;
 
-    // There is less memory for all from now on.
+    // The limit is lower from now on.
     in_flight.set_limit(1 << 19)?;
     pr_info!("{} bytes in flight\n", in_flight.in_use());
     Ok(())

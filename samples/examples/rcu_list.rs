@@ -13,7 +13,7 @@ pub(crate) fn example() -> Result {
     let one = list.push_front(1, GFP_KERNEL)?;
     let _two = list.push_front(2, GFP_KERNEL)?;
 
-    // May sleep: nobody but who removes this very value waits for it.
+    // The callback may sleep: only the removal of this value waits for it.
     list.for_each(|value| pr_info!("at {value}\n"));
 
     let value = list.remove(one).map_err(|_| EINVAL)?;

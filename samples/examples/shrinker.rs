@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keeps some pages for later, and gives them back when memory is short.
+//! Caches some pages, and frees them when memory is short.
 
 use kernel::{
     new_spinlock,
@@ -30,7 +30,7 @@ const MAX_PAGES: usize = 64;
 
 #[pin_data]
 struct Pages {
-    /// Has room for all, so that nobody allocates while it is locked.
+    /// Has capacity for all pages, so no allocation happens under the lock.
     #[pin]
     pages: SpinLock<KVec<Page>>,
 }
@@ -69,7 +69,7 @@ impl Cache {
             }),
             GFP_KERNEL,
         )?;
-        // Whoever needs memory may call back from here on.
+        // From here on reclaim may call back.
         let registration = Shrinker::new(c"example_pages", Flags::NONE)?.register(pages.clone())?;
         Ok(Self {
             _registration: registration,
@@ -83,7 +83,7 @@ impl Cache {
     }
 
     fn put(&self, page: Page) {
-        // If there is no room, it is freed.
+        // The page is freed if there is no capacity.
         let _ = self.pages.pages.lock().push_within_capacity(page);
     }
 }

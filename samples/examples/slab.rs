@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has many sessions come and go, in a cache of their own.
+//! Allocates and frees sessions in their own slab cache.
 
 use kernel::prelude::*;
 
@@ -31,7 +31,7 @@ impl Session {
 pub(crate) fn example() -> Result {
     let sessions = Cache::new(c"example_sessions")?;
 
-    // It stays where it is, as the counter has to. If that fails, the memory goes back.
+    // Pinned, because the counter must not move. On failure, the memory is freed.
     let session = sessions
         .alloc(Gfp::KERNEL)?
         .write_pin_init(Session::new(1))?;

@@ -13,7 +13,7 @@ use kscale::sync::srcu::{
     Pointer, //
 };
 
-/// A configuration that readers see, and a list of those who want to hear of a new one.
+/// A configuration for readers, and a list of listeners for a new configuration.
 struct Service {
     config: Pin<KBox<Pointer<u32, Fast>>>,
     listeners: Pin<KBox<List<&'static str, Fast>>>,
@@ -31,7 +31,7 @@ pub(crate) fn example() -> Result {
     let item = Item::new("logger", GFP_KERNEL)?;
     let entry = service.listeners.lock().push_back(item);
 
-    // A reader may sleep with the guard, and see both.
+    // A reader may sleep while it holds the guard. The guard is valid for both.
     let guard = domain.read_lock();
     let config = service.config.load(&guard)?;
     for listener in service.listeners.walk(&guard)? {
@@ -39,7 +39,8 @@ pub(crate) fn example() -> Result {
     }
     drop(guard);
 
-    // A writer replaces the one and removes the other, each under its lock, and waits outside.
+    // A writer replaces the configuration and removes the listener, each under its lock. It waits
+    // for readers after both locks are released.
     let new = Item::new(2, GFP_KERNEL)?;
     let old_config = service.config.lock().replace(new);
     let listener = service.listeners.lock().remove(entry);
