@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Builds and runs the program of loom/, which explores what runs without locks."""
+"""Builds and runs the program of loom/, which explores the interleavings of lock-free code."""
 
 import os
 import subprocess
@@ -11,13 +11,13 @@ sys.path.append(str(HERE.parents[1] / "scripts"))
 
 import common
 
-# Bounds for what hangs, not promises.
+# Limits that only detect hangs.
 BUILD_TIMEOUT_S = 7200
 RUN_TIMEOUT_S = 3600
 
 
 class NotBuilt(Exception):
-    """The program could not be built, and why."""
+    """The program could not be built. The argument is the reason."""
 
 
 def build() -> Path:
@@ -27,7 +27,7 @@ def build() -> Path:
     cargo = Path(tools["RUSTC"]).with_name("cargo")
     argv = [str(cargo), "build", "--release", "--quiet"]
     env = os.environ | {"RUSTC": tools["RUSTC"], "CARGO_TARGET_DIR": str(target)}
-    # Crates that are there already are not asked for again.
+    # Try without the network first.
     for options in (["--offline"], []):
         run = subprocess.run(
             [*argv, *options],
@@ -46,11 +46,11 @@ def build() -> Path:
 
 
 def run() -> subprocess.CompletedProcess[str]:
-    """Runs the program, built if need be."""
+    """Runs the program, and builds it if necessary."""
     argv = [str(build())]
     return subprocess.run(argv, timeout=RUN_TIMEOUT_S, capture_output=True, text=True)
 
 
 def explore() -> str:
-    """Returns what the program prints: a line of KTAP for each check."""
+    """Returns the output of the program: a line of KTAP for each check."""
     return run().stdout

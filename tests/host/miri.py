@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs the tests of miri/, files that the kernel runs, under Miri, and prints KTAP.
+"""Runs the tests of miri/, which compile files of the kernel code, under Miri, and prints KTAP.
 
-Miri interprets them, and reports data races, undefined behaviour and leaked memory. Each test runs
-under both models of aliasing that Miri has, and with other interleavings. Where there is no Miri,
-the reason is printed, and the exit status is 77.
+Miri interprets the tests, and reports data races, undefined behaviour and leaked memory. Each test
+runs under both of Miri's aliasing models, and with several interleavings. Without Miri, this prints
+the reason and exits with status 77.
 """
 
 import os
@@ -20,10 +20,11 @@ sys.path.append(str(HERE.parents[1] / "scripts"))
 import common
 
 LEFT_OUT = 77
-# Bounds for what hangs, not promises.
+# Limits that only detect hangs.
 BUILD_TIMEOUT_S = 3600
 TIMEOUT_S = 3600
-# Of rustup, which has Miri for no other toolchain, and of a distribution that packages it.
+# That of rustup, which has Miri for nightly only, and that of a distribution with a package of
+# Miri.
 CARGOS = (["cargo", "+nightly"], ["cargo"])
 RUNS = {
     "stacked borrows": "-Zmiri-seed=1",
@@ -33,11 +34,11 @@ RUNS = {
 
 
 class LeftOut(Exception):
-    """There is no Miri, and why."""
+    """Miri is not available. The argument is the reason."""
 
 
 def run(argv: list[str], timeout_s: int = TIMEOUT_S, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a cargo in the crate, with what it builds in the cache."""
+    """Runs cargo in the crate, with its build directory in the cache."""
     return subprocess.run(
         argv,
         cwd=HERE / "miri",
@@ -50,13 +51,13 @@ def run(argv: list[str], timeout_s: int = TIMEOUT_S, **env: str) -> subprocess.C
 
 
 def results(text: str) -> Mapping[str, bool]:
-    """Returns which tests passed and failed, of what the standard library's harness prints."""
+    """Returns which tests passed and failed, from the output of the standard library's harness."""
     lines = re.findall(r"^test (\S+) \.\.\. (ok|FAILED)$", text, re.MULTILINE)
     return {name: verdict == "ok" for name, verdict in lines}
 
 
 def first_line(text: str) -> str:
-    """Returns the first line of what a program says."""
+    """Returns the first line of a program's output."""
     return text.strip().partition("\n")[0]
 
 
@@ -68,7 +69,7 @@ def native() -> subprocess.CompletedProcess[str]:
 
 
 def find_miri() -> list[str]:
-    """Returns a cargo that has Miri, with its standard library built."""
+    """Returns a cargo with Miri, after building Miri's standard library."""
     why = "no cargo"
     for cargo in CARGOS:
         try:
@@ -86,7 +87,7 @@ def find_miri() -> list[str]:
 
 
 def main() -> int:
-    """Runs all tests in each way."""
+    """Runs all tests in each configuration."""
     try:
         cargo = find_miri()
     except LeftOut as reason:
@@ -98,7 +99,7 @@ def main() -> int:
         found = results(ran.stdout)
         lines += [("ok" if ok else "not ok", f"{test} with {name}") for test, ok in found.items()]
         if ran.returncode or not found:
-            # What is undefined ends the program in the middle of a test.
+            # Undefined behaviour ends the program in the middle of a test.
             sys.stderr.write(ran.stdout + ran.stderr)
             lines.append(("not ok", f"the program ends with {name}"))
     print(f"1..{len(lines)}")

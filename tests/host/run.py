@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests of the harness itself, and prints KTAP.
 
-Boots real guests, which panic, hang and so on: --kdir is the kernel for these.
+Boots real guests, which panic, hang and so on. --kdir is their kernel.
 """
 
 import argparse
@@ -17,7 +17,7 @@ sys.path.append(str(HERE.parent.parent / "qemu"))
 
 
 class KtapResult(unittest.TestResult):
-    """Prints each result as it comes; a skipped or broken test is not ok."""
+    """Prints each result at once. A skipped or broken test is not ok."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make clean` removes what builds leave, and nothing else."""
+"""`make clean` removes build output, and nothing else."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts/clean.sh"
 
-# What an in-tree build, editors' support and Python leave.
+# Output of an in-tree build, of editor support and of Python.
 GENERATED = """
     kscale.ko kscale.mod kscale.mod.c kscale.o Module.symvers modules.order rust-project.json
     .kscale.ko.cmd rust/.kscale.o.d rust/kscale.bc rust/libkscale.rmeta rust/helpers_generated.rs
@@ -20,7 +20,7 @@ SOURCES = "Makefile Kbuild rust/kscale.rs rust/bindings.h rust/helpers.c .ci/run
 
 
 class Clean(unittest.TestCase):
-    """Runs clean.sh in a made-up checkout."""
+    """Runs clean.sh in a fake checkout."""
 
     def setUp(self) -> None:
         temp = tempfile.TemporaryDirectory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Guests that end badly are told apart; good ones hand everything back."""
+"""The runner distinguishes the ways in which guests end, and returns all output of good ones."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ POWEROFF = "/run/kscale/busybox poweroff -f; sleep 60"
 
 @dataclass(frozen=True)
 class Ended:
-    """What a run left behind."""
+    """The results of a run."""
 
     status: int
     stdout: str
@@ -33,7 +33,7 @@ class Ended:
 
 
 def run(out: Path, *options: str, kdir: Path = KDIR) -> Ended:
-    """Runs one guest, in RAM only unless told otherwise."""
+    """Runs one guest, in RAM only by default."""
     argv = [sys.executable, str(RUNNER), "--kdir", str(kdir), "--root", "busybox"]
     argv += ["--cpus", "2", "--mem", "512M", "--boot-timeout", "60", "--out", str(out), *options]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=3600, check=False)
@@ -41,7 +41,7 @@ def run(out: Path, *options: str, kdir: Path = KDIR) -> Ended:
 
 
 def junk_kernel(directory: Path) -> Path:
-    """Makes a build directory whose kernel is none."""
+    """Creates a build directory with an invalid kernel."""
     for name, text in (
         ("include/config/kernel.release", "7.3.0\n"),
         ("arch/x86/boot/bzImage", "no kernel\n" * 1000),
@@ -62,7 +62,7 @@ class Guests(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        # Boot takes seconds, so let them overlap.
+        # Boots take seconds, so run them in parallel.
         directory = tempfile.TemporaryDirectory()
         cls.addClassCleanup(directory.cleanup)
         cls.top = Path(directory.name)
@@ -104,7 +104,7 @@ class Guests(unittest.TestCase):
         cls.image_after = image_path.stat()
 
     def check(self, name: str, status: int, word: str) -> Ended:
-        """Compares how a guest ended."""
+        """Checks how a guest ended."""
         ended = self.ended[name]
         self.assertEqual(ended.status, status, ended.stderr)
         self.assertIn(word, ended.stderr)
@@ -173,9 +173,9 @@ class Guests(unittest.TestCase):
 
 
 class Stopped(unittest.TestCase):
-    """On a busy host a guest may not run for seconds."""
+    """A busy host may not run a guest for seconds."""
 
-    # Most of what a clock of 24 bits with 3.6 MHz takes to wrap.
+    # Most of the wrap period of a 24-bit clock with 3.6 MHz.
     STOP_S = 4.2
 
     def test_clock_goes_on_and_no_deadline_passes(self) -> None:
@@ -220,7 +220,7 @@ class Watches(unittest.TestCase):
         self.watch = watch.Watch(self.sleeper.pid, self.log)
 
     def wait(self, seconds: int, step: float = 1) -> None:
-        """Lets time pass, and looks each `step`."""
+        """Advances the time, with a look each `step`."""
         for _ in range(int(seconds / step)):
             self.now += step
             self.watch.look()
@@ -315,14 +315,14 @@ class Watches(unittest.TestCase):
 
 
 class Accel(unittest.TestCase):
-    """Which QEMU, and on what."""
+    """The selection of QEMU and of the accelerator."""
 
     def setUp(self) -> None:
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
 
     def fake_qemu(self, version: str) -> str:
-        """Makes a program that claims to be some version of QEMU."""
+        """Creates a program that reports the given version of QEMU."""
         path = Path(self.directory.name) / "qemu"
         path.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version} (Debian)'\n")
         path.chmod(0o755)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Tests of what runs these tests."""
+"""Tests of the test runner."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ class Results(unittest.TestCase):
     """run.KtapResult"""
 
     def lines_of(self, body) -> list[str]:
-        """Returns the verdicts that a test is given, in KTAP."""
+        """Returns the KTAP lines of a test."""
         test = type("Case", (unittest.TestCase,), {"runTest": body})()
         with contextlib.redirect_stdout(io.StringIO()) as out:
             test.run(run.KtapResult())

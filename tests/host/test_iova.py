@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The magazine cache of IOVAs on the build machine: virtual CPUs, threads, and what the policies do."""
+"""The magazine cache of IOVAs on the build machine: virtual CPUs, threads, and policies."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ sys.path.append(str(HERE.parents[1] / "scripts"))
 
 import common
 
-# A bound for what hangs, not a promise.
+# A limit that only detects hangs.
 TIMEOUT_S = 3600
 
 
@@ -21,7 +21,7 @@ class MagazineCache(unittest.TestCase):
     """The core of rust/iommu/iova/magazine and the workloads of samples/iova_storm, as the kernel has them."""
 
     def test_checks_hold(self) -> None:
-        """Each line is about a check; none may be missing."""
+        """Each check prints a line. None may be missing."""
         rustc = common.load_tools()["RUSTC"]
         with tempfile.TemporaryDirectory() as directory:
             program = Path(directory) / "iova-storm"

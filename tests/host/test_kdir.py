@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A KDIR= that will not do is refused, with one line that names the value found."""
+"""An unsuitable KDIR= is refused, with a one-line message that has the value found."""
 
 import os
 import subprocess
@@ -15,13 +15,13 @@ CLANG = "Fancy clang version 21.1.0"
 
 
 def program(path: Path, prints: str) -> None:
-    """Writes a program that prints one line, whatever it is asked."""
+    """Writes a program that prints one line for any arguments."""
     path.write_text(f"#!/bin/sh\necho '{prints}'\n")
     path.chmod(0o755)
 
 
 class Refusals(unittest.TestCase):
-    """Runs kbuild.py on made-up kernels, with made-up compilers."""
+    """Runs kbuild.py with fake kernels and fake compilers."""
 
     def setUp(self) -> None:
         temp = tempfile.TemporaryDirectory()
@@ -29,7 +29,7 @@ class Refusals(unittest.TestCase):
         self.temp = Path(temp.name)
         program(self.temp / "rustc", RUSTC)
         program(self.temp / "clang", CLANG)
-        # Stands for the make that would build: reaching it means that nothing was refused.
+        # A fake make. If it runs, nothing was refused.
         program(self.temp / "make", "reached make")
         names = "HOSTRUSTC RUSTFMT RUSTDOC CLIPPY_DRIVER BINDGEN LIBCLANG_PATH QEMU".split()
         tools = {name: "/nonexistent" for name in names}
@@ -40,7 +40,7 @@ class Refusals(unittest.TestCase):
         self.make_kdir()
 
     def make_kdir(self) -> None:
-        """Makes a kernel that would do."""
+        """Creates a suitable kernel."""
         self.config = {
             "CONFIG_RUST": "y",
             "CONFIG_RUSTC_VERSION_TEXT": f'"{RUSTC}"',
@@ -55,7 +55,7 @@ class Refusals(unittest.TestCase):
         (self.kdir / "include/config/kernel.release").write_text("7.3.9-test\n")
 
     def run_kbuild(self) -> subprocess.CompletedProcess:
-        """Builds modules against the made-up kernel."""
+        """Builds modules against the fake kernel."""
         lines = (f"{name}={value}\n" for name, value in self.config.items())
         if self.config:
             (self.kdir / ".config").write_text("".join(lines))
@@ -69,7 +69,7 @@ class Refusals(unittest.TestCase):
         return subprocess.run(argv, env=env, capture_output=True, text=True)
 
     def assert_refused(self, *words: str) -> None:
-        """Expects a refusal in one line that has all these words."""
+        """Expects a refusal with a one-line message that has all `words`."""
         run = self.run_kbuild()
         self.assertEqual(run.returncode, 1, run.stderr)
         self.assertEqual(len(run.stderr.splitlines()), 1, run.stderr)

@@ -120,7 +120,7 @@ GUEST = """\
 
 
 class Died(unittest.TestCase):
-    """Guests that do not run to their end: one failure, and what did not run is said so."""
+    """Guests that end early: one failure, and a report of the suites that did not run."""
 
     PLANNED = ["kscale_gfp", "kscale_key", "dm", "rcrypt"]
     # Those that nobody has planned are run as well.
@@ -131,7 +131,7 @@ class Died(unittest.TestCase):
     )
 
     def judge(self, console_log: str, text: str = "", trouble: str = "DEADLINE") -> ktap.Result:
-        """Judges a guest of which there is this on the console."""
+        """Judges a guest with the given console log."""
         end = ktap.ended(console_log, trouble)
         with tempfile.TemporaryDirectory() as out:
             path = Path(out) / "end.json"
@@ -142,7 +142,7 @@ class Died(unittest.TestCase):
         return result
 
     def rows(self, result: ktap.Result) -> list[tuple[str, int, int, bool]]:
-        """Returns what there is of each suite."""
+        """Returns the counts of each suite."""
         return [(s.name, s.passed, s.not_passed(), s.was_run) for s in result.suites]
 
     def test_a_guest_that_does_not_come_up_is_one_failure(self) -> None:
@@ -204,10 +204,10 @@ class Died(unittest.TestCase):
 
 
 class Complaints(unittest.TestCase):
-    """What the library says on the console is expected, or a failure."""
+    """An error message of the library on the console is expected, or a failure."""
 
     def judge(self, said: int, expected: int) -> ktap.Result:
-        """Judges a suite with so many complaints."""
+        """Judges a suite with the given number of error messages."""
         log = GUEST + "[   24.000000] kscale: slab cache x is left behind\n" * said
         end = ktap.ended(log + "[   25.000000] kscale: suite end\n", "")
         text = GOOD.replace("second", "dm")

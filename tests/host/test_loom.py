@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What runs without locks, in every interleaving: the checker of loom/, and code it must reject."""
+"""Lock-free code in every interleaving: the checks of loom/, and mutants that they must reject."""
 
 import re
 import unittest
@@ -11,7 +11,7 @@ class Interleavings(unittest.TestCase):
     """The very files that the kernel runs, of rust/percpu/limiter, rust/iommu/iova and rust/mm/page_stash."""
 
     def test_promises_hold_and_mutants_break_them(self) -> None:
-        """Each line is about a promise or a mutant; none may be missing."""
+        """Each check and each mutant prints a line. None may be missing."""
         run = interleavings.run()
         results = re.findall(r"^(not ok|ok) \d+ (.*)$", run.stdout, re.MULTILINE)
         plan = re.match(r"1\.\.(\d+)\n", run.stdout)

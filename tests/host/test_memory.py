@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Keys are found in a dump of memory, in every form that is searched for, and nothing else is."""
+"""A search of a memory dump finds keys in each supported form, and nothing else."""
 
 import tempfile
 import unittest
@@ -12,7 +12,7 @@ OTHER = bytes(range(0xC0, 0xE0))
 
 
 def masked(key: bytes) -> str:
-    """Returns what a guest sends for a key."""
+    """Returns a guest's request for a key."""
     return bytes(byte ^ memory.MASK for byte in key).hex()
 
 
@@ -20,7 +20,7 @@ class Memory(unittest.TestCase):
     """qemu/memory.py"""
 
     def answer(self, content: bytes, *words: str) -> str:
-        """Returns what a guest gets whose memory has that content."""
+        """Returns the answer to a guest with the given memory content."""
         with tempfile.TemporaryDirectory() as name:
             dump = Path(name) / "dump"
             dump.write_bytes(content)

@@ -18,10 +18,10 @@ test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
 
 
 class KernelFiles(unittest.TestCase):
-    """Without Miri, which `make test-long` has: the tests hold, and are there."""
+    """Runs the tests without Miri, which `make test-long` uses: they pass, and none is missing."""
 
     def test_tests_hold(self) -> None:
-        """Each is named; none may be missing that the files have."""
+        """Each test of the files is listed. None may be missing."""
         run = miri.native()
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         found = miri.results(run.stdout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The set-up: which tools it takes, which it refuses, and where it looks for packages."""
+"""The setup: accepted tools, refused tools, and package sources."""
 
 import os
 import subprocess
@@ -66,7 +66,7 @@ class TempDir(unittest.TestCase):
 
 
 class Tools(TempDir):
-    """Runs setup.sh on this machine, with one thing changed."""
+    """Runs setup.sh on this machine, with one change."""
 
     def run_setup(self, *argv: str, **variables: str) -> subprocess.CompletedProcess:
         """Runs setup.sh."""
@@ -74,7 +74,7 @@ class Tools(TempDir):
         return subprocess.run(argv, env=os.environ | variables, capture_output=True, text=True)
 
     def row(self, tool: str, **variables: str) -> str:
-        """Returns what the doctor says of a tool."""
+        """Returns the doctor's output for a tool."""
         run = self.run_setup("--doctor", **variables)
         (row,) = [line for line in run.stdout.splitlines() if line.split()[:1] == [tool]]
         self.assertEqual(run.returncode, 1 if " missing " in run.stdout else 0, run.stdout)
@@ -125,7 +125,7 @@ class Tools(TempDir):
                         self.assertIn(f"\n{tool} missing", run.stdout)
 
     def cache(self) -> Path:
-        """Returns the cache that this machine's set-up has filled."""
+        """Returns the cache that the setup of this machine has filled."""
         default = os.environ.get("XDG_CACHE_HOME", f"{os.environ.get('HOME')}/.cache")
         return Path(os.environ.get("KSCALE_CACHE", f"{default}/kscale"))
 
@@ -165,7 +165,7 @@ class Tools(TempDir):
 
 
 class Mirror(TempDir):
-    """Runs apt-private.sh on made-up sources of the system."""
+    """Runs apt-private.sh with fake sources of the system."""
 
     def sources(self, suite: str, name: str, text: str) -> subprocess.CompletedProcess:
         """Returns the private sources for `suite`, where the system has the file `name`."""
