@@ -100,7 +100,7 @@ pub(crate) fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
 
 /// Handles the completion of a bio by the device.
 ///
-/// Context: Any context. Never sleeps. Long work is queued.
+/// Context: The context of `dm::Target::end_io()`. Queues work that takes time.
 pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     if bio.op() != Op::Read || bio.result().is_err() {
         return bio.done();

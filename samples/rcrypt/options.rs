@@ -97,7 +97,7 @@ impl Integrity {
 pub(crate) struct Options {
     /// Passes discards to the device. This reveals which sectors are in use.
     pub(crate) allow_discards: bool,
-    /// Encrypts and decrypts a bio on the CPU that submitted it.
+    /// Encrypts and decrypts a bio on the CPU that queued it.
     pub(crate) same_cpu_crypt: bool,
     /// Makes the workqueues `WQ_HIGHPRI`.
     pub(crate) high_priority: bool,

@@ -200,7 +200,7 @@ impl LimitedPages {
         cached.saturating_add(bulk)
     }
 
-    /// Charges `count` pages, unless that exceeds the target's share. Returns whether it did.
+    /// Charges `count` pages unless that exceeds the target's share. Returns whether they fit.
     fn try_charge(&self, count: usize) -> bool {
         let admitted = self.allocated.try_charge(count, self.share.limit_pages());
 

@@ -227,7 +227,7 @@ const RESERVE_BIOS: NonZeroU16 = match NonZeroU16::new(64) {
 impl dm::Target for Crypt {
     const NAME: &'static CStr = c"rcrypt";
 
-    /// The first version of dm-crypt with all features of this target; `cryptsetup` checks it.
+    /// The version of dm-crypt with the features of this target; `cryptsetup` checks it.
     const VERSION: [u32; 3] = [1, 29, 0];
 
     const ATOMIC_WRITES: bool = true;

@@ -32,7 +32,7 @@ use crate::{
 
 /// Handles the completion of a read by the device.
 ///
-/// Context: Any context. Never sleeps. Long work is queued.
+/// Context: The context of `dm::Target::end_io()`. Queues work that takes time.
 pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     if !bio.target().work.decrypts_at_once || !bio.may_take_time() {
         return bio.defer(|bio| bio.queue(crypt_queue, decrypt));

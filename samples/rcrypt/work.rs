@@ -5,7 +5,7 @@
 //! | | encrypted or decrypted by | sent to the device by |
 //! | --- | --- | --- |
 //! | default | any worker, on any CPU | that worker; for a rotational device, a worker that sorts by sector |
-//! | `same_cpu_crypt` | a worker on the CPU of the submitter | as by default |
+//! | `same_cpu_crypt` | a worker on the CPU that queued the bio | as by default |
 //! | `submit_from_crypt_cpus` | as by default | the worker that encrypted |
 //! | `no_write_workqueue`, or a zoned device | the submitter | the submitter |
 //! | `no_read_workqueue` | the completion of the read; a softirq if that is a hard interrupt | |

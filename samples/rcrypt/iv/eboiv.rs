@@ -40,7 +40,7 @@ use super::{
     Walk, //
 };
 
-/// Pages in the reserve. A walk holds one page and waits for no other resource while it does.
+/// Pages in the reserve. A walk holds one page and does not wait for other walks.
 const RESERVE_PAGES: usize = 2;
 
 /// The eboiv mode of a target.
