@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Tests of the build: what is rebuilt, what is inlined, a module from outside the tree, and that
-the benchmarks run.
+"""Tests of the build: rebuilt crates, inlined functions, an out-of-tree module, and that the
+benchmarks run.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from common import load_tools, make_argv, make_env
 from proposals import KVFREE_PAGES
 
 KDIR = Path(os.environ["KSCALE_TEST_KDIR"])
-# What `make test` builds for the counts.
+# The build of `make test` for the instruction counts.
 BUILT = CHECKOUT / "out/release-bench"
-# As rustc, but it may be told to compile nothing. Then what it compiled last is the result, as if it was
-# new. What a crate consists of is looked up in either case.
+# A wrapper of rustc that can skip the compilation. The last result is then touched, as if it was new.
+# The list of source files of a crate is determined in either case.
 RUSTC = """\
 #!/bin/sh
 [ -n "$COMPILE_NOTHING" ] || exec {rustc} "$@"
@@ -39,16 +39,16 @@ for word; do
 done
 exec {rustc} "$@"
 """
-# Where all pages are mapped. Whoever makes an address of a page, or a page of an address, refers to it.
+# The base of the direct map. Code that converts between pages and addresses refers to it.
 MAPPED_AT = "page_offset_base"
-# Functions that do so: with pages of their own, which nobody else writes to, or with addresses.
+# Functions that may do so: they convert pages that only they write to, or addresses.
 OWN_MEMORY = {
     "rust/kscale.o": r"4Tags6attach$|4aead7requestN.*9set_crypt$",
     "samples/rcrypt/rcrypt.o": r"9EboivWalk|12ElephantWalk",
 }
-# What copies pages that others may write to, see rust/mm/highmem.c.
+# Functions that copy pages that other tasks may write to, see rust/mm/highmem.c.
 RACY_COPIES = ("kscale_memcpy_from_page", "kscale_memcpy_to_page", "kscale_memmove_page")
-# Lines of Kbuild that mean work on one of our crates.
+# Kbuild's output for the compilation of one of the project's crates.
 COMPILES = re.compile(r"^ +RUSTC \[M\] (\S+)", re.MULTILINE)
 
 
@@ -67,14 +67,14 @@ def run(script: list[str], out: Path, **variables: str) -> str:
 
 
 def users(checkout: Path, out: Path) -> set[str]:
-    """Returns the objects of the crates that use the library, as far as they are built."""
+    """Returns the objects of the crates that use the library and are built."""
     text = (checkout / "Kbuild").read_text().replace("\\\n", " ")
     lists = re.findall(r"^kscale-users [:+]= (.*)$", text, re.MULTILINE)
     return {name for names in lists for name in names.split() if (out / name).exists()}
 
 
 def make_cache(directory: Path) -> Path:
-    """Makes a cache that has RUSTC for a compiler, and returns the path of that."""
+    """Creates a cache with RUSTC as its compiler, and returns the path of the compiler."""
     tools = load_tools()
     rustc = directory / "rustc"
     directory.mkdir()
@@ -86,14 +86,14 @@ def make_cache(directory: Path) -> Path:
 
 
 def seed(checkout: Path, out: Path, rustc: Path) -> None:
-    """Puts what was built of this checkout, with benchmarks, into `out`, as if it was of a copy.
+    """Copies the build of this checkout, with benchmarks, to `out`, as if it was that of a copy.
 
-    make decides what of it will do, and builds the rest.
+    make decides which files are up to date, and builds the others.
     """
     stamp = BUILT / ".kdir"
     if not stamp.is_file() or stamp.read_text() != str(KDIR):
         return
-    # A file that goes meanwhile is one that make needs for a moment.
+    # A file that disappears meanwhile is a temporary file of make.
     with contextlib.suppress(shutil.Error):
         shutil.copytree(BUILT, out, symlinks=True)
     for saved in out.rglob(".*.cmd"):
@@ -103,13 +103,13 @@ def seed(checkout: Path, out: Path, rustc: Path) -> None:
 
 
 def undefined(module: Path) -> set[str]:
-    """Returns the symbols that an object leaves to others."""
+    """Returns the undefined symbols of an object."""
     run = subprocess.run(["nm", "-u", str(module)], stdout=subprocess.PIPE, text=True, check=True)
     return {line.split()[-1] for line in run.stdout.splitlines()}
 
 
 def calls(module: Path) -> dict[str, list[str]]:
-    """Returns the symbols that each function of an object refers to, as often as it does."""
+    """Returns the symbols that each function of an object refers to, one entry per reference."""
     run = subprocess.run(
         ["objdump", "--disassemble", "--reloc", str(module)], stdout=subprocess.PIPE, text=True,
         check=True,
@@ -124,7 +124,7 @@ def calls(module: Path) -> dict[str, list[str]]:
 
 
 def helpers_of(source: str, config: str) -> list[str]:
-    """Returns the helpers in a C source that a kernel with this .config has."""
+    """Returns the helpers in a C source that are enabled by this .config."""
     names = []
     have = [True]
     for line in source.splitlines():
@@ -177,14 +177,14 @@ class Build(unittest.TestCase):
     def test_a_change_in_the_library_compiles_it_and_its_users(self) -> None:
         crates = users(self.checkout, self.out) | {"rust/kscale.o"}
         self.assertLess({"samples/dm_offset.o", "samples/rcrypt/rcrypt.o"}, crates)
-        # What the compiler makes of the change is of no interest here, but takes minutes.
+        # The result of the compilation does not matter here, and would take minutes.
         self.assertEqual(self.touch("rust/mm/gfp.rs", COMPILE_NOTHING="y"), crates)
 
     def test_helpers_are_inlined_where_the_kernel_inlines_its_own(self) -> None:
         config = (KDIR / ".config").read_text()
         self.assertIn("CONFIG_RUST_INLINE_HELPERS=y\n", config, "not the kernel for this test")
         crates = users(self.checkout, self.out) | {"rust/kscale.o"}
-        # Which has every hot call of the library.
+        # It has every hot call of the library.
         self.assertIn("bench/wrappers/wrappers.o", crates)
         self.assertIn("samples/lru_cache/lru_cache.o", crates)
         self.assertIn("samples/percpu_hist.o", crates)
@@ -208,7 +208,7 @@ class Build(unittest.TestCase):
             with_address = {f for f, symbols in calls(self.out / name).items() if MAPPED_AT in symbols}
             of_others = {f for f in with_address if not own or not re.search(own, f)}
             self.assertEqual(of_others, set(), name)
-            # Else this would find nothing at all.
+            # Otherwise the check is ineffective.
             self.assertEqual(bool(with_address), bool(own), name)
 
     def test_what_others_write_to_is_copied_once(self) -> None:
@@ -239,7 +239,7 @@ class Build(unittest.TestCase):
             self.assertIn("kscale", run.stdout.strip().split(","), name)
 
     def test_benchmarks_measure_what_they_are_asked_for(self) -> None:
-        # The quickest of all. The one of the counts is run there.
+        # The fastest one. The instruction counts have a run of their own.
         name = KVFREE_PAGES
         script = self.checkout / "bench/bench.py"
         printed = run(

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# CPU hotplug callbacks hear of CPUs that come and go, can refuse one, and do not outlive their
+# CPU hotplug callbacks run when CPUs go online and offline, can refuse a CPU, and end with their
 # module.
 
 . "${0%/*}/../lib/ktap.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What a module leaves behind ends before its code does, whoever leaves it and when.
+# Leaked registrations of a module end before its code is freed.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What every other guest test relies on: the user space, the modules and the shared directories.
+# The environment of all guest tests: the user space, the modules and the shared directories.
 
 . "${0%/*}/../lib/ktap.sh"
 

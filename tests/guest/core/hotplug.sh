@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# CPUs go offline and come back while every CPU uses per-CPU data, counters, limiters and targets.
+# CPUs go offline and online while every CPU uses per-CPU data, counters, limiters and targets.
 #
-# KSCALE_SOAK_S is for how many seconds, in each test; one round otherwise.
+# KSCALE_SOAK_S is the duration of each test in seconds. Without it, each test runs one round.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The hotplug suite for minutes: KSCALE_SOAK_S is for how many seconds, in each test.
+# The hotplug suite for minutes. KSCALE_SOAK_S is the duration of each test in seconds.
 
 export KTAP_NAME=hotplug_storm
 export KSCALE_SOAK_S="${KSCALE_SOAK_S:-60}"

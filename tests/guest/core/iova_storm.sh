@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The sample iova_storm: a depot of fixed size falls off the cliff, and ours does not, on virtual CPUs
-# and always the same; tasks on real CPUs get what they ask for.
+# The sample iova_storm. On virtual CPUs, with reproducible results, the performance of a depot of fixed
+# size collapses, and that of the adaptive one does not. Tasks on real CPUs get all ranges.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 
 root=/sys/kernel/debug/iova_storm
-# More than the timer's CPU and 32 magazines have room for.
+# More ranges than the timer's CPU and 32 magazines can cache.
 storm='cpus=24 ops=235-255 periods=12'
 
 setup() {

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# lru_cache gives back what was used longest ago, of the node and the cgroup that it is asked for.
+# lru_cache frees the least recently used objects of the requested node and cgroup.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 
 cache=/sys/kernel/debug/lru_cache
 cgroups=/sys/fs/cgroup
-# Objects that are more than a cgroup may have, by far.
+# Far more objects than the limit of the cgroup allows.
 many=20000
 ! is_debug_kernel || many=8000
 

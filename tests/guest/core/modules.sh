@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Loading, unloading and loading again of every module, idle and under I/O, and removal of devices
+# Loading, unloading and reloading of every module, idle and under I/O, and removal of devices
 # in every state.
 
 . "${0%/*}/../lib/ktap.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The sample page_stash: each page that was allocated is cached, held or freed, whatever is done.
+# The sample page_stash: each allocated page is cached, held or freed at any time.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

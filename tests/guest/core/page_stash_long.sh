@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The sample page_stash for longer: very many calls, CPUs that come and go, and memory that is short.
+# The sample page_stash in a long run: many calls, CPU hotplug, and memory pressure.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

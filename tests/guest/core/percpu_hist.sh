@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# percpu_hist counts every bio that dm_offset ends, once, on the CPU that it came back on.
+# percpu_hist counts every bio that dm_offset ends, once, on the CPU of its completion.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Shrinkers come and go while everybody calls them. Nobody calls one after it was unregistered, nor
-# what was its cache.
+# Shrinkers are registered and unregistered while all tasks call them. After its unregistration, a
+# shrinker is not called, and its cache is not used.
 #
-# KSCALE_SOAK_S is for how many seconds, in each test.
+# KSCALE_SOAK_S is the duration of each test in seconds.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

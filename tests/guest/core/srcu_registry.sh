@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The sample srcu_registry keeps its promises, whichever way the registry is kept: no reclaimer is
-# called once unregister has returned, a walk that gets to the end leaves none out, and one that
-# sleeps does not block the others, unless a semaphore makes it.
+# The guarantees of the sample srcu_registry, for each implementation of the registry: no reclaimer is
+# called after unregister has returned, a complete walk calls all reclaimers, and a walk that sleeps does
+# not block others, except with a semaphore.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
