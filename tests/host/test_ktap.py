@@ -123,7 +123,7 @@ class Died(unittest.TestCase):
     """Guests that end early: one failure, and a report of the suites that did not run."""
 
     PLANNED = ["kscale_gfp", "kscale_key", "dm", "rcrypt"]
-    # Those that nobody has planned are run as well.
+    # Suites without a plan also run.
     OTHERS = "".join(
         f"[   10.2]     KTAP version 1\n[   10.2]     # Subtest: other_{number}\n[   10.2]     1..1\n"
         f"[   10.2]     ok 1 a\n[   10.2] ok {number} other_{number}\n"

@@ -477,7 +477,7 @@ mod tests {
         let data = Queue::data(&queue.instance);
         // SAFETY: `queue` has a reference, and this is not the timer.
         unsafe { Queue::stop(data) };
-        // SAFETY: It was noted, and was taken back; the timer was just shut down.
+        // SAFETY: The cleanup record was added and removed. The timer was shut down above.
         unsafe { Queue::free(data) };
 
         // The queue still holds a reference to the domain.
