@@ -72,7 +72,7 @@ impl Limit {
         })
     }
 
-    /// Adds `pages` to the count unless that exceeds `limit_pages`. Returns whether they were added.
+    /// Adds `pages` to the count unless that exceeds `limit_pages`. Returns whether they fit.
     ///
     /// The modes with a counter check only that the count is below the limit before the call, as
     /// dm-crypt does. The last request may exceed the limit.
