@@ -11,7 +11,7 @@
 //! cd /sys/kernel/debug/iova_storm
 //! echo 'all cpus=64 sizes=1' >virtual      # or one policy: 'adaptive cpus=64'
 //! cat result
-//! echo 'all tasks=4 ms=500' >real          # returns when it is done
+//! echo 'all tasks=4 ms=500' >real          # runs a load to its end
 //! cat result
 //! ```
 //!

@@ -2,10 +2,10 @@
 
 //! lmk: the scheme of Loop-AES.
 //!
-//! Sectors have 512 bytes, and there are usually 64 keys. The vector is a hash of a sector without its
-//! first block, so a change in any later block changes the whole ciphertext. After decryption, the
-//! hash is computed from the plaintext and XORed into the first block: in CBC mode the vector affects
-//! only that block.
+//! Sectors have 512 bytes, and there are usually 64 keys. The vector is a hash of a sector without
+//! its first block, so a change in any later block changes the whole ciphertext. After decryption,
+//! the hash is computed from the plaintext and XORed into the first block: in CBC mode the vector
+//! affects only that block.
 //!
 //! - Version 1 has one key.
 //! - Version 2 has 64 keys.
