@@ -279,8 +279,11 @@ fn run() -> Result<(), Failure> {
             let references: Vec<_> = mutants.iter().collect();
             let mut mutated = render(&text, 0..text.len(), &references, of);
             if *of == "crate" && file == *root {
-                mutated =
-                    mutated.replacen("pub mod mempool;", "pub mod mempool;\npub mod mutant;", 1);
+                let after = "pub mod module;\n";
+                if !mutated.contains(after) {
+                    return Err(format!("{root}: there is no line `{}`", after.trim()).into());
+                }
+                mutated = mutated.replacen(after, &format!("{after}pub mod mutant;\n"), 1);
             }
             for mutant in &mutants {
                 let line = text[..mutant.site.place.start].matches('\n').count() + 1;
