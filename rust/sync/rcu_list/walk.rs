@@ -173,7 +173,10 @@ impl<T> Drop for Walk<'_, T> {
 mod tests {
     use super::*;
 
-    use super::super::new_list;
+    use super::super::{
+        list::Entry,
+        new_list, //
+    };
 
     use kernel::{
         prelude::*,
@@ -183,7 +186,8 @@ mod tests {
                 Atomic,
                 Release, //
             },
-            Arc, //
+            Arc,
+            Completion, //
         },
         time::{
             delay::fsleep,
@@ -241,9 +245,22 @@ mod tests {
         Ok(())
     }
 
+    /// Removes a value in another task, as lockdep reports a removal by a task that walks a list.
+    fn remove_in_worker(list: &Arc<List<u32>>, entry: Entry<u32>) -> Result<u32> {
+        let removed = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let done = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        let (their_list, theirs, their_done) = (list.clone(), removed.clone(), done.clone());
+        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            theirs.store(their_list.remove(entry).unwrap_or(u32::MAX), Release);
+            their_done.complete_all();
+        })?;
+        done.wait_for_completion();
+        Ok(removed.load(Acquire))
+    }
+
     #[test]
     fn a_walk_meets_what_is_left_of_the_list() -> Result {
-        let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+        let list = Arc::pin_init(new_list!(), GFP_KERNEL)?;
         let mut entries = KVec::new();
         for digit in (1..=5_u32).rev() {
             entries.push(list.push_front(digit, GFP_KERNEL)?, GFP_KERNEL)?;
@@ -254,7 +271,7 @@ mod tests {
 
         // The walk visits neither values inserted before its position nor removed values.
         let four = entries.remove(1).map_err(|_| EINVAL)?;
-        assert_eq!(list.remove(four).ok(), Some(4));
+        assert_eq!(remove_in_worker(&list, four)?, 4);
         let _zero = list.push_front(9, GFP_KERNEL)?;
         assert_eq!(walk.next(), Some(&3));
         assert_eq!(walk.next(), Some(&5));
