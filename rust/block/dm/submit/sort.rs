@@ -113,8 +113,9 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_of_long_lists() -> Result {
-        // The last length exceeds the capacity of the runs by one element.
-        for len in [2, 3, 31, 32, 33, 1000, 1 << MAX_RUNS] {
+        // This length exceeds the capacity of the runs by one element. Miri takes minutes for it.
+        let longest = if cfg!(miri) { 1000 } else { 1 << MAX_RUNS };
+        for len in [2, 3, 31, 32, 33, 1000, longest] {
             // Many keys occur twice.
             let seen = sorted((0..len).map(|n| n * 7919 % (len / 2 + 1)))?;
             assert_eq!(seen.len() as u64, len);

@@ -58,6 +58,9 @@ impl<T> KVec<T> {
     }
 }
 
+/// The same: the host has one allocator.
+pub type KVVec<T> = KVec<T>;
+
 impl<T> Deref for KVec<T> {
     type Target = [T];
 

@@ -9,6 +9,7 @@ pub mod prelude {
     pub use crate::{
         alloc::{
             KBox,
+            KVVec,
             KVec,
             GFP_KERNEL, //
         },
