@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Finds kernel reports (splats), panics and the suites that ran in a console log."""
+"""Parses a console log: finds kernel reports (splats), panics and the suites that ran."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
-# What a kernel that found something wrong with itself prints. Modelled on
-# tools/testing/selftests/rcutorture/bin/console-badness.sh, but without `Call Trace:`, which fault
-# injection and sysrq print as well.
+# Lines of reports that the kernel prints about its own errors. Modelled on
+# tools/testing/selftests/rcutorture/bin/console-badness.sh, but without `Call Trace:`: fault injection
+# and sysrq print that as well.
 SPLAT = re.compile(
     r"""
       \bBUG:\ | ^BUG\ \S+.*\): | kernel\ BUG\ at\ | \bWARNING:\ | \bBadness\b
@@ -30,7 +30,7 @@ SPLAT = re.compile(
     re.VERBOSE,
 )
 
-# What a kernel says, and says again, of something that makes no progress.
+# Lines that the kernel prints repeatedly about a task or CPU that makes no progress.
 HANG = re.compile(
     r"blocked for more than \d+ seconds|soft lockup|hard LOCKUP|workqueue lockup"
     r"|detected (expedited )?stalls on|self-detected stall|kthread starved for"
@@ -38,43 +38,42 @@ HANG = re.compile(
 
 PANIC = re.compile(r"Kernel panic - not syncing")
 
-# Legitimate lines that SPLAT would match.
+# Lines that SPLAT matches but that are no reports.
 HARMLESS = re.compile(
     r"""
       This\ means\ that\ this\ is\ a\ DEBUG\ kernel
     | Kernel\ command\ line: | Unknown\ kernel\ command\ line
     | kmemleak:\ Kernel\ memory\ leak\ detector
     | kunit:\ \S+:\ expected\ splat
-    # The kernel's own test of SpinLockIrq takes it that interrupts are off then, also with PREEMPT_RT.
+    # The kernel's own test of SpinLockIrq expects interrupts to be off, even with PREEMPT_RT.
     | WARNING:\ rust/helpers/sync\.c:\d+\ at\ \S+6kernel4sync4lock8spinlock5tests
     """,
     re.VERBOSE,
 )
 
-# Parts of a report of KCSAN: the rule around it, what comes before the stack of each access, and a
-# line of a stack.
+# Parts of a KCSAN report: the rule around it, the line before the stack of each access, a stack frame.
 RACE = re.compile(r"\bBUG: KCSAN: ")
 _RACE_RULE = re.compile(r"^={30,}$")
 _RACE_ACCESS = re.compile(r"\b(read|write|assert no (writes|accesses))\b.* to 0x[0-9a-f]+ of \d+ bytes")
 _FRAME = re.compile(r"^ ([\w.$]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(\w+)\])?")
-# Functions that access what they are given by whoever calls them: Rust's library and the kernel's
-# crate, and what copies and compares bytes.
+# Functions that access memory on behalf of their caller: those of Rust's core and alloc and of the
+# kernel crate, and functions that copy or compare bytes.
 _ACCESSOR = re.compile(r"^(_R|rust_helper_|(__)?(mem|str)[a-z]+$|__?crypto_xor|copy_|_copy_)")
 
 _STAMP = re.compile(r"^\[ *(\d+\.\d+)\](\[ *[TC]\d+\])? ?")
 _END = re.compile(r"---\[ end (trace|Kernel panic)|={30,}$")
 _QUOTE_LINES = 40
 
-# What the library says of a mistake of its user, such as a value that can never be freed. It says
-# nothing else, but for what its tests of failing allocations count.
+# Complaints: messages of the library about a mistake of its user, such as a value that can never be
+# freed. The excluded messages are those of the harness, of tests and of the module loader.
 COMPLAINT = re.compile(
     r"^kscale: (?!suite |case |log mark |mutant |reached |loading out-of-tree |Failures \{)"
 )
 
-# What a guest's init says before each suite, and tests/guest/lib/ktap.sh before each case.
+# Lines that a guest's init prints before each suite, and tests/guest/lib/ktap.sh before each case.
 _SUITE = re.compile(r"^kscale: suite (\S+)")
 _CASE = re.compile(r"^kscale: case (\S+)")
-# What KUnit says of its suites and cases.
+# Lines that KUnit prints for its suites and cases.
 _KUNIT_SUITE = re.compile(r"^    # Subtest: (\S+)$")
 _KUNIT_CASE = re.compile(r"^    (?:not )?ok \d+ (\S+)")
 _KUNIT_END = re.compile(r"^(?:not )?ok \d+ (\S+)$")
@@ -86,23 +85,23 @@ def _text(line: str) -> str:
 
 
 def complaint(line: str) -> bool:
-    """Tells whether the library complains of something in a log line."""
+    """Returns whether a log line is a complaint of the library."""
     return COMPLAINT.match(_text(line)) is not None
 
 
 @cache
 def our_modules() -> frozenset[str]:
-    """Returns the names of the modules that are built here."""
+    """Returns the names of the modules of this project."""
     text = (CHECKOUT / "Kbuild").read_text()
     lists = re.findall(r"^obj-.* [:+]= (.*)$", text, re.MULTILINE)
     return frozenset(re.findall(r"(\w+)\.o\b", " ".join(lists)))
 
 
 def race_distances(report: list[str]) -> list[int | None]:
-    """Returns, for each side of a data race, how far its access is from code of this project.
+    """Returns, for each side of a data race, the distance of its access from code of this project.
 
-    0: The code accesses memory itself, or by what accesses memory for its caller. 1: The code calls
-    the function of the kernel that does. None: neither.
+    0: The code makes the access, itself or by an accessor function. 1: The code calls the kernel
+    function that makes the access. None: no code of this project is that close.
     """
     distances: list[int | None] = []
     calls: int | None = None
@@ -121,18 +120,18 @@ def race_distances(report: list[str]) -> list[int | None]:
 
 
 def is_our_race(report: list[str]) -> bool:
-    """Tells whether a data race is one of this project.
+    """Returns whether a data race is caused by code of this project.
 
-    It is if code of this project is one of the two sides, or calls the functions of the kernel on both
-    sides: then it calls them without the lock that they need. Any other race is one of the kernel's own,
-    many of which are tolerated.
+    That code is one of the two sides, or it calls the kernel functions on both sides: it then calls
+    them without the lock that they need. Any other race is between code of the kernel, which tolerates
+    many races.
     """
     distances = race_distances(report)
     return 0 in distances or bool(distances) and None not in distances
 
 
 def race_at(lines: list[str], i: int) -> list[str]:
-    """Returns the report of KCSAN that begins at a line, without time stamps."""
+    """Returns the KCSAN report that begins at line `i`, without time stamps."""
     race = [_text(lines[i])]
     for line in lines[i + 1 : i + 100]:
         text = _text(line)
@@ -143,14 +142,14 @@ def race_at(lines: list[str], i: int) -> list[str]:
 
 
 def panicked(log: str) -> bool:
-    """Tells whether the kernel said that it panicked."""
+    """Returns whether the log contains a kernel panic."""
     return PANIC.search(log) is not None
 
 
 def reports(log: str) -> list[str]:
-    """Returns every report in the log, each quoted up to its end or 40 lines.
+    """Returns every report in the log, each up to its end or 40 lines.
 
-    Where suites were run, each quote begins with the name of its suite.
+    If suites ran, each report is preceded by the name of the suite during which it appeared.
     """
     found: list[str] = []
     during: list[str] = []
@@ -178,28 +177,28 @@ def reports(log: str) -> list[str]:
 
 @dataclass
 class Span:
-    """What a console log says of one suite."""
+    """The part of a console log that belongs to one suite."""
 
     name: str
     kind: str
     start_s: float
     end_s: float
-    """When it ended, or the log did."""
+    """Time stamp of the end of the suite, or of the log."""
     ended: bool = False
     begun: str = ""
-    """The last case that is known to have begun."""
+    """The last case that began, as far as the log shows."""
     done: str = ""
-    """The last case that has ended."""
+    """The last case that ended."""
     ktap: list[str] = field(default_factory=list)
-    """Lines of a KUnit suite."""
+    """KTAP lines of a KUnit suite."""
     complaints: list[str] = field(default_factory=list)
-    """What the library said meanwhile."""
+    """Complaints of the library during the suite."""
 
 
 def spans(log: str) -> list[Span]:
-    """Returns the suites that a log says have begun, in their order.
+    """Returns the suites that began, in their order in the log.
 
-    What is said between two KUnit suites, or when their modules go, is the one's that ran last.
+    Lines between two KUnit suites, or from the unloading of their modules, belong to the last suite.
     """
     found: list[Span] = []
     in_kunit = False

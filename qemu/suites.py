@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Finds the suites that must report: those of KUnit in the sources, others in tests/suites.txt."""
+"""Lists the suites of a test run: KUnit suites from the sources, guest suites from tests/suites.txt."""
 
 import functools
 import re
@@ -10,47 +10,47 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
-# Those that guests boot.
+# Kernels that guests boot.
 KERNELS = ("release", "debug", "kcsan", "rt")
-# Those that run what the release kernel runs, in `make test-long`, unless a line says `-<kernel>`.
+# Kernels that run the suites of the release kernel in `make test-long`, except lines with `-<kernel>`.
 LONG_KERNELS = ("kcsan", "rt")
-# Those that run a KUnit suite of which the table says nothing.
+# Kernels that run a KUnit suite without a line in the table.
 KUNIT_KERNELS = ("release", "debug", "uml")
-# What a line may say of kernels.
+# Kernels that a line of the table may name.
 _LEFT_OUT = tuple(f"-{kernel}" for kernel in LONG_KERNELS)
 _ALLOWED = {
     "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
     "guest": {"release", "debug", *_LEFT_OUT},
 }
-# What may follow the kernels.
+# Words that may follow the kernels.
 _EXTRA = re.compile(r"(?P<long>long)|(?P<seconds>\d+s)|(?P<complaints>complaints=\d+)")
 _SUITE = re.compile(r"\bkunit_tests\((\w+)\)\]")
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A suite on some kernels."""
+    """A suite and the kernels that run it."""
 
     kind: str
     name: str
     kernels: tuple[str, ...]
     is_long: bool
     seconds: float = 0.0
-    """What it takes on the release kernel where nothing else runs; 0 if that is not known."""
+    """Duration on the release kernel of an idle host; 0 if unknown."""
     complaints: int = 0
-    """How often the library complains of it on the console, as is meant."""
+    """Expected number of complaints of the library on the console."""
 
     def runs(self, kernel: str, is_long: bool) -> bool:
-        """Tells whether it is run on a kernel, among what takes longer or among the rest."""
+        """Returns whether `make test-long` (if `is_long`) or `make test` runs the suite on a kernel."""
         if kernel in LONG_KERNELS:
             return is_long and "release" in self.kernels and f"-{kernel}" not in self.kernels
         return kernel in self.kernels and is_long == self.is_long
 
 
 def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
-    """Returns the suites of a table, after those of KUnit that the sources have.
+    """Returns the KUnit suites `kunit`, changed by the lines of a table, and its guest suites.
 
-    A line that is malformed, or about a KUnit suite that the sources do not have, ends the program.
+    Exits if a line is malformed or names a KUnit suite that is not in `kunit`.
     """
     found = {name: Planned("kunit", name, KUNIT_KERNELS, False) for name in kunit}
     guests = []
@@ -97,13 +97,13 @@ def names(kind: str) -> list[str]:
 
 
 def uml_names() -> list[str]:
-    """Returns the names of the suites that User-Mode Linux runs."""
+    """Returns the names of the KUnit suites that run on User-Mode Linux."""
     return [suite.name for suite in planned() if "uml" in suite.kernels]
 
 
 @functools.cache
 def _sources() -> list[str]:
-    """Returns all Rust code that may have KUnit suites."""
+    """Returns the text of all Rust files that have KUnit suites."""
     paths = (CHECKOUT / directory for directory in ("rust", "samples", "tests/modules"))
     texts = (path.read_text() for top in paths for path in sorted(top.rglob("*.rs")))
     return [text for text in texts if "kunit_tests(" in text]
@@ -120,12 +120,12 @@ def kunit_cases(name: str) -> list[str]:
 
 
 def kunit_case_after(name: str, done: str) -> str:
-    """Returns the case of a KUnit suite that follows another, the first if that is empty."""
+    """Returns the case of a KUnit suite that follows `done`, or the first if `done` is empty."""
     cases = kunit_cases(name)
     number = cases.index(done) + 1 if done in cases else 0
     return cases[number] if number < len(cases) else ""
 
 
 def expected_complaints() -> dict[str, int]:
-    """Returns how often the library complains of each suite, as is meant."""
+    """Returns the expected number of complaints of each suite that has any."""
     return {suite.name: suite.complaints for suite in planned() if suite.complaints}
