@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs every test, prints a table of the suites, and how many cases passed and failed.
+"""Runs all tests, prints a table of the suites and the number of cases that passed and failed.
 
-Parts: host-side tests of the harness, the suites of tests/suites.txt on the debug and on the release
-kernel, compile-fail tests, the instructions that each call takes, and mutants that must be caught:
-those of tests/mutants.txt, and the sample of tests/mutants. Three of these go on at any time, those that take longest
-first, as none of them keeps much more than one core busy, and most wait now and then. Each waits for
-the modules that it needs, which are built meanwhile. At the end there is a table of the suites, with
-the seconds that each took, and one of what each step took of the CPUs.
+Steps: the host tests of the harness; the suites of tests/suites.txt on the debug and the release kernel;
+the compile-fail cases; the comparison of the instructions of each call with bench/counts; the mutants of
+tests/mutants.txt and the sample of tests/mutants.
 
-A guest that does not come up, or ends early, is one failure, of the suite and case that it was at.
-The suites that it did not get to are not run: they have not failed, but the exit status is not 0.
+Three steps run at a time, the longest first: a step uses little more than one core. Modules are built
+meanwhile; a step waits for those that it needs. The last two tables are the suites with their durations,
+and the steps with their CPU time.
 
-With --long, what takes longer instead: the suites that are marked so, those of the kernels that
-look for data races and that run in real time, files of the kernel under Miri, where there is one, and
-leaks and a race, which must be reported.
+A guest that does not boot, or ends early, is one failure of its current suite and case. Suites that
+have not started by then are "not run": they are no failures, but the exit status is 1.
 
-Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= takes one kernel only.
-Exit status: 0 if all was run and passed, 1 if not.
+With --long, other steps run: the suites marked `long`; the suites of the release kernel on the kernels
+kcsan and rt; kscale's code under Miri if Miri is installed; leaks, deadlocks and a data race, which the
+kernel must report.
+
+Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= selects one kernel.
+Exit status: 0 if all suites ran and passed, otherwise 1.
 """
 
 import argparse
@@ -40,15 +41,15 @@ import machine
 import suites
 
 OUT = CHECKOUT / "out/test"
-# Exit status of bench/gate.py where it had nothing to compare with, and of host/miri.py without Miri.
+# Exit status of bench/gate.py without counts to compare with, and of host/miri.py without Miri.
 COUNTS_SKIPPED = 77
 MIRI_LEFT_OUT = 77
-# Bounds for what hangs, not promises: for a guest without a sign of progress, and for all of it.
+# Time limits for hung guests: without a sign of progress, and for the whole run of a guest.
 TIMEOUT_S = {"release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800}
 LIMIT_S = 4 * 3600
-# A guest with 4 emulated CPUs keeps little more than one core busy, and less while it waits.
+# A guest with 4 emulated CPUs uses little more than one core of the host.
 STEPS_AT_ONCE = 3
-# What parts of the run take where nothing else runs, for the longest to begin first.
+# Approximate durations of steps on an idle host. The longest step starts first.
 HARNESS_S = 100
 UI_S = 60
 COUNTS_S = 20
@@ -56,18 +57,18 @@ MIRI_S = 120
 MUTANT_S = 25
 SAMPLE_S = 90
 BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40}
-# All suites of KUnit together, and a guest suite of which tests/suites.txt does not say it.
+# All KUnit suites together, and a guest suite without a duration in tests/suites.txt.
 KUNIT_S = 8
 SUITE_S = 4
 SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3}
-# A crate keeps one core busy, and the library is the largest by far.
+# rustc compiles a crate on one core, and the library is by far the largest crate.
 BUILDS_AT_ONCE = 2
-# What the suites of a kernel are shared out to. A debug guest takes half a minute to start and end.
+# Numbers of guests that share the suites of a kernel. A debug guest takes half a minute to boot and end.
 GUESTS = {"release": 2, "debug": 1}
 LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2}
 LONG_TIMEOUT_S = {"release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800}
 LONG_LIMIT_S = 12 * 3600
-# Where there is no KASAN, mempool_debug checks that nobody writes to what a pool has in reserve.
+# Without KASAN, mempool_debug detects writes to the reserved elements of a pool.
 GUEST_ARGS = {
     "release": ["--append", "mempool_debug"],
     "debug": [],
@@ -79,36 +80,36 @@ GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT"
 
 @dataclass
 class Outcome:
-    """What one step found: suites, and the JUnit XML of those that came as KTAP."""
+    """The result of one step: its suites, and the JUnit XML of those that reported as KTAP."""
 
     where: str
     suites: list[ktap.Suite]
     junit: Path | None = None
     note: str = ""
-    """Why nothing was found, where that is neither good nor bad."""
+    """Reason why the step has no result, if that is not a failure."""
 
 
 spent = threading.local()
-"""What the step of this thread has taken of the host's CPUs, in seconds: `cpu_s`."""
+"""`cpu_s`: CPU time of this thread's step, in seconds."""
 
 
 @dataclass
 class Step:
-    """A part of the run that needs nothing of the others."""
+    """A part of the run that is independent of the other parts."""
 
     where: str
     name: str
     seconds: float
-    """What it takes, about, where nothing else runs."""
+    """Approximate duration on an idle host."""
     run: Callable[[], list[Outcome]]
     suites: list[str] = field(default_factory=list)
-    """What is not run if it cannot begin."""
+    """Names of the suites that are not run if the step cannot start."""
 
     took_s: float = 0.0
     cpu_s: float = 0.0
 
     def outcomes(self) -> list[Outcome]:
-        """Runs it, with what it took; that it cannot begin is one failure."""
+        """Runs the step and records its time. A step that cannot start is one failure."""
         note(self.name)
         spent.cpu_s = 0.0
         start = time.monotonic()
@@ -127,14 +128,14 @@ class Step:
 
 
 class Builds:
-    """Builds modules, in the order in which they are asked for, while something else goes on."""
+    """Builds modules in the background, in the order of the requests."""
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(BUILDS_AT_ONCE)
         self.begun: dict[tuple[tuple[str, str], ...], Future[str]] = {}
 
     def modules(self, **variables: str) -> Future[str]:
-        """Returns where modules will be, built as `make modules` does with these variables."""
+        """Returns the future directory of modules that `make modules` builds with these variables."""
         key = tuple(sorted(variables.items()))
         if key not in self.begun:
             argv = ["kbuild.py", "modules"]
@@ -148,7 +149,7 @@ def note(text: str) -> None:
 
 
 def fresh(name: str) -> Path:
-    """Returns the log directory of a step, without an earlier run's results."""
+    """Returns the log directory of a step. Deletes the results of an earlier run in it."""
     directory = OUT / name
     directory.mkdir(parents=True, exist_ok=True)
     for old in ("junit.xml", "output.log", "console.log", "end.json"):
@@ -157,7 +158,7 @@ def fresh(name: str) -> Path:
 
 
 def script_result(argv: list[str], **variables: str) -> str:
-    """Runs a script of scripts/ for its result, the last line it prints."""
+    """Runs a script of scripts/ and returns the last line of its output."""
     env = {name: value for name, value in os.environ.items() if name not in ("KDIR", "MO", "O")}
     script = [sys.executable, str(CHECKOUT / "scripts" / argv[0]), *argv[1:]]
     env |= variables
@@ -168,7 +169,7 @@ def script_result(argv: list[str], **variables: str) -> str:
 
 
 def host_step(name: str, seconds: float, parser: ktap.Parser, argv: Callable[[], list[str]]) -> Step:
-    """Returns a step that runs a host program, which prints the cases of one suite as KTAP."""
+    """Returns a step that runs a host program. The program prints the cases of one suite as KTAP."""
 
     def run() -> list[Outcome]:
         program, took_s = host_program(argv())
@@ -178,7 +179,7 @@ def host_step(name: str, seconds: float, parser: ktap.Parser, argv: Callable[[],
 
 
 def host_program(argv: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
-    """Runs a Python program, and returns what it printed and how long it took."""
+    """Runs a Python program. Returns its status with its output, and its duration in seconds."""
     start = time.monotonic()
     with subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout
@@ -189,7 +190,7 @@ def host_program(argv: list[str]) -> tuple[subprocess.CompletedProcess[str], flo
 
 
 def wait_for(program: "subprocess.Popen[str]") -> int:
-    """Waits for a program, adds what it and its own took of the CPUs to the step, returns its status."""
+    """Waits for a program and returns its status. Adds its CPU time, with its children, to the step."""
     _, status, usage = os.wait4(program.pid, 0)
     program.returncode = os.waitstatus_to_exitcode(status)
     spent.cpu_s = getattr(spent, "cpu_s", 0.0) + usage.ru_utime + usage.ru_stime
@@ -197,16 +198,16 @@ def wait_for(program: "subprocess.Popen[str]") -> int:
 
 
 def after(built: Future[str], argv: list[str]) -> list[str]:
-    """Waits for modules, and returns a command that needs them."""
+    """Waits for modules and returns `argv`, a command that needs them."""
     built.result()
     return argv
 
 
 def counts_step(parser: ktap.Parser, bench: Future[str]) -> Step:
-    """Returns a step that compares calls with their twins in C, by instructions."""
+    """Returns a step that compares the instructions of each call with those of its twin in C."""
 
     def run() -> list[Outcome]:
-        # The harness copies them, so nobody else may build there at the same time.
+        # The harness copies these modules: no other step may build in that directory meanwhile.
         program, took_s = host_program(after(bench, [str(CHECKOUT / "bench/gate.py")]))
         if program.returncode == COUNTS_SKIPPED:
             return [Outcome("release", [], note=f"counts: NOT COMPARED: {program.stdout.strip()}")]
@@ -216,7 +217,7 @@ def counts_step(parser: ktap.Parser, bench: Future[str]) -> Step:
 
 
 def miri_step(parser: ktap.Parser) -> Step:
-    """Returns a step that runs files of the kernel under Miri, where there is one."""
+    """Returns a step that runs code of the library under Miri if Miri is installed."""
 
     def run() -> list[Outcome]:
         program, took_s = host_program([str(TESTS / "host/miri.py")])
@@ -234,7 +235,7 @@ def judged_lines(
     name: str,
     took_s: float,
 ) -> Outcome:
-    """Judges the cases that a program printed as one suite."""
+    """Returns the outcome of one suite whose cases a program printed."""
     verdict = "not ok" if program.returncode else "ok"
     cases = "".join(f"    {line}\n" for line in program.stdout.splitlines())
     document = f"KTAP version 1\n1..1\n{cases}{verdict} 1 {name}\n"
@@ -246,7 +247,7 @@ def judged(
     where: str, parser: ktap.Parser, document: str, names: list[str], directory: Path,
     end: ktap.Ended,
 ) -> Outcome:
-    """Prints what a KTAP document says of the suites that it should have, and returns it."""
+    """Checks a KTAP document for the suites `names`. Prints and returns their results."""
     result = parser.judge(document, names, directory.name, directory, end)
     print("\n".join(result.lines()), flush=True)
     return Outcome(where, result.suites, directory / "junit.xml")
@@ -262,7 +263,7 @@ def boot(
     for variable, option in GUEST_OPTIONS.items():
         if os.environ.get(variable):
             argv += [option, os.environ[variable]]
-    # What it prints of the suites is printed here, too.
+    # Standard output is discarded: judged() prints the results of the suites.
     with subprocess.Popen([*argv, *options], stdout=subprocess.DEVNULL, text=True) as program:
         return wait_for(program)
 
@@ -274,7 +275,7 @@ def kernel_steps(
     planned: list[suites.Planned],
     is_long: bool,
 ) -> Iterator[Step]:
-    """Builds what suites need on one kernel, and returns a step for each of its guests."""
+    """Starts the builds for the suites of one kernel, and returns a step for each of its guests."""
     kdir = script_result(["kernel.py", kernel])
     built = builds.modules(KERNEL=kernel)
     kunit = builds.modules(KERNEL=kernel, KUNIT="y")
@@ -300,7 +301,7 @@ def kernel_steps(
 
 
 def output_of(directory: Path) -> str:
-    """Returns what the suites of a guest printed."""
+    """Returns the output of the suites of a guest."""
     log = directory / "output.log"
     return log.read_text(errors="replace") if log.exists() else ""
 
@@ -311,7 +312,7 @@ def end_of(directory: Path) -> ktap.Ended:
 
 
 def cost(share: list[suites.Planned], kernel: str) -> float:
-    """Returns how long a guest takes, about, where nothing else runs."""
+    """Returns the approximate duration of a guest on an idle host, in seconds."""
     own_s = sum(suite.seconds or SUITE_S for suite in share if suite.kind == "guest")
     kunit_s = KUNIT_S if any(suite.kind == "kunit" for suite in share) else 0
     return BOOT_S[kernel] + (own_s + kunit_s) * SLOWER[kernel]
@@ -320,9 +321,9 @@ def cost(share: list[suites.Planned], kernel: str) -> float:
 def shares(
     planned: list[suites.Planned], guests: int, kernel: str
 ) -> list[list[suites.Planned]]:
-    """Shares suites out to guests, for all to take as long, and those of KUnit to one of them.
+    """Distributes guest suites so that all guests take about the same time. One guest runs all KUnit suites.
 
-    The order of the table is kept within a guest.
+    Suites of a guest keep their order in the table.
     """
     kunit = [suite for suite in planned if suite.kind == "kunit"]
     found = [kunit, *([] for _ in range(guests - 1))]
@@ -333,9 +334,9 @@ def shares(
 
 
 def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Step]:
-    """Returns steps that boot modules that are wrong on purpose.
+    """Returns steps that boot the mutants of tests/mutants.txt: modules with planted bugs.
 
-    The tests named for each must fail, all of them.
+    All tests that the line of a mutant names must fail.
     """
     lines = (TESTS / "mutants.txt").read_text().splitlines()
     for words in (words for line in lines if (words := line.partition("#")[0].split())):
@@ -355,7 +356,7 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
             end = end_of(directory)
             result = parser.judge(output_of(directory), [suite], directory.name, directory, end)
             failed = result.suites[0].failed
-            # A guest that ended any other way did not run the tests.
+            # A guest with any other exit status did not run all tests.
             caught = failed if status == 1 else 0
             missed = [f"{len(tests) - caught} of {', '.join(tests)} did not fail"]
             missed = [end.reason()] if end.trouble else missed
@@ -368,19 +369,19 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
 
 
 def deadlock(what: int) -> str:
-    """Returns a command that has a deadlock, and ends when the kernel has reported it."""
+    """Returns a command that causes a deadlock, and ends when the kernel has reported it."""
     reported = r"dmesg | grep -q 'WARNING: possible\|WARNING: suspicious'"
     return f"modprobe deadlocks what={what} & until {reported}; do sleep 1; done"
 
 
 def report_steps(builds: Builds) -> Iterator[Step]:
-    """Returns steps that leak something, or race, on purpose: the run of that guest must fail.
+    """Returns steps with planted leaks, deadlocks and a data race: the run of each guest must fail.
 
-    And one that does what it may, next to the same wrong: its run must not fail.
+    The last step has correct atomics instead of the race: its run must pass.
     """
-    # Per-CPU lists of free objects refer to what was taken from them, until they are used again.
+    # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite that.
     memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
-    # Two tasks on one number, until they are seen or have been looked at so often that they would be.
+    # Two tasks write one variable until KCSAN reports the race, or for 30 rounds.
     race = """modprobe racy; cd /sys/kernel/debug/racy
         until dmesg | grep -q 'data-race in .*racy' || [ $((round += 1)) -gt 30 ]; do
             echo >{0} & echo >{0}; wait
@@ -443,7 +444,7 @@ def print_table(outcomes: list[Outcome]) -> None:
 
 
 def print_steps(steps: list[Step]) -> None:
-    """Prints what each step took, which is what to look at when the whole takes too long."""
+    """Prints the duration and CPU time of each step."""
     width = max(len(step.name) for step in steps)
     print(f"\n  {'step':<{width + 2}}{'s':>8}{'CPU s':>8}")
     for step in sorted(steps, key=lambda step: -step.cpu_s):
@@ -451,7 +452,7 @@ def print_steps(steps: list[Step]) -> None:
 
 
 def cells(suite: ktap.Suite) -> str:
-    """Returns the numbers of a suite as the table has them."""
+    """Returns the numbers of a suite as columns of the table."""
     seconds = "" if suite.seconds is None else f"{suite.seconds:.1f}"
     if not suite.was_run:
         return f"{'not run':>16}"
@@ -460,8 +461,8 @@ def cells(suite: ktap.Suite) -> str:
 
 
 def run_all(steps: list[Step]) -> list[Outcome]:
-    """Runs several steps at a time, and returns what they found in the order of `steps`."""
-    # What takes longest comes first, for several to go on until the end.
+    """Runs STEPS_AT_ONCE steps at a time. Returns their outcomes in the order of `steps`."""
+    # The longest steps start first, so that several run until the end.
     order = sorted(range(len(steps)), key=lambda number: -steps[number].seconds)
     with ThreadPoolExecutor(STEPS_AT_ONCE) as pool:
         going = {number: pool.submit(steps[number].outcomes) for number in order}
@@ -469,11 +470,11 @@ def run_all(steps: list[Step]) -> list[Outcome]:
 
 
 def main(argv: list[str]) -> int:
-    """Runs everything and returns the exit status of the program."""
+    """Runs all steps and returns the exit status of the program."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--long", action="store_true", help="what takes longer")
+    parser.add_argument("--long", action="store_true", help="run the long tests instead")
     args = parser.parse_args(argv)
     chosen = os.environ.get("KERNEL") or ""
     if chosen and chosen not in suites.KERNELS:
@@ -486,7 +487,7 @@ def main(argv: list[str]) -> int:
     steps: list[Step] = []
     if not args.long:
         own = [str(TESTS / "host/run.py"), "--kdir", kdir]
-        # Its tests of the build take a copy of these modules.
+        # The harness tests of the build copy these modules.
         steps.append(host_step("harness", HARNESS_S, ktap_parser, lambda: after(bench, own)))
     for kernel in reversed(suites.KERNELS):
         if chosen in ("", kernel):
@@ -508,7 +509,7 @@ def main(argv: list[str]) -> int:
         steps.append(host_step("mutants", SAMPLE_S, ktap_parser, lambda: sample))
     outcomes = run_all(steps)
 
-    # Those without a document of their own.
+    # Suites without a KTAP document of their own.
     others = [suite for outcome in outcomes if not outcome.junit for suite in outcome.suites]
     junit = [outcome.junit for outcome in outcomes if outcome.junit]
     ktap.merge_junit(junit, others, OUT / "junit.xml")
