@@ -20,7 +20,7 @@ teardown() {
 	[ "$(cat $cpu/online)" = 1 ] || echo 1 >$cpu/online
 }
 
-# of_cpu <CPU>: prints how often it came and went.
+# of_cpu <CPU>: prints how often the CPU came online and went offline.
 of_cpu() {
 	sed -n "s/^$1 //p" $calls
 }
@@ -41,7 +41,7 @@ test_a_cpu_is_refused() {
 	echo 0 >$cpu/online
 	modprobe cpuhp_probe refuse=3
 	expect_equal '0 0' "$(of_cpu 3)" 'calls for the offline CPU 3'
-	# The shell's own echo does not say why.
+	# The echo of the shell does not print the error.
 	! echo 1 | tee $cpu/online >/dev/null 2>/tmp/refused || fail 'it came online'
 	grep -q 'Operation not permitted' /tmp/refused
 	expect_equal 0 "$(cat $cpu/online)" 'CPU 3 online'
@@ -50,12 +50,12 @@ test_a_cpu_is_refused() {
 	echo 1 >$cpu/online
 }
 
-# The state of workqueues comes after ours on the way down.
+# On the way down, the CPU enters the state of workqueues after that of the library.
 test_a_cpu_that_cannot_go_comes_back() {
 	modprobe cpuhp_probe
 	state=$(sed -n 's/^ *\([0-9]*\): workqueue:online$/\1/p' /sys/devices/system/cpu/hotplug/states)
 	echo "$state" >$cpu/hotplug/fail
-	# Not by tee, which tries again: it fails once.
+	# Without tee, which would repeat the write: the state fails once.
 	! echo 0 >$cpu/online || fail 'it went offline'
 	expect_equal '2 1' "$(of_cpu 3)" 'calls for CPU 3'
 	rmmod cpuhp_probe
@@ -73,7 +73,7 @@ test_a_leaked_registration_ends_with_its_module() {
 	echo 0 >$cpu/online
 	expect_equal '1 1' "$(of_cpu 3)" 'calls for CPU 3'
 	rmmod cpuhp_probe
-	# Nobody calls what is not there any more.
+	# The callbacks of the unloaded module are not called.
 	echo 1 >$cpu/online
 	echo 0 >$cpu/online
 }

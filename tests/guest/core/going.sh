@@ -9,9 +9,9 @@
 cpu=/sys/devices/system/cpu/cpu3
 
 setup() {
-	# An earlier suite may have left the library, of a build without what these modules need of it.
+	# An earlier suite may have loaded the normal build of the library. The modules need the test build.
 	[ ! -d /sys/module/kscale ] || rmmod kscale
-	# The module is in test builds only.
+	# The modules are in test builds only.
 	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
 }
 
@@ -23,7 +23,7 @@ teardown() {
 	umount -l "/lib/modules/$(uname -r)"
 }
 
-# expect_nothing_left: nobody calls, or looks at, what is not there any more.
+# expect_nothing_left: no callback of the module is called, and its target is unregistered.
 expect_nothing_left() {
 	[ ! -d /sys/module/going_probe ] || fail 'the module stayed'
 	echo 0 >$cpu/online
@@ -56,7 +56,7 @@ test_leaked_callbacks_leave_a_value_to_a_destructor() {
 	dmesg -C
 	modprobe going_probe leak=1 value=3
 	rmmod going_probe
-	# The module was there until then.
+	# The module was loaded until the value was destroyed.
 	dmesg | grep -q 'going_probe: destroyed' || fail 'the value was not waited for'
 	expect_nothing_left
 }
@@ -65,7 +65,7 @@ test_a_leaked_queue_has_work() {
 	dmesg -C
 	modprobe going_probe queue=1
 	rmmod going_probe
-	# What was queued has run when its code went.
+	# All queued items have run before the code is freed.
 	[ "$(dmesg | grep -c 'going_probe: a work item ends')" -eq 3 ] || fail 'an item has not run'
 	expect_nothing_left
 }
@@ -88,8 +88,8 @@ test_a_leaked_queue_has_work_that_queues_itself_and_registers() {
 	expect_nothing_left
 }
 
-# expect_waited_for <how>: a function that has ended the last bio of a target goes on before the module
-# with its code goes. The device below ends bios in a task, where functions may sleep.
+# expect_waited_for <how>: unloading waits for a function that has ended the last bio of a target but has
+# not returned. The device below ends bios in process context, where the function may sleep.
 expect_waited_for() {
 	make_ram 1024
 	dmesg -C
@@ -114,14 +114,14 @@ test_a_queued_bio_is_ended_late() {
 	expect_waited_for queue
 }
 
-# step <n>: loads and unloads the module that gives things away. With the same size, it is most
-# likely where it was before.
+# step <n>: loads and unloads `outlives`, which leaks values that other modules use. The module is most
+# likely loaded at the same address each time, as its size is the same.
 step() {
 	modprobe outlives step="$1"
 	rmmod outlives
 }
 
-# inherit <what>: does what another module does with them.
+# inherit <what>: loads and unloads `heir`, which uses the leaked values.
 inherit() {
 	modprobe heir what="$1"
 	rmmod heir
@@ -141,7 +141,7 @@ test_a_reloaded_module_waits_for_its_destructors() {
 	step 3
 }
 
-# Lockdep looks at their names and lock classes.
+# Lockdep reads the names and lock classes of these locks.
 test_locks_outlive_their_module() {
 	dmesg -C
 	step 4

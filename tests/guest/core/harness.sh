@@ -5,7 +5,7 @@
 
 . "${0%/*}/../lib/ktap.sh"
 
-# Only here: no other suite wants anybody else to open its devices.
+# Other suites run without udev, so that no other program opens their devices.
 [ -S /run/udev/control ] || /run/kscale/udev
 
 teardown() {
@@ -17,7 +17,7 @@ test_device_mapper_makes_nodes() {
 	modprobe brd rd_nr=1 rd_size=1024
 	dmsetup create harness --table '0 1024 linear /dev/ram0 1024'
 	expect_equal 1024 "$(blockdev --getsz /dev/mapper/harness)" 'size in sectors'
-	# libdevmapper makes a node of its own where there is no udev.
+	# Without udev, libdevmapper creates a device node instead of a link.
 	[ -L /dev/mapper/harness ] || fail '/dev/mapper/harness is not by udev'
 }
 

@@ -26,7 +26,7 @@ teardown() {
 	clean_block
 }
 
-# switch_cpus: all but the first, one by one and then all at once.
+# switch_cpus: takes all CPUs but the first offline and online: one at a time, then all together.
 switch_cpus() {
 	for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do
 		echo 0 >"$cpu"
@@ -40,7 +40,7 @@ switch_cpus() {
 	done
 }
 
-# switch_cpus_for_a_while: for KSCALE_SOAK_S seconds, or one round.
+# switch_cpus_for_a_while: switches CPUs for KSCALE_SOAK_S seconds, or one round.
 switch_cpus_for_a_while() {
 	if [ -n "$KSCALE_SOAK_S" ]; then
 		end=$(($(date +%s) + KSCALE_SOAK_S))
@@ -52,7 +52,7 @@ switch_cpus_for_a_while() {
 	fi
 }
 
-# verify_while_cpus_switch <table line>: verifies what it reads while CPUs come and go.
+# verify_while_cpus_switch <table line>: writes and verifies data while CPUs go offline and online.
 verify_while_cpus_switch() {
 	dmsetup create switched --table "$1"
 	start_background fio --name=load --filename=/dev/mapper/switched --rw=randwrite --bs=4k \
@@ -65,7 +65,7 @@ verify_while_cpus_switch() {
 	wait_for_writes 32
 }
 
-# wait_for_writes <n>: until that many more were made.
+# wait_for_writes <n>: waits for <n> more writes.
 wait_for_writes() {
 	written=$(field 5 "$stat")
 	while [ "$(field 5 "$stat")" -lt $((written + $1)) ]; do
@@ -85,7 +85,7 @@ test_offset() {
 	[ "${mapped##*mapped=}" -ge 64 ] || fail "$mapped"
 }
 
-# storm_until_failure: tasks on all CPUs allocate ranges, again and again.
+# storm_until_failure: tasks on all CPUs allocate ranges until an allocation fails.
 storm_until_failure() {
 	while echo 'adaptive tasks=8 sizes=6 ms=200' >$storms/real; do
 		grep -q ' failures 0 ' $storms/result || return
@@ -109,7 +109,7 @@ test_iova_storm() {
 	unload iova_storm
 }
 
-# These two last, as they need the test build of the library.
+# The next two tests unload the normal build of the library and load the test build.
 test_numbers_stay_exact() {
 	modprobe -r rcrypt dm_offset
 	load_test_module percpu_load
@@ -123,7 +123,7 @@ test_numbers_stay_exact() {
 	expect_equal "$sums torn 0 excess 0 left 1000" "$numbers" 'numbers'
 }
 
-# forget leaks one of everything; what is on lists of the kernel's must do no harm without it.
+# `forget` leaks a value of each type. Values on lists of the kernel must not be used after it is unloaded.
 test_what_a_module_leaked_is_not_called_after_it() {
 	printf 'kscale_forget*' >/sys/module/kunit/parameters/filter_glob
 	load_test_module forget

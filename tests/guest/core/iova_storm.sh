@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The sample iova_storm. On virtual CPUs, with reproducible results, the performance of a depot of fixed
-# size collapses, and that of the adaptive one does not. Tasks on real CPUs get all ranges.
+# size collapses, and that of the adaptive depot does not. On real CPUs no allocation fails.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -19,19 +19,19 @@ teardown() {
 	stop_background
 }
 
-# write <file> <line>: for the background.
+# write <file> <line>: writes a line to a file of the sample. Can run in the background.
 write() {
 	echo "$2" >"$root/$1"
 }
 
-# number_of <way> <name>: prints a number of the result.
+# number_of <way> <name>: prints a number from the result of <way>.
 number_of() {
 	awk -v "way=$1" -v "name=$2" '
 		$1 == way { for (word = 2; word < NF; word++) if ($word == name) print $(word + 1) }
 	' $root/result
 }
 
-# is_less <number> <number>
+# is_less <number> <number>: compares decimal fractions.
 is_less() {
 	awk "BEGIN { exit !($1 < $2) }"
 }
@@ -48,7 +48,7 @@ test_a_fixed_depot_falls_off_the_cliff_and_ours_does_not() {
 	is_less 100 "$fixed_drop_frees" || fail "fixed: $fixed_drop_frees frees per 1000"
 	is_less "$adaptive_allocs" 1 || fail "adaptive: $adaptive_allocs allocations per 1000"
 	is_less "$adaptive_frees" 1 || fail "adaptive: $adaptive_frees frees per 1000"
-	# What comes of chance comes of the same chance.
+	# The random numbers have a fixed seed: a second run has the same result.
 	write virtual "adaptive $storm"
 	cmp /tmp/first $root/result
 }
@@ -57,7 +57,7 @@ test_all_policies_are_shown_side_by_side() {
 	write virtual 'all cpus=4 sizes=6 ops=20 periods=16 busy=5 pause=2 shift=1'
 	expect_equal 'fixed_drop fixed_flush scaled trimmed adaptive' \
 		"$(echo $(cut -d' ' -f1 $root/result))" 'policies'
-	# The depot's length in 16 parts of the time.
+	# A line has the length of the depot at 16 times.
 	expect_equal 30 "$(awk '{ print NF }' $root/result | sort -u)" 'words of each line'
 }
 

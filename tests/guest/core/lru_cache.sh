@@ -8,7 +8,7 @@
 
 cache=/sys/kernel/debug/lru_cache
 cgroups=/sys/fs/cgroup
-# Far more objects than the limit of the cgroup allows.
+# Many more objects than the limit of the cgroup allows.
 many=20000
 ! is_debug_kernel || many=8000
 
@@ -26,12 +26,12 @@ teardown() {
 	[ ! -d /sys/module/lru_cache ] || rmmod lru_cache
 }
 
-# get <first key> [<last key>]: from the first CPU, and so from its node.
+# get <first key> [<last key>]: gets objects on the first CPU, so that new ones are on its node.
 get() {
 	taskset -c 0 sh -c "echo $* >$cache/get"
 }
 
-# make_group <name> [<bytes>]: makes a cgroup that may have that much memory, and sets group and id.
+# make_group <name> [<bytes>]: creates a cgroup with that memory limit. Sets $group and $id.
 make_group() {
 	group=$cgroups/lru_$1
 	mkdir "$group"
@@ -39,24 +39,24 @@ make_group() {
 	echo "${2:-max}" >"$group/memory.max"
 }
 
-# get_in <cgroup> <first key> [<last key>]: as a task of that cgroup.
+# get_in <cgroup> <first key> [<last key>]: gets objects in a task of the cgroup.
 get_in() {
 	taskset -c 0 sh -c 'echo $$ >"$1/cgroup.procs" && echo "$2 $3" >"$4"' \
 		- "$1" "$2" "$3" $cache/get
 }
 
-# stat_of <name>
+# stat_of <name>: prints a number of the statistics.
 stat_of() {
 	sed -n "s/^$1 //p" $cache/stats
 }
 
-# counted <cgroup's number>: what its lists have, on all nodes.
+# counted <cgroup id>: prints the number of objects on the lists of the cgroup, on all nodes.
 counted() {
 	awk -v "id=$1" '$1 == id { for (i = 2; i <= NF; i++) n += $i } END { print n + 0 }' \
 		"$shrinker/count"
 }
 
-# node_of <cgroup's number>: that which all of its objects are on.
+# node_of <cgroup id>: prints the node of all objects of the cgroup.
 node_of() {
 	awk -v "id=$1" '
 		$1 == id { for (i = 2; i <= NF; i++) if ($i) { node = i - 2; nodes++ } }
@@ -64,7 +64,7 @@ node_of() {
 	' "$shrinker/count"
 }
 
-# scan <cgroup's number> <node> <objects>
+# scan <cgroup id> <node> <objects>: calls the shrinker.
 scan() {
 	echo "$*" >"$shrinker/scan"
 }
@@ -94,12 +94,12 @@ test_a_scan_frees_what_was_used_longest_ago() {
 	node=$(node_of "$root")
 	scan "$root" "$node" 3
 	expect_evicted 1 2 3
-	# These were used: they get another chance.
+	# The scan rotates objects that were used.
 	get 4 5
 	scan "$root" "$node" 4
 	expect_evicted 1 2 3 6 7
 	expect_stats 5 2 10 5 2
-	# What was evicted is made again, and comes last.
+	# An evicted object is created again, as the most recently used one.
 	get 1
 	scan "$root" "$node" 3
 	expect_evicted 1 2 3 6 7 8 9 10
@@ -127,7 +127,7 @@ test_cgroups_have_lists_of_their_own() {
 	get_in "$group" 200 209
 	expect_equal 20 "$(counted "$first_id")" 'of the first'
 	expect_equal 10 "$(counted "$id")" 'of the second'
-	# Charged to who asked first.
+	# An object stays charged to the cgroup that created it.
 	get_in "$group" 100 101
 	expect_equal 20 "$(counted "$first_id")" 'of the first'
 	scan "$first_id" "$(node_of "$first_id")" 5
@@ -158,7 +158,7 @@ test_a_cgroup_lives_within_its_limit() {
 	make_group a 4M
 	get_in "$group" 1 100
 	for from in $(seq 1000 $((many / 4)) $((many + 999))); do
-		# These are used all the time.
+		# Objects 1 to 100 are in constant use.
 		get_in "$group" 1 100
 		get_in "$group" "$from" $((from + many / 4 - 1))
 	done
@@ -166,7 +166,7 @@ test_a_cgroup_lives_within_its_limit() {
 	[ "$(stat_of objects)" -lt 7500 ] || fail "$(cat $cache/stats)"
 	[ "$(stat_of objects)" -gt 100 ] || fail "$(cat $cache/stats)"
 	expect_equal "$(stat_of misses)" "$(($(stat_of objects) + $(stat_of evicted)))" 'objects'
-	# Nobody else had to give anything.
+	# Only objects of the cgroup were evicted.
 	expect_equal "$(stat_of objects)" "$(counted "$id")" 'objects of the cgroup'
 }
 

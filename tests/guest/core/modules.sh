@@ -11,9 +11,9 @@ rounds=2
 ! is_debug_kernel || rounds=1
 len_sectors=2048
 key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
-# Of the samples that do most.
+# The targets of the largest samples.
 targets='rcrypt offset'
-# With which what takes long is done: all, except on a slow kernel.
+# The targets of long tests: on a slow kernel only one.
 io_targets=$targets
 ! is_debug_kernel || io_targets=rcrypt
 
@@ -26,7 +26,7 @@ teardown() {
 	clean_block
 }
 
-# line <target>: prints a table line of it, on /dev/ram0.
+# line <target>: prints a table line of the target on /dev/ram0.
 line() {
 	case $1 in
 	rcrypt) echo "0 $len_sectors rcrypt aes-xts-plain64 $key 0 /dev/ram0 0" ;;
@@ -41,12 +41,12 @@ module_of() {
 	esac
 }
 
-# make <target>: maps it as /dev/mapper/<target>; device mapper loads the module.
+# make <target>: creates /dev/mapper/<target>. Device mapper loads the module.
 make() {
 	dmsetup create "$1" --table "$(line "$1")"
 }
 
-# load_with_io <target>: random I/O that verifies what it reads, until stop_background.
+# load_with_io <target>: writes and verifies random blocks until stop_background.
 load_with_io() {
 	start_background fio --name=load --filename="/dev/mapper/$1" --rw=randwrite --bs=4k \
 		--direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c --verify_backlog=16 \
@@ -55,7 +55,7 @@ load_with_io() {
 	wait_for_io "$1"
 }
 
-# wait_for_io <target>: until a few more bios were written.
+# wait_for_io <target>: waits for 32 more writes.
 wait_for_io() {
 	stat=/sys/block/$(dm_node "$1")/stat
 	written=$(field 5 "$stat")
@@ -105,7 +105,7 @@ test_used_modules_are_not_unloaded_under_io() {
 	done
 }
 
-# The last completions and the unloading of their code are as close together as can be.
+# Unloads the module immediately after its last completions.
 test_unload_right_after_io() {
 	for _ in $(seq $rounds); do
 		for name in $targets; do
@@ -128,7 +128,7 @@ test_data_outlives_the_module() {
 }
 
 test_tables_are_replaced_under_io() {
-	# As for the other target, dm_offset.sh does it.
+	# Only rcrypt: dm_offset.sh has this test for its target.
 	make rcrypt
 	load_with_io rcrypt
 	for flags in '' --noflush '--noflush --nolockfs'; do
@@ -175,7 +175,7 @@ test_deferred_remove_happens_at_the_last_close() {
 	done
 }
 
-# Puts the error target in place of the table, under I/O.
+# The forced removal replaces the table by the error target, under I/O.
 test_forced_remove_fails_io_and_frees_the_target() {
 	for name in $io_targets; do
 		make "$name"
@@ -190,12 +190,12 @@ test_forced_remove_fails_io_and_frees_the_target() {
 	done
 }
 
-# Tables are made while the module comes and goes; either may lose, neither may break anything.
+# Tables are created while the module is loaded and unloaded. Each may fail, without other effects.
 test_loading_races_with_tables() {
 	start_background sh -c 'while :; do modprobe -r rcrypt dm_offset; sleep 0.1; done 2>/dev/null'
 	made=0
 	round=0
-	# On a busy host the module may win for long.
+	# On a busy host the unloading may win many rounds.
 	while [ $round -lt $rounds ] || { [ $made = 0 ] && [ $round -lt 50 ]; }; do
 		round=$((round + 1))
 		for name in $targets; do

@@ -10,7 +10,7 @@
 root=/sys/kernel/debug/page_stash
 shrinkers=/sys/kernel/debug/shrinker
 cpus=$(grep -c '^processor' /proc/cpuinfo)
-# Of the module's parameters.
+# Defaults of the module parameters, except backoff_ms.
 per_cpu=8
 floor=2
 backoff_ms=500
@@ -30,13 +30,13 @@ teardown() {
 	[ ! -d /sys/module/rcrypt ] || { clean_block && rmmod rcrypt; }
 }
 
-# bring_online: CPU 3, if it is not.
+# bring_online: brings CPU 3 online.
 bring_online() {
 	[ "$(cat /sys/devices/system/cpu/cpu3/online)" = 1 ] ||
 		echo 1 >/sys/devices/system/cpu/cpu3/online
 }
 
-# put_all: what is held, for CPU 0.
+# put_all: puts all held pages on CPU 0.
 put_all() {
 	echo "$(state held) 0" >$root/put
 }
@@ -48,26 +48,26 @@ state() {
 	eval "echo \$$1"
 }
 
-# cached_on <CPU>
+# cached_on <CPU>: prints the number of cached pages of the CPU.
 cached_on() {
 	while read -r _ cpu _ pages; do
 		[ "$cpu" != "$1" ] || echo "$pages"
 	done <$root/cpus
 }
 
-# expect_pages <cached> <held>: and that none is lost.
+# expect_pages <cached> <held>: checks these numbers of pages, and that no page is lost.
 expect_pages() {
 	expect_equal "$1" "$(state cached)" 'cached pages'
 	expect_equal "$2" "$(state held)" 'held pages'
 	expect_equal "$(state allocated)" $(($(state freed) + $1 + $2)) 'allocated pages'
 }
 
-# expect_load <number> <name>: of the last load.
+# expect_load <number> <name>: checks a number of the last load.
 expect_load() {
 	expect_equal "$1" "$(sed -n "s/.*\b$2 \([-0-9]*\).*/\1/p" $root/load)" "$2"
 }
 
-# expect_nothing_broken: in the last load.
+# expect_nothing_broken: the last load lost and shared no page.
 expect_nothing_broken() {
 	expect_load 0 lost
 	expect_load 0 shared
@@ -78,7 +78,7 @@ shrinker() {
 	echo $shrinkers/page_stash-*
 }
 
-# shrinkable: prints what the shrinker counts. The file is empty if that is nothing.
+# shrinkable: prints the count of the shrinker. The file is empty if the count is 0.
 shrinkable() {
 	sum=0
 	while read -r _ counts; do
@@ -89,7 +89,7 @@ shrinkable() {
 	echo $sum
 }
 
-# wait_until_filled <CPU>: by the work item.
+# wait_until_filled <CPU>: waits until the work item has filled the stash of the CPU.
 wait_until_filled() {
 	for _ in $(seq 100); do
 		[ "$(cached_on "$1")" != $per_cpu ] || return 0
@@ -100,7 +100,7 @@ wait_until_filled() {
 
 test_every_page_is_somewhere() {
 	expect_pages 0 0
-	# Of the page allocator. The work item comes for the next ones.
+	# The first page is from the page allocator. The work item fills the stash for the next pages.
 	echo '1 0' >$root/get
 	wait_until_filled 0
 	expect_pages $per_cpu 1
@@ -110,7 +110,7 @@ test_every_page_is_somewhere() {
 	expect_pages $((per_cpu - 1)) 2
 	echo 1 >$root/fill
 	expect_pages $((cpus * per_cpu)) 2
-	# There is no room for it.
+	# The stash is full, so the page is freed.
 	freed=$(state freed)
 	echo '1 2' >$root/put
 	expect_pages $((cpus * per_cpu)) 1
@@ -119,7 +119,7 @@ test_every_page_is_somewhere() {
 	expect_pages 0 1
 }
 
-# Exactly as many as it says, and as it is told.
+# The shrinker frees exactly the requested number of pages, and its count is exact.
 test_the_shrinker_counts_and_frees_what_it_should() {
 	echo 1 >$root/fill
 	all=$((cpus * per_cpu))
@@ -137,14 +137,13 @@ test_the_shrinker_counts_and_frees_what_it_should() {
 	expect_equal 0 "$(shrinkable)" 'count'
 }
 
-# Backed off, it does without for a while.
-# uptime_cs: prints it in hundredths of a second.
+# uptime_cs: prints the uptime in hundredths of a second.
 uptime_cs() {
 	tr -d . </proc/uptime | cut -d ' ' -f 1
 }
 
 test_nothing_is_filled_right_after_shrinking() {
-	# Half a second counts as right after. A guest that takes longer has to try again.
+	# The result counts only if it is read within the backoff time. A slow guest tries again.
 	for _ in $(seq 50); do
 		echo 1 >$root/drain
 		begin_cs=$(uptime_cs)
@@ -178,7 +177,7 @@ test_pages_of_a_cpu_that_goes_stay_within_reach() {
 	expect_pages $((cpus * per_cpu - 2)) 2
 	echo '0 0 1000' >"$(shrinker)/scan"
 	expect_equal $floor "$(cached_on 3)" 'pages of the CPU'
-	# It is not filled for nothing.
+	# The stash of an offline CPU is not filled.
 	echo 1 >$root/drain
 	echo 1 >$root/fill
 	expect_pages $(((cpus - 1) * per_cpu)) 2
@@ -211,12 +210,12 @@ test_rcrypt_takes_its_pages_from_a_cache() {
 	! modprobe rcrypt cached_pages=33 2>/dev/null || fail 'loaded with 33'
 }
 
-# write <file> <line>: for the background.
+# write <file> <line>: writes a line to a file of the sample. Can run in the background.
 write() {
 	echo "$2" >"$root/$1"
 }
 
-# With tasks that have pages: unloading is refused, or waits for them.
+# While tasks hold pages, unloading fails or waits for the tasks.
 test_module_in_use_is_unloaded_cleanly() {
 	echo 1 >$root/fill
 	start_background write run "tasks=4 calls=$calls"

@@ -12,7 +12,7 @@ root=/sys/kernel/debug/page_stash
 cgroup=/sys/fs/cgroup/hog
 hog=/tmp/hog
 cpus=$(grep -c '^processor' /proc/cpuinfo)
-# Of the module's parameters.
+# Defaults of the module parameters.
 per_cpu=8
 floor=2
 
@@ -45,12 +45,12 @@ state() {
 	eval "echo \$$1"
 }
 
-# run <load>: returns when it is over.
+# run <load>: runs a load and waits for its end.
 run() {
 	echo "$1" >$root/run
 }
 
-# expect_nothing_broken: in the last load.
+# expect_nothing_broken: the last load lost and shared no page.
 expect_nothing_broken() {
 	cat $root/load
 	grep -qx 'broken lost 0 shared 0' $root/load
@@ -78,14 +78,14 @@ test_no_page_is_lost_when_cpus_come_and_go() {
 	expect_nothing_broken
 }
 
-# eat <MiB>: more memory, as part of the cgroup.
+# eat <MiB>: allocates more memory in the cgroup.
 eat() {
 	sh -c "echo \$\$ >$cgroup/cgroup.procs && exec dd if=/dev/zero bs=1M count=$1 status=none" \
 		>>$hog/file
 }
 
-# Not the cgroup's limit but what is left for all makes the kernel ask for the pages, as they belong to
-# no cgroup. The cgroup is there so that it is the hog who pays if that is too much.
+# The stash is charged to no cgroup, so only global memory pressure calls its shrinker. The cgroup exists
+# so that the OOM killer chooses the program that eats memory.
 test_it_shrinks_to_its_floor_and_recovers() {
 	all=$((cpus * per_cpu))
 	echo 1 >$root/fill
@@ -99,7 +99,7 @@ test_it_shrinks_to_its_floor_and_recovers() {
 	mount -t tmpfs -o size=100% hog $hog
 	eaten_mib=0
 	until [ "$(state cached)" = $((cpus * floor)) ]; do
-		# It may be killed at the end.
+		# The OOM killer may kill it at the end.
 		eat 16 || echo "stopped at $eaten_mib MiB of $((available_kib / 1024))"
 		eaten_mib=$((eaten_mib + 16))
 		[ $eaten_mib -le $((available_kib / 1024 + 64)) ] ||
@@ -108,10 +108,10 @@ test_it_shrinks_to_its_floor_and_recovers() {
 	echo "at its floor with $eaten_mib MiB of $((available_kib / 1024)) eaten"
 
 	umount $hog
-	# Until it does not back off any more.
+	# Waits for the end of the backoff.
 	sleep 1.2
 	for cpu in $(seq 0 $((cpus - 1))); do
-		# One more than there are.
+		# One page more than the stash has.
 		echo "$((floor + 1)) $cpu" >$root/get
 	done
 	for _ in $(seq 100); do

@@ -22,7 +22,7 @@ teardown() {
 	clean_block
 }
 
-# bring_online: all CPUs.
+# bring_online: brings all CPUs online.
 bring_online() {
 	for cpu in $cpus; do
 		online=/sys/devices/system/cpu/cpu$cpu/online
@@ -30,22 +30,22 @@ bring_online() {
 	done
 }
 
-# send <CPU> <count>: reads that many blocks on a CPU, each a bio.
+# send <CPU> <count>: reads <count> blocks on a CPU, with one bio for each block.
 send() {
 	taskset -c "$1" dd if=/dev/mapper/timed of=/dev/null bs=4k count="$2" iflag=direct status=none
 }
 
-# total: the last line of the file, which is the number of bios.
+# total: prints the number of bios, from the last line of the file.
 total() {
 	awk '$1 == "all" { print $2 }' "$directory/latency_ns"
 }
 
-# in_buckets: adds up the buckets, which the kernel did not do for that.
+# in_buckets: prints the sum of the buckets. The kernel computes the total independently of them.
 in_buckets() {
 	awk '$1 ~ /^[0-9]+$/ { bios += $2 } END { print bios + 0 }' "$directory/latency_ns"
 }
 
-# of_cpu <CPU>: adds up what a CPU has in all buckets.
+# of_cpu <CPU>: prints the sum of all buckets of a CPU.
 of_cpu() {
 	awk -v "cpu=$1" '
 		{
@@ -67,7 +67,7 @@ test_every_bio_is_counted_on_its_cpu() {
 	done
 	for cpu in $cpus; do
 		eval "expected=\$((before_$cpu + 10 + cpu))"
-		# The block layer may end a bio on another CPU than a device, but brd is none.
+		# brd ends a bio on the CPU of its submitter.
 		expect_equal "$expected" "$(of_cpu "$cpu")" "bios of CPU $cpu"
 	done
 	expect_equal $((before + 46)) "$(total)" 'bios'
@@ -108,11 +108,11 @@ test_slow_bios_are_in_higher_buckets() {
 	dmsetup create timed_slow --table "0 $len_sectors percpu_hist /dev/mapper/slow"
 	slow=/sys/kernel/debug/$(dmsetup status timed_slow | sed 's/.*debugfs=//')/latency_ns
 	dd if=/dev/mapper/timed_slow of=/dev/null bs=4k count=3 iflag=direct status=none
-	# 100 ms, which a tick may make less, are in the bucket from 2^26 ns = 67 ms, or a higher one.
+	# The delay is 100 ms, less up to a tick: the bucket starts at 2^26 ns = 67 ms or above.
 	awk '$1 ~ /^[0-9]+$/ && $1 < 67108864 { fast += $2 } END { exit fast > 0 }' "$slow" ||
 		fail "$(cat "$slow")"
 	grep -q '^ *all *3$' "$slow"
-	# They are counted apart.
+	# Each device has a histogram of its own.
 	[ "$slow" != "$directory/latency_ns" ]
 }
 
@@ -128,7 +128,7 @@ test_a_table_is_replaced() {
 	dmsetup load timed --table "0 $len_sectors percpu_hist /dev/mapper/shifted"
 	dmsetup suspend timed
 	dmsetup resume timed
-	# It starts anew, and what it replaced is gone.
+	# The counts of the new table start at 0, and the directory of the old table is removed.
 	dmsetup status timed | grep -q ' bios=0 '
 	[ ! -e "$directory" ] || fail 'the directory of the old table is left'
 	expect_equal "0 $len_sectors percpu_hist 253:0" "$(dmsetup table timed)" 'table'
@@ -146,7 +146,7 @@ test_bad_lines_are_refused() {
 	expect_in_kernel_log 'percpu_hist: too many arguments (-22)'
 }
 
-# With a bio on its way and the histogram open.
+# A bio is in flight, and the histogram is open.
 test_used_modules_are_not_unloaded() {
 	dmsetup suspend shifted
 	start_background send 1 1

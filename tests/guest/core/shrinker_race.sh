@@ -31,10 +31,10 @@ teardown() {
 	[ ! -d $group ] || rmdir $group
 }
 
-# call_them: as user space has shrinkers called, until it is over.
+# call_them: makes user space call the shrinkers until $over exists.
 call_them() {
 	start_background sh -c "while [ ! -e $over ]; do echo 2 >/proc/sys/vm/drop_caches; done"
-	# They may be gone when their file is opened, or before it is read.
+	# A shrinker may be unregistered before its file is opened or read.
 	start_background sh -c "while [ ! -e $over ]; do
 		cat $shrinkers/kscale_race-*/count
 		for scan in $shrinkers/kscale_race-*/scan; do echo $root 0 4 >\$scan; done
@@ -52,7 +52,7 @@ test_none_is_called_after_it_was_unregistered() {
 	wait
 	cat $race/result
 	read -r _ rounds _ calls _ late _ kept <$race/result
-	# Both have to happen for there to be a race.
+	# A race needs both registrations and calls.
 	[ "$rounds" -gt $((soak_s * 10)) ] && [ "$calls" -gt "$soak_s" ] || fail 'too few'
 	expect_equal '0 0' "$late $kept" 'late, kept'
 }

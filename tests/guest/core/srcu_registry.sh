@@ -12,7 +12,7 @@ root=/sys/kernel/debug/srcu_registry
 kunit_filter=/sys/module/kunit/parameters/filter_glob
 all='rwsem srcu refcount'
 load_ms=250
-# For how long one sleeps while others do something: on a slow kernel they take longer.
+# Duration of the sleep of a reclaimer. It must exceed the time that other calls take meanwhile.
 sleep_ms=1000
 ! is_debug_kernel || sleep_ms=4000
 
@@ -20,7 +20,7 @@ setup() {
 	load_modules srcu_registry
 }
 
-# Also what a failed test left registered.
+# Also unregisters reclaimers of a failed test.
 teardown() {
 	stop_background
 	if [ "$(cat $kunit_filter)" = kscale_srcu_guard ]; then
@@ -36,27 +36,27 @@ teardown() {
 	done
 }
 
-# calls <way> <name>: prints how often it was called.
+# calls <way> <name>: prints the number of calls of a reclaimer.
 calls() {
 	sed -n "s/^$2 called \([0-9]*\).*/\1/p" "$root/$1/state"
 }
 
-# is_asleep <way> <name>
+# is_asleep <way> <name>: checks that a reclaimer is asleep.
 is_asleep() {
 	grep -q "^$2 called .* asleep\$" "$root/$1/state"
 }
 
-# stat_of <way> <line> <name>: prints a number of the stats.
+# stat_of <way> <line> <name>: prints a number of the statistics.
 stat_of() {
 	sed -n "s/^$2 .*\b$3 \([0-9]*\).*/\1/p" "$root/$1/stats"
 }
 
-# write <way> <file> <line>: for the background.
+# write <way> <file> <line>: writes a line to a file of the sample. Can run in the background.
 write() {
 	echo "$3" >"$root/$1/$2"
 }
 
-# start_sleeper <way> <milliseconds>: registers one that sleeps, and a walk that calls it.
+# start_sleeper <way> <milliseconds>: registers a reclaimer that sleeps, and starts a walk that calls it.
 start_sleeper() {
 	write "$1" register "sleeper $2"
 	start_background write "$1" walk 1
@@ -108,7 +108,7 @@ test_unregister_waits_for_the_call() {
 	for way in $all; do
 		start_sleeper $way 300
 		write $way unregister sleeper
-		# Had it returned too early, the call would now find that it is gone.
+		# If unregister returned too early, the call now counts as late.
 		sleep 0.4
 		expect_promises_kept $way
 	done
@@ -139,7 +139,7 @@ test_only_references_let_others_go_at_once() {
 	! is_asleep srcu sleeper || fail 'srcu: did not wait for the sleeper'
 }
 
-# What is wrong with the semaphore, or this would be no comparison.
+# The problem of the semaphore that the other implementations solve.
 test_a_sleeper_blocks_all_others_under_a_semaphore() {
 	write rwsem register other
 	write rwsem register leaves
@@ -173,7 +173,7 @@ test_promises_are_kept_under_load() {
 			write $way run "readers=4 ms=$load_ms $load"
 			expect_promises_kept $way
 			[ "$(stat_of $way run unregistered)" -gt 0 ] || fail "$way: the writer starved"
-			# So that there was something to keep promises of.
+			# At least one walk ran.
 			[ $(($(stat_of $way run complete) + $(stat_of $way run cut_short))) -gt 0 ] ||
 				fail "$way, $load: no walk"
 		done
@@ -191,12 +191,12 @@ test_several_writers_at_once() {
 	done
 }
 
-# By the KUnit suite that leaks a guard, and drops it later behind the library's back.
+# Uses the KUnit suite that leaks a guard and later leaves its read-side critical section.
 test_a_leaked_guard_is_named_in_the_log() {
 	[ -d /mnt/kunit ] || skip 'no test builds of the modules'
 	unload srcu_registry
 	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
-	# Without a newline, which would be part of it.
+	# printf: a newline would be part of the value.
 	printf kscale_srcu_guard >$kunit_filter
 	forget_kernel_log
 	modprobe kscale
@@ -206,7 +206,7 @@ test_a_leaked_guard_is_named_in_the_log() {
 	expect_equal 1 "$said" 'how often it was said'
 }
 
-# Walks that sleep and writers at work: unloading is refused, or waits for them.
+# While walks sleep and writers run, unloading fails or waits for them.
 test_module_in_use_is_unloaded_cleanly() {
 	for way in $all; do
 		start_sleeper $way 300
