@@ -40,7 +40,7 @@ total() {
 	awk '$1 == "all" { print $2 }' "$directory/latency_ns"
 }
 
-# in_buckets: prints the sum of the buckets. The kernel computes the total independently of them.
+# in_buckets: prints the sum of the buckets, to compare with the total.
 in_buckets() {
 	awk '$1 ~ /^[0-9]+$/ { bios += $2 } END { print bios + 0 }' "$directory/latency_ns"
 }

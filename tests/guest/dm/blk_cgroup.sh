@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# I/O of a cgroup through a target is that cgroup's on the device below, as with the C target that does
-# the same.
+# I/O of a cgroup through a target is charged to that cgroup on the device below, as with the equivalent C
+# target.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -27,32 +27,32 @@ teardown() {
 	clean_block
 }
 
-# Our target is on one device, and its C twin on another.
+# make_offset: maps our target to one RAM disk, and its C equivalent to another.
 make_offset() {
 	dmsetup create ours --table "0 $size_sectors offset /dev/ram0 64"
 	dmsetup create theirs --table "0 $size_sectors linear /dev/ram1 64"
 }
 
-# make_crypt [options]: what is encrypted by whom is not our question.
+# make_crypt [options]: maps rcrypt to one RAM disk, and dm-crypt to another.
 make_crypt() {
 	line="aes-xts-plain64 $key_256 0"
 	dmsetup create ours --table "0 $size_sectors rcrypt $line /dev/ram0 64${1:+ $1}"
 	dmsetup create theirs --table "0 $size_sectors crypt $line /dev/ram1 64${1:+ $1}"
 }
 
-# in_group <command...>: runs it in a new cgroup.
+# in_group <command...>: runs a command in a new cgroup.
 in_group() {
 	mkdir $group
 	sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' $group "$@"
 }
 
-# counted <device>: prints what the cgroup has of it.
+# counted <device>: prints the cgroup's io.stat of the device.
 counted() {
 	number=$(cat "/sys/block/$1/dev")
 	sed -n "s/^$number //p" $group/io.stat
 }
 
-# io_of <read|write> <device>: does direct I/O of $bytes.
+# io_of <read|write> <device>: direct I/O of $bytes in a new cgroup.
 io_of() {
 	case $1 in
 	read) set -- "if=$2" of=/dev/null iflag=direct ;;
@@ -61,7 +61,7 @@ io_of() {
 	in_group dd "$@" bs=${chunk}k count=$chunks status=none
 }
 
-# expect_same_counts <read|write>: in /tmp/counted is what is counted.
+# expect_same_counts <read|write>: leaves the counts in /tmp/counted.
 expect_same_counts() {
 	io_of "$1" /dev/mapper/theirs
 	theirs=$(counted ram1)
@@ -91,7 +91,7 @@ test_clones_that_read_are_the_cgroups() {
 	expect_counted rbytes
 }
 
-# The work item is nobody's, but what it encrypts and sends is.
+# A kworker belongs to no cgroup, but the bios that it encrypts and submits do.
 test_writes_of_a_work_item_are_the_cgroups() {
 	make_crypt
 	expect_same_counts write
@@ -104,7 +104,7 @@ test_writes_of_the_task_are_the_cgroups() {
 	expect_counted wbytes
 }
 
-# discards_of <device>: after a read, without which io.stat has no line.
+# discards_of <device>: reads and discards in a new cgroup. io.stat has no line without the read.
 discards_of() {
 	in_group sh -c "dd if=$1 of=/dev/null bs=4k count=1 iflag=direct status=none; blkdiscard -q -f $1"
 }
@@ -119,7 +119,7 @@ test_discards_are_the_cgroups() {
 	echo "$theirs" | grep -q "dbytes=$((size_sectors * 512))" || fail "no discard: $theirs"
 }
 
-# A bio that kept its cgroup would keep it for ever.
+# A leaked reference of a bio would keep its cgroup.
 test_cgroups_go_when_their_io_has_ended() {
 	make_offset
 	for _ in $(seq 5); do

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the library promises to targets, seen through one that does as it is told.
+# The guarantees of the library for targets, tested with the target `probe`, whose table line selects its
+# behaviour.
 #
-# The target `probe` is in a module for tests only, so it is where the KUnit suites are: these modules
-# lie over the normal ones until the last test.
+# `probe` is in test builds only. These are mounted over the normal modules until the last test.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -25,19 +25,19 @@ teardown() {
 	clean_block
 }
 
-# probe <what> [device]
+# probe <behaviour> [device]: creates /dev/mapper/probe.
 probe() {
 	dmsetup create probe --table "0 $len_sectors probe ${2:-/dev/ram0} $1"
 }
 
-# expect_status <text>: no bio has data left, and the text is somewhere in the status.
+# expect_status <text>: the status contains the text, and no bio has per-bio data left.
 expect_status() {
 	dmsetup status probe >/tmp/status
 	grep -q ' live=0 ' /tmp/status || fail "per-bio data is left: $(cat /tmp/status)"
 	grep -qF -- "$1" /tmp/status || fail "no '$1' in: $(cat /tmp/status)"
 }
 
-# expect_data: what is written through the target is on the device, and read back.
+# expect_data: data written through the target is on the device, and is read back through the target.
 expect_data() {
 	write_file /tmp/random /dev/mapper/probe 16k
 	cmp -n 65536 /tmp/random /dev/ram0
@@ -80,7 +80,7 @@ test_bios_that_were_merged_are_sent_again() {
 	make_null_blk null0 size=1
 	probe resubmit /dev/null0
 
-	# Written back in bios of a page, which the block layer makes one request of.
+	# Writeback submits a bio for each page. The block layer merges them into one request.
 	dd if=/tmp/random of=/dev/mapper/probe bs=64k count=1 conv=fsync status=none
 	[ "$(field 6 /sys/block/null0/stat)" != 0 ] || fail 'no bios were merged'
 	dd if=/dev/mapper/probe bs=64k count=1 iflag=direct status=none | cmp /tmp/random -
@@ -88,7 +88,7 @@ test_bios_that_were_merged_are_sent_again() {
 }
 
 test_a_flush_that_came_back_is_sent_again() {
-	# Only the other device has a cache, so only that is flushed.
+	# Only the second device has a write cache, so only that is flushed.
 	make_null_blk null0 size=1
 	make_null_blk null1 size=1 cache_size=1
 	dmsetup create probe <<-END
@@ -104,7 +104,7 @@ test_a_flush_that_came_back_is_sent_again() {
 test_a_clone_shares_the_memory() {
 	probe share
 	expect_data
-	# The bios themselves went nowhere.
+	# The original bios were not submitted to the device.
 	expect_status 'mapped=8 ended=0 '
 }
 
@@ -113,7 +113,7 @@ test_a_clone_has_memory_of_its_own() {
 	expect_data
 }
 
-# What somebody else left in the memory of a clone must not get to the device.
+# Stale data in the pages of a clone must not reach the device.
 test_a_clone_that_is_not_filled_is_not_written() {
 	probe bounce_unfilled
 	before=$(field 5 /sys/block/ram0/stat)
@@ -196,7 +196,7 @@ test_requeued_bios_wait_for_a_suspend_without_flush() {
 }
 
 test_zone_writes_are_not_requeued() {
-	# Device mapper warns of that, as they would come in another order.
+	# Device mapper warns about requeued zone writes, as they would be reordered.
 	forget_kernel_log
 	make_null_blk null0 size=64 zoned=1 zone_size=4
 	dmsetup create probe --table \
@@ -225,7 +225,7 @@ test_a_long_chain_of_bios_is_dropped() {
 }
 
 test_a_device_may_be_opened_again_for_writing() {
-	# Device mapper does so for the second line, and closes what the first has.
+	# For the second line, device mapper opens the device again for writing, and closes the first file.
 	forget_kernel_log
 	dmsetup create probe --notable
 	dmsetup load probe --readonly <<-END
@@ -243,11 +243,11 @@ test_tags_go_with_their_bios() {
 	before=$(free_kib)
 	dd if=/dev/zero of=/dev/mapper/probe bs=4k count=100 oflag=direct status=none
 	after=$(free_kib)
-	# 100 of them, of 1 MiB.
+	# 100 bios have tags of 1 MiB each.
 	[ $((before - after)) -lt 51200 ] || fail "$before KiB were free, and are $after"
 }
 
-# free_kib: prints how much memory nobody uses.
+# free_kib: prints the size of free memory.
 free_kib() {
 	sed -n 's/^MemFree: *\([0-9]*\) kB$/\1/p' /proc/meminfo
 }

@@ -19,17 +19,17 @@ teardown() {
 	clean_block
 }
 
-# make_shifted [device]
+# make_shifted [device]: creates /dev/mapper/shifted.
 make_shifted() {
 	dmsetup create shifted --table "0 $len_sectors offset ${1:-/dev/ram0} $offset_sectors"
 }
 
-# write_text <device> <sector> <text>: pads the text to one sector.
+# write_text <device> <sector> <text>: writes the text, padded to one sector.
 write_text() {
 	printf '%s' "$3" | dd of="$1" bs=512 seek="$2" conv=sync oflag=direct status=none
 }
 
-# read_sector <device> <sector>
+# read_sector <device> <sector>: prints a sector.
 read_sector() {
 	dd if="$1" bs=512 skip="$2" count=1 iflag=direct status=none
 }
@@ -130,11 +130,11 @@ test_bad_lines_are_refused() {
 	done </tmp/lines
 	kernel_log | sed -n 's/, len=.*//; s/.*device-mapper: table: [0-9:]*: //p' >/tmp/messages
 	cut -d'|' -f1 /tmp/lines | diff - /tmp/messages
-	# Nothing of all this holds the device.
+	# The refused lines hold no reference to the device.
 	modprobe -r brd
 }
 
-# A line with a word too few or too many may have a key where a number belongs.
+# In a line with a missing or an extra word, a key may be in the place of a number.
 test_words_of_a_refused_line_are_not_logged() {
 	secret=000102030405060708090a0b0c0d0e0f
 	forget_kernel_log
@@ -197,7 +197,7 @@ test_used_module_is_not_unloaded() {
 	dmsetup remove shifted
 	rmmod dm_offset
 	! dmsetup targets | grep '^offset ' || fail 'the target is still there'
-	# Device mapper loads it when a table asks for it.
+	# Device mapper loads the module for a table with its target.
 	make_shifted
 	dmsetup targets | grep -q '^offset '
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tables of every target, with each allocation of the target's constructor failing, one at a time. Of
-# those of rcrypt, which fills a reserve of pages, only some: faults_rcrypt.sh has the others.
+# Tables of every target while each allocation of its constructor fails, one at a time. For rcrypt, only
+# some of them: it allocates a reserve of pages. faults_rcrypt.sh tests the others.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Requests of the kernel's own fail at random, below targets that are written to by several tasks. Errors
-# come through, and what was written without one is there afterwards, as with the C target.
+# Requests of the RAM disk fail at random while several tasks write to a target on it. The writers get the
+# errors. Data of successful writes is on the disk afterwards. The same holds for the C target.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -34,7 +34,7 @@ let_requests_pass() {
 	[ ! -e /sys/block/ram0/make-it-fail ] || echo 0 >/sys/block/ram0/make-it-fail
 }
 
-# expect_failures_come_through <device below the targets>: with one request of ten to the RAM disk failing.
+# expect_failures_come_through <device below the targets>: one of ten requests of the RAM disk fails.
 expect_failures_come_through() {
 	for one in crypt "$target"; do
 		rm -f /tmp/marks

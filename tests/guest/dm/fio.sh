@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Concurrent writers, each block with a checksum: what rcrypt wrote is read back through rcrypt and
-# through dm-crypt.
+# Concurrent writers: fio verifies the checksum of each block that rcrypt wrote, through rcrypt and through
+# dm-crypt.
 #
-# KSCALE_FIO_KIB is how much each of the four jobs writes.
+# KSCALE_FIO_KIB is the size that each of the four jobs writes.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -16,7 +16,7 @@ if is_debug_kernel; then
 else
 	job_kib=${KSCALE_FIO_KIB:-1024}
 fi
-# What is mapped holds exactly what the jobs write.
+# The mapped device is as large as all that the jobs write.
 plain_sectors=$((jobs * job_kib * 2))
 
 setup() {
@@ -27,7 +27,7 @@ teardown() {
 	clean_block
 }
 
-# run_jobs <device> <options...>
+# run_jobs <device> <options...>: runs the fio jobs on a mapped device.
 run_jobs() {
 	device=$1
 	shift
@@ -37,7 +37,8 @@ run_jobs() {
 		fail "$(cat /tmp/fio.log)"
 }
 
-# expect_verified <table options> <options of fio...>: the same options find the same blocks again.
+# expect_verified <table options> <options of fio...>: writes through rcrypt, and verifies the blocks
+# through both targets.
 expect_verified() {
 	table_options=$1
 	shift
@@ -45,7 +46,7 @@ expect_verified() {
 	map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- \
 		aes-xts-plain64 $key_512 0 0 "$table_options"
 	run_jobs ours "$@"
-	# What lies on the device does not depend on the kernel's options.
+	# The data on the device is the same on all kernels, so one kernel is enough.
 	is_debug_kernel || run_jobs theirs "$@" --verify_only
 	dmsetup remove ours theirs
 }
@@ -62,12 +63,12 @@ test_sequential_writes_beyond_the_split_size() {
 	expect_verified '' --rw=write --bs=256k --iodepth=2
 }
 
-# Verification happens while others write.
+# fio verifies blocks while other jobs write.
 test_reads_between_writes() {
 	expect_verified '' --rw=randwrite --bs=16k --verify_backlog=8
 }
 
-# So that a green verification means something.
+# Checks that the verification can fail.
 test_verification_notices_a_wrong_key() {
 	make_ram $((plain_sectors / 2))
 	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0

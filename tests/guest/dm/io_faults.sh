@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What can go wrong with the kernel's own I/O below a target: bad blocks, bytes that change on the way,
-# a device that goes away. Errors come through where they happened and nowhere else, as with the C target;
-# nobody gets wrong data; and everything can be removed afterwards.
+# Errors of devices below a target: bad blocks, corrupted bytes, a removed disk. Only the affected sectors
+# fail, as with the C target. No reader gets wrong data. All devices can be removed afterwards.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -25,20 +24,20 @@ teardown() {
 	[ ! -d /sys/module/scsi_debug ] || rmmod scsi_debug
 }
 
-# read_map <target> <device> <sectors of a piece>: prints what is read through the target.
+# read_map <target> <device> <sectors of a piece>: prints a checksum or an error for each piece.
 read_map() {
 	dmsetup create looked --table "0 $(crypt_line "$1" "$2")"
 	python3 "$here/sector_map.py" /dev/mapper/looked "$3"
 	dmsetup remove looked
 }
 
-# expect_same_map <device> <sectors of a piece>: in /tmp/map is what both targets read.
+# expect_same_map <device> <sectors of a piece>: both targets read the same. Leaves it in /tmp/map.
 expect_same_map() {
 	read_map crypt "$@" >/tmp/map
 	read_map "$target" "$@" | diff /tmp/map - || fail 'the targets read different things'
 }
 
-# fill <device>: with random data, by dm-crypt.
+# fill <device>: writes random data through dm-crypt.
 fill() {
 	[ -e /tmp/filling ] || head -c $((sectors * 512)) /dev/urandom >/tmp/filling
 	dmsetup create filled --table "0 $(crypt_line crypt "$1")"
@@ -46,7 +45,7 @@ fill() {
 	dmsetup remove filled
 }
 
-# flakey <arguments>: what the device does with every bio from now on; nothing if there are none.
+# flakey <arguments>: sets the behaviour of dm-flakey for all bios. No arguments: it works normally.
 flakey() {
 	if [ $# = 0 ]; then now='1 0'; else now="0 1 $# $*"; fi
 	dmsetup load flakey --table "0 $flakey_sectors flakey /dev/ram0 0 $now"
@@ -54,7 +53,7 @@ flakey() {
 	dmsetup resume flakey
 }
 
-# make_flakey <sectors>
+# make_flakey <sectors>: creates /dev/mapper/flakey on /dev/ram0.
 make_flakey() {
 	load_modules dm_flakey
 	flakey_sectors=$1
@@ -82,7 +81,7 @@ test_bad_blocks_are_where_they_are() {
 	expect_content /tmp/filling /dev/mapper/looked
 }
 
-# One byte of each bio.
+# dm-flakey changes one byte of each bio.
 test_bytes_that_change_on_the_way_in() {
 	make_flakey $sectors
 	fill /dev/mapper/flakey
@@ -95,7 +94,7 @@ test_bytes_that_change_on_the_way_in() {
 	cmp /tmp/before /tmp/map
 }
 
-# The pages that are written are not ours: whoever writes finds them as they were.
+# dm-flakey corrupts a copy: the pages of the writer and of the target do not change.
 test_bytes_that_change_on_the_way_out() {
 	make_flakey $sectors
 	fill /dev/mapper/flakey
@@ -113,7 +112,7 @@ test_bytes_that_change_on_the_way_out() {
 	! cmp -s /tmp/filling /dev/mapper/looked || fail 'nothing was changed'
 }
 
-# What is authenticated is right or an error.
+# A read of authenticated sectors returns the written data or an error.
 test_changed_bytes_fail_authentication() {
 	load_modules dm_integrity
 	cipher="capi:gcm(aes)-random $key_256"
@@ -133,13 +132,13 @@ test_changed_bytes_fail_authentication() {
 		flakey
 		changed=$(sed -n 's/ EILSEQ$//p' /tmp/map | wc -l)
 		[ "$changed" -gt 0 ] || fail "$one: nothing was changed"
-		# Whatever was read without an error is what was written.
+		# All sectors without an error have the written data.
 		grep -v ' EILSEQ$' /tmp/map | grep -vxFf /tmp/before && fail "$one: wrong data"
 		read_map "$one" /dev/mapper/int 1 | cmp /tmp/before -
 	done
 }
 
-# expect_removal_is_survived <module> <table line with DISK for the device>
+# expect_removal_is_survived <module> <table line with DISK for the device>: removes a disk under I/O.
 expect_removal_is_survived() {
 	make_scsi_disk
 	dmsetup create gone --table "$(echo "$2" | sed "s,DISK,/dev/$disk,")"
@@ -177,7 +176,7 @@ test_a_device_that_goes_away_under_rcrypt() {
 	done
 }
 
-# Every work item and every reserve has a bio of it.
+# All kinds of bios of the target are in flight: reads, writes, and those of its work items.
 test_a_device_that_goes_away_under_authentication() {
 	load_modules dm_integrity
 	make_scsi_disk

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reads a device directly, in pieces of so many sectors, and prints what came of each.
+"""Reads a device by direct I/O, in pieces of a number of sectors, and prints the result of each piece.
 
   sector_map.py <device> <sectors of a piece>
 
-A line is the first sector and a sum of what was read, or the name of the error.
+A line has the first sector, and a checksum of the data or the name of the error.
 """
 
 import errno
