@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Block devices for guest tests. Source it after ktap.sh; end every teardown with clean_block, and
-# unload modules in the last test of a suite, for loading takes longer than most tests.
+# Block devices for guest tests. Source this after ktap.sh. End every teardown with clean_block. Unload
+# modules in the last test of a suite: loading takes longer than most tests.
 
-# Without udev no program but the test opens a device, so none is busy by chance.
+# Stops udev: otherwise a device may be busy because udev has opened it.
 if [ -S /run/udev/control ]; then
 	udevadm control --exit
 	rm -f /run/udev/control
 fi
 export DM_DISABLE_UDEV=1
 
-# Pids of what start_background started.
+# The PIDs of start_background.
 background=/tmp/kscale-background
 
-# is_debug_kernel: one with lockdep or KCSAN. There a process takes a tenth of a second to start, so
-# tests do less of the same.
+# is_debug_kernel: the kernel has lockdep or KCSAN. There a process takes a tenth of a second to start, so
+# tests run fewer rounds.
 is_debug_kernel() {
 	[ -e /proc/lockdep ] || [ -e /sys/kernel/debug/kcsan ]
 }
 
-# load_modules <module...>: those that are not loaded yet.
+# load_modules <module...>: loads modules that are not loaded yet.
 load_modules() {
 	for module in "$@"; do
 		[ -d "/sys/module/$module" ] || modprobe "$module"
 	done
 }
 
-# load_test_module <module>: it is where the KUnit suites are, apart from the normal modules.
+# load_test_module <module>: loads a module from the test builds.
 load_test_module() {
 	[ ! -d "/sys/module/$1" ] || return 0
 	modules=/lib/modules/$(uname -r)
@@ -35,7 +35,7 @@ load_test_module() {
 	umount -l "$modules"
 }
 
-# make_ram <KiB>: makes empty /dev/ram0 and /dev/ram1 of that size.
+# make_ram <KiB>: creates empty /dev/ram0 and /dev/ram1 of that size.
 make_ram() {
 	ram_sectors=0
 	[ ! -e /sys/block/ram0 ] || read -r ram_sectors </sys/block/ram0/size
@@ -48,7 +48,7 @@ make_ram() {
 	fi
 }
 
-# make_null_blk <name> <attribute=value...>: makes /dev/<name>, which keeps what is written to it.
+# make_null_blk <name> <attribute=value...>: creates /dev/<name>, which stores its data in memory.
 make_null_blk() {
 	modprobe null_blk nr_devices=0
 	null=/sys/kernel/config/nullb/$1
@@ -61,7 +61,7 @@ make_null_blk() {
 	echo 1 >"$null/power"
 }
 
-# make_scsi_disk [parameter=value...]: makes /dev/$disk, of scsi_debug with these parameters.
+# make_scsi_disk [parameter=value...]: creates /dev/$disk with scsi_debug and these parameters.
 make_scsi_disk() {
 	modprobe sd_mod
 	modprobe scsi_debug dev_size_mb=8 delay=0 "$@"
@@ -73,7 +73,7 @@ make_scsi_disk() {
 	disk=${disk##*/}
 }
 
-# start_background <command...>: runs it until it ends or stop_background is called.
+# start_background <command...>: runs a command in the background. stop_background kills it.
 start_background() {
 	"$@" &
 	echo $! >>"$background"
@@ -87,19 +87,19 @@ stop_background() {
 	rm "$background"
 }
 
-# clean_block: removes all devices but those of make_ram; fails if one of them cannot go.
+# clean_block: removes all devices except those of make_ram. Fails if one of them cannot be removed.
 clean_block() {
 	for dm in /sys/block/dm-*/dm; do
 		suspended=0
 		[ ! -e "$dm" ] || read -r suspended <"$dm/suspended"
 		if [ "$suspended" = 1 ]; then
-			# I/O that waits for the device cannot be killed.
+			# A task that waits for a suspended device cannot be killed.
 			read -r name <"$dm/name"
 			dmsetup resume "$name"
 		fi
 	done
 	stop_background
-	# Not only what is in /sys/block, where a device without a table is not.
+	# remove_all includes devices without a table, which are not in /sys/block.
 	dmsetup remove_all
 	for null in /sys/kernel/config/nullb/*/; do
 		[ ! -d "$null" ] || rmdir "$null"
@@ -109,7 +109,7 @@ clean_block() {
 	done
 }
 
-# unload <module...>: with what make_ram and make_null_blk loaded. Fails if one is still in use.
+# unload <module...>: unloads these, brd and null_blk. Fails if one of them is in use.
 unload() {
 	modprobe -r "$@" brd null_blk
 	for module in "$@"; do
@@ -117,7 +117,7 @@ unload() {
 	done
 }
 
-# field <number> <file>: prints one word of the first line of a file, counted from 1.
+# field <number> <file>: prints a word of the first line of a file, counted from 1.
 field() {
 	read -r words <"$2"
 	# shellcheck disable=SC2086
@@ -129,23 +129,24 @@ field_of() {
 	echo "$1"
 }
 
-# dm_node <name>: prints the kernel's name of a mapped device, such as dm-0.
+# dm_node <name>: prints the kernel name of a mapped device, such as dm-0.
 dm_node() {
 	dmsetup info -c --noheadings -o blkdevname "$1"
 }
 
-# write_file <file> <device> <block size>: direct, so in bios of that size if the device takes them.
+# write_file <file> <device> <block size>: writes by direct I/O, in bios of that size within the limits of
+# the device.
 write_file() {
 	dd if="$1" of="$2" bs="$3" oflag=direct status=none
 }
 
-# expect_content <file> <device> [block size]: compares all of a device, past the page cache.
+# expect_content <file> <device> [block size]: compares a whole device with a file, by direct I/O.
 expect_content() {
 	dd if="$2" bs="${3:-64k}" iflag=direct status=none | cmp "$1" - ||
 		fail "$2 differs from $1"
 }
 
-# forget_kernel_log: what the kernel said until now is not meant by kernel_log.
+# forget_kernel_log: kernel_log prints messages from here on only.
 forget_kernel_log() {
 	log_mark=$((log_mark + 1))
 	echo "kscale: log mark $$ $log_mark" >/dev/kmsg
@@ -155,7 +156,7 @@ kernel_log() {
 	dmesg | sed "1,/kscale: log mark $$ $log_mark\$/d"
 }
 
-# expect_in_kernel_log <text>
+# expect_in_kernel_log <text>: kernel_log prints the text.
 expect_in_kernel_log() {
 	kernel_log >/tmp/kernel_log
 	grep -qF -- "$1" /tmp/kernel_log || fail "the kernel did not say '$1'"

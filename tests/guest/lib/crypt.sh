@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the tests of rcrypt share. Source it after block.sh.
+# Functions of the rcrypt tests. Source this after block.sh.
 #
-# dm-crypt is the oracle: it must read what rcrypt wrote, write what rcrypt reads, and say the same.
-# KSCALE_TARGET=crypt tries the tests themselves, on dm-crypt.
+# dm-crypt is the oracle: each target reads data that the other wrote, and the messages are the same.
+# KSCALE_TARGET=crypt runs the tests on dm-crypt instead of rcrypt, to check the tests.
 
 target=${KSCALE_TARGET:-rcrypt}
 target_module=rcrypt
@@ -12,13 +12,13 @@ target_module=rcrypt
 key_256=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 key_512=${key_256}f0f1f2f3f4f5f6f7f8f9fafbfcfdfeffe0e1e2e3e4e5e6e7e8e9eaebecedeeef
 
-# many_keys <number>: prints so many keys of 128 bits, all of them different.
+# many_keys <number>: prints <number> different keys of 128 bits.
 many_keys() {
 	# shellcheck disable=SC2046
 	printf '%032x' $(seq "$1")
 }
 
-# What is written, and its size.
+# The plain data of the tests, and its size.
 plain=/tmp/plain
 plain_kib=1024
 ! is_debug_kernel || plain_kib=256
@@ -28,13 +28,13 @@ load_crypt_modules() {
 	load_modules "$target_module" dm_crypt
 }
 
-# make_plain: random data, the same in all tests of a boot.
+# make_plain: creates random data, once for all tests of a boot.
 make_plain() {
 	[ -e $plain ] || head -c "${plain_kib}K" /dev/urandom >$plain
 }
 
-# map <name>:<target>:<device>... -- <cipher> <key> <iv offset> <start> [options]: makes devices of
-# the size of $plain with that table line.
+# map <name>:<target>:<device>... -- <cipher> <key> <iv offset> <start> [options]: creates devices of the
+# size of $plain with that table line.
 map() {
 	devices=
 	while [ "$1" != -- ]; do
@@ -42,7 +42,7 @@ map() {
 		shift
 	done
 	shift
-	# Commas are between the fields of what dmsetup gets.
+	# Commas separate fields in the concise format of dmsetup.
 	escaped=$(printf '%s' "$1" | sed 's/,/\\,/g')
 	concise=
 	for device in $devices; do
@@ -54,14 +54,14 @@ map() {
 	dmsetup create --concise "$concise"
 }
 
-# read_raw <device> <file>: copies all of a device that is not mapped.
+# read_raw <device> <file>: copies a whole device to a file.
 read_raw() {
 	dd if="$1" of="$2" bs=64k iflag=direct status=none
 }
 
-# expect_same_format <table line after the target's name, with a dash for the device>: what rcrypt
-# writes both read, and it is what dm-crypt writes. The last only on the release kernel: what dm-crypt
-# writes does not depend on it.
+# expect_same_format <table line after the target's name, with a dash for the device>: both targets read
+# data that rcrypt wrote, and dm-crypt writes the same ciphertext. The latter only on the release kernel:
+# dm-crypt writes the same on all kernels.
 expect_same_format() {
 	make_ram $((plain_kib + 32))
 	make_plain
@@ -81,8 +81,8 @@ expect_same_format() {
 	dmsetup remove ours1 theirs1
 }
 
-# expect_matrix <group> <number>: compares a group of combinations, of which at least so many have to
-# work in both targets, so that none gets lost.
+# expect_matrix <group> <number>: compares a group of combinations. At least <number> of them must work
+# with both targets, so that a missing combination is noticed.
 expect_matrix() {
 	status=0
 	python3 "${0%/*}/../lib/rcrypt_matrix.py" "$1" "/tmp/matrix.$1" "$target" >/tmp/matrix.log ||

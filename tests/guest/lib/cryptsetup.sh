@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the tests with cryptsetup share. Source it after block.sh; device_kib is the size of /dev/ram0.
+# Functions of the cryptsetup tests. Source this after block.sh. device_kib is the size of /dev/ram0.
 
 device_kib=${device_kib:-24576}
 pass=/tmp/passphrase
@@ -29,13 +29,13 @@ use_c() {
 	modprobe dm_crypt
 }
 
-# luks_format <arguments>
+# luks_format <arguments>: formats /dev/ram0.
 luks_format() {
 	$cryptsetup luksFormat --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "$@" /dev/ram0
 }
 
-# luks_format_same <arguments>: always the same device, which only depends on the arguments, with a
-# LUKS2 header of 1 MiB and not of 16.
+# luks_format_same <arguments>: formats /dev/ram0 reproducibly: the volume key and the UUID are fixed. The
+# LUKS2 header has 1 MiB instead of 16 MiB.
 luks_format_same() {
 	[ -e /tmp/volume_key ] || head -c 256 /dev/urandom >/tmp/volume_key
 	luks_format --type luks2 --uuid 01234567-89ab-cdef-0123-456789abcdef \
@@ -43,8 +43,8 @@ luks_format_same() {
 		--luks2-keyslots-size 992k "$@"
 }
 
-# expect_same_output <function>: it prints the same with either target, and something. What it makes
-# is removed.
+# expect_same_output <function>: the function prints the same with both targets, and its output is not
+# empty. Removes the devices that it creates.
 expect_same_output() {
 	for use in use_rust use_c; do
 		$use
@@ -55,7 +55,8 @@ expect_same_output() {
 	[ -s /tmp/printed_use_c ] || fail 'nothing was printed'
 }
 
-# expect_same_data <writer> <reader> <arguments of cryptsetup open>: both are use_* functions.
+# expect_same_data <writer> <reader> <arguments of cryptsetup open>: checks with one target the data that
+# the other wrote. Both are use_* functions.
 expect_same_data() {
 	writer=$1
 	reader=$2

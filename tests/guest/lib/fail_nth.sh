@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# fail-nth: the n-th allocation of a task from now on fails. Source it after block.sh.
+# /proc/self/fail-nth: the n-th allocation of a task fails. Source this after block.sh.
 #
-# qemu/init/main has prepared the kernel for it.
+# qemu/init/main has configured fault injection.
 
 fail_attributes='failslab fail_page_alloc fail_mempool_alloc fail_mempool_alloc_bulk'
 fail_percpu_alloc=/sys/module/fail_nth/parameters
 
-# load_fail_nth: the module that adds per-CPU allocations.
+# load_fail_nth: loads the module that lets per-CPU allocations fail, too.
 load_fail_nth() {
 	[ -e /sys/kernel/debug/failslab/require-start ] ||
 		fail 'this kernel cannot let allocations fail'
 	load_test_module fail_nth
 }
 
-# fail_once <n> <command...>: runs it with its n-th allocation failing, if it has that many. Sets
-# failed to how many did fail.
+# fail_once <n> <command...>: runs a command. Its n-th allocation fails if it makes that many. Sets
+# $failed to the number of failed allocations.
 fail_once() {
 	for file in $(fail_times); do
 		echo 1 >"$file"
@@ -31,7 +31,7 @@ fail_once() {
 	return $status
 }
 
-# fail_times: prints the files with numbers that are counted down by failures.
+# fail_times: prints the files whose counters decrease with each failure.
 fail_times() {
 	for attribute in $fail_attributes; do
 		echo "/sys/kernel/debug/$attribute/times"
@@ -39,7 +39,7 @@ fail_times() {
 	echo $fail_percpu_alloc/times
 }
 
-# fail_between <start> <end>: only allocations by code at these addresses, or by what it calls.
+# fail_between <start> <end>: limits failures to allocations with these addresses in their stack.
 fail_between() {
 	for attribute in $fail_attributes; do
 		echo "$1" >"/sys/kernel/debug/$attribute/require-start"
@@ -49,22 +49,23 @@ fail_between() {
 	echo "$2" >$fail_percpu_alloc/require_end
 }
 
-# fail_below_module <name>: only allocations by its code, or by what it calls.
+# fail_below_module <name>: limits failures to allocations with code of the module in their stack.
 fail_below_module() {
 	start=$(cat "/sys/module/$1/sections/.text")
 	size=$(awk -v name="$1" '$1 == name { print $2 }' /proc/modules)
-	# Modules are in the last 2 GiB. What of other modules is in between is not below this one.
+	# Modules are in the last 2 GiB of the address space, hence the prefix 0xffffffff.
 	end=$(printf '0xffffffff%x' $((0x${start#0xffffffff} + size)))
 	fail_between "$start" "$end"
 }
 
-# fail_below_all: all allocations.
+# fail_below_all: removes the limit.
 fail_below_all() {
 	[ ! -d /sys/module/fail_nth ] || fail_between 0 0xffffffffffffffff
 }
 
-# expect_constructor_fails_well <each|some> <module> <table line>: with each of its allocations failing,
-# or fewer and fewer of them, the target fails for that reason only, and leaves nothing.
+# expect_constructor_fails_well <each|some> <module> <table line>: lets each allocation of the constructor
+# fail in turn, or a sparse selection of them. A table is refused only with ENOMEM, and leaves no reference
+# to the module.
 expect_constructor_fails_well() {
 	fail_below_module "$2"
 	nth=1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Test cases in POSIX sh. Source this, define test_* functions, end with ktap_main:
+# Test cases in POSIX sh. Source this, define test_* functions, and end with ktap_main:
 #
 #   . "${0%/*}/../lib/ktap.sh"
 #
@@ -10,17 +10,17 @@
 #
 #   ktap_main
 #
-# Each test runs in a process of its own under `set -e`, so it fails at the first command that
-# fails (but not at one behind `!` or before `&&`), when its teardown fails, or after
-# ktap_timeout_s seconds. What it printed is shown if it failed, with the end of the kernel log.
-# A test that calls skip is reported as skipped, which the host does not count as passed.
-# What a test is to show although it passed, a table for one, goes to show.
-# A script that is another one's with other variables names its suite in KTAP_NAME.
+# Each test runs in a process of its own under `set -e`. It fails at the first command that fails (except
+# commands after `!` or before `&&`), if its teardown fails, or after ktap_timeout_s seconds. The output of
+# a failed test is printed, with the end of the kernel log. A test that calls skip is reported as skipped.
+# The host does not count it as passed. `show` prints a file even if the test passes.
+#
+# A script that runs another suite with other variables sets KTAP_NAME to its own name.
 
-# A bound for what hangs, below that of the host for a guest that shows no progress: no test takes a
-# tenth of it where the host has nothing else to do.
+# Time limit for hung tests, below the host's limit for a guest without progress. On an idle host, no test
+# takes a tenth of it.
 ktap_timeout_s=600
-# Emulated KASAN, KCSAN and lockdep are slow.
+# KASAN, KCSAN and lockdep are slow under emulation.
 if [ -e /proc/lockdep ] || [ -e /sys/kernel/debug/kcsan ]; then
 	ktap_timeout_s=1500
 fi
@@ -39,28 +39,28 @@ fail() {
 	exit 1
 }
 
-# skip <reason>: ends the test undecided.
+# skip <reason>: ends the test as skipped.
 skip() {
 	echo "$1"
 	exit 4
 }
 
-# show <file>: prints it with the test's result, passed or not.
+# show <file>: prints the file with the result of the test, passed or failed.
 show() {
 	cat "$1" >>"$KTAP_SHOWN"
 }
 
-# expect_equal <expected> <actual> <what>
+# expect_equal <expected> <actual> <what>: fails unless both are equal.
 expect_equal() {
 	[ "$1" = "$2" ] || fail "$3: expected '$1', got '$2'"
 }
 
-# ktap_in_own_process <test or teardown>
+# ktap_in_own_process <test or teardown>: runs a step of this script in a new process.
 ktap_in_own_process() {
 	timeout -k 5 "$ktap_timeout_s" sh "$0" "$1" </dev/null >>"$ktap_log" 2>&1
 }
 
-# ktap_run_step: what that process does. Subshells, since `exit` ends a test, not its teardown.
+# ktap_run_step: the step, in the new process. Runs in subshells: `exit` must not end the teardown.
 ktap_run_step() {
 	ktap_status=0
 	if [ "$ktap_step" != teardown ]; then
@@ -82,7 +82,7 @@ ktap_run_step() {
 	exit $ktap_status
 }
 
-# ktap_comment <file>
+# ktap_comment <file>: prints a file as KTAP comments.
 ktap_comment() {
 	sed 's/^/# /' "$1"
 }
@@ -96,7 +96,7 @@ ktap_show_failure() {
 ktap_one() {
 	: >"$ktap_log"
 	: >"$KTAP_SHOWN"
-	# Lets the host tell which case hangs.
+	# The host reads this line to name the case that hangs.
 	echo "kscale: case $2" >/dev/kmsg
 	ktap_in_own_process "$2"
 	ktap_status=$?
@@ -118,8 +118,8 @@ ktap_one() {
 	esac
 }
 
-# ktap_main: runs all tests of the script in their order, or those named in KTAP_ONLY. Only prints their
-# names if KTAP_LIST is set.
+# ktap_main: runs all tests of the script in order, or those in KTAP_ONLY. If KTAP_LIST is set, prints the
+# names only.
 ktap_main() {
 	[ -z "$ktap_step" ] || ktap_run_step
 

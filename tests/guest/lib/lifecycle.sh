@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The rounds of rcrypt_lifecycle.sh. Source it after crypt.sh.
+# The rounds of rcrypt_lifecycle.sh. Source this after crypt.sh.
 
 over=/tmp/lifecycle-is-over
 passes=/tmp/lifecycle-passes
@@ -15,7 +15,7 @@ stats=/sys/kernel/debug/rcrypt/stats
 kept_free=/proc/sys/vm/min_free_kbytes
 kept_free_before=/tmp/kept-free-before
 
-# seed_random <text>: starts the sequence that pick takes from.
+# seed_random <text>: seeds the random numbers of pick.
 seed_random() {
 	sum=$(printf '%s %s' "${KSCALE_SEED:-1}" "$1" | cksum)
 	random=$((${sum%% *} % 2147483648))
@@ -28,7 +28,7 @@ pick() {
 	picked=$1
 }
 
-# table [option...]: prints the table, with these options more.
+# table [option...]: prints the table, with these additional options.
 table() {
 	printf '%s' "0 $plain_sectors $target $cipher $key 0 $below 0"
 	# shellcheck disable=SC2086
@@ -36,7 +36,7 @@ table() {
 	[ $# = 0 ] || printf ' %s' $# "$@"
 }
 
-# live_on <device> <cipher> <key> [option...]: goes through the rounds.
+# live_on <device> <cipher> <key> [option...]: runs the rounds.
 live_on() {
 	seed_random "$ktap_step"
 	below=$1
@@ -47,7 +47,7 @@ live_on() {
 	[ -e $kept_free_before ] || cat $kept_free >$kept_free_before
 	load_with_other_parameters
 	dmsetup create ours --table "$(table)"
-	# The devices below have all their pages from now on, and tags for all sectors.
+	# Writes all sectors: the devices below have allocated all pages, and all sectors have tags.
 	[ "$zones" ] || dd if=/dev/zero of=/dev/mapper/ours bs=64k oflag=direct status=none \
 		count=$((plain_sectors / 128))
 	start_writers
@@ -66,8 +66,8 @@ live_through_a_round() {
 	change=$picked
 	pick switch_cpus switch_cpus eat_memory live_on_reserve tune look_on
 	beside=$picked
-	# A new table has a reserve of its own to fill, a message may fail for want of memory, and a zone that
-	# is reset loses its pages.
+	# These changes allocate memory: a new table fills its own reserve, a message may fail
+	# with ENOMEM, and the reset of a zone frees its pages.
 	case $zones$change-$beside in
 	re*-live_on_reserve | *_key-live_on_reserve | --zone*-live_on_reserve)
 		beside=eat_memory
@@ -83,13 +83,13 @@ live_through_a_round() {
 
 # Writers.
 
-# fio_options <pass>: prints those that decide what is written.
+# fio_options <pass>: prints the fio options that determine the written data.
 fio_options() {
 	echo "--name=writer --filename=/dev/mapper/ours --thread --ioengine=libaio --direct=1
 		--verify=crc32c --verify_fatal=1 --verify_state_save=0 --randseed=$1
 		--allow_file_create=0 --aux-path=/tmp --output=/tmp/fio.log --numjobs=$jobs"
 	if [ "$zones" ]; then
-		# When a device is resumed, new writes may overtake those that waited for that.
+		# After a resume, new writes may overtake deferred ones.
 		echo "$zones --bs=48k --iodepth=1"
 	else
 		echo "--iodepth=16 --size=${job_kib}k --offset_increment=${job_kib}k --rw=randwrite
@@ -97,14 +97,14 @@ fio_options() {
 	fi
 }
 
-# write_and_verify: reads back what it wrote, over and over, once at least.
+# write_and_verify: writes and verifies passes until $over exists, at least one.
 write_and_verify() {
 	pass=$(cat $passes)
 	while :; do
 		pass=$((pass + 1))
 		# shellcheck disable=SC2046
 		if ! fio $(fio_options $pass); then
-			# A device that is suspended does not tell what zones it has.
+			# A suspended device fails zone reports.
 			[ "$zones" ] && grep -q 'report zones failed.*temporarily' /tmp/fio.log || fail "$(cat /tmp/fio.log)"
 			continue
 		fi
@@ -127,7 +127,7 @@ stop_writers() {
 	wait $writers || fail 'what was read is not what was written'
 }
 
-# expect_progress: more is written.
+# expect_progress: waits for more writes.
 expect_progress() {
 	written=$(field 5 "$stat")
 	while [ "$(field 5 "$stat")" -le "$written" ]; do
@@ -136,7 +136,7 @@ expect_progress() {
 	done
 }
 
-# expect_last_pass: what was written last is still there.
+# expect_last_pass: verifies the data of the last pass.
 expect_last_pass() {
 	# shellcheck disable=SC2046
 	[ "$zones" ] || fio $(fio_options "$(cat $passes)") --verify_only || fail "$(cat /tmp/fio.log)"
@@ -144,7 +144,7 @@ expect_last_pass() {
 
 # Changes to the device.
 
-# suspend_somehow: with or without waiting for file systems and for what is on its way.
+# suspend_somehow: suspends with or without freezing filesystems and flushing I/O.
 suspend_somehow() {
 	pick '' --noflush --nolockfs '--noflush --nolockfs'
 	# shellcheck disable=SC2086
@@ -157,7 +157,7 @@ suspend() {
 	dmsetup resume ours
 }
 
-# replace: the table, by one with other options.
+# replace: replaces the table by one with other options.
 replace() {
 	pick '' same_cpu_crypt high_priority submit_from_crypt_cpus no_read_workqueue \
 		no_write_workqueue allow_discards
@@ -168,7 +168,7 @@ replace() {
 	dmsetup resume ours
 }
 
-# refuse: what is not a table, while the other one stays in use.
+# refuse: loads invalid tables. The live table stays in use.
 refuse() {
 	! dmsetup load ours --table "$(table no_such_option)" 2>/dev/null || fail 'loaded'
 	dmsetup load ours --table "$(table)"
@@ -184,7 +184,7 @@ lose_key() {
 	dmsetup resume ours
 }
 
-# change_key: to another, and back.
+# change_key: changes the key, and changes it back.
 change_key() {
 	suspend_somehow
 	dmsetup message ours 0 key set "$(echo "$key" | tr 0-9a-f 1-9a-f0)"
@@ -194,9 +194,9 @@ change_key() {
 	! dmsetup message ours 0 key wipe 2>/dev/null || fail 'wiped while in use'
 }
 
-# stay_in_use: device and module cannot be taken away.
+# stay_in_use: the device cannot be removed, and the module cannot be unloaded.
 stay_in_use() {
-	# Writers close it now and then.
+	# Keeps the device open: writers close it from time to time.
 	exec 8</dev/mapper/ours
 	for _ in 1 2 3; do
 		! dmsetup remove ours 2>/dev/null || fail 'removed while in use'
@@ -205,7 +205,7 @@ stay_in_use() {
 	exec 8<&-
 }
 
-# recreate: with a module that counts and gets pages in another way.
+# recreate: creates the device after reloading the module with another limit mode and page mode.
 recreate() {
 	stop_writers
 	dmsetup remove ours
@@ -239,20 +239,20 @@ switch_cpus() {
 
 eat_memory() {
 	free_kib=$(sed -n 's/^MemFree: *\([0-9]*\) kB/\1/p' /proc/meminfo)
-	# To take all of it takes long, so the kernel keeps most of it back.
+	# Eating all memory takes long, so vm.min_free_kbytes makes the kernel keep most of it free.
 	echo $((free_kib - 49152)) >$kept_free
-	# It may be killed for that.
+	# The OOM killer may kill it.
 	python3 "${0%/*}/../lib/eat_memory.py" || [ $? = 137 ]
 	put_memory_right
 }
 
-# put_memory_right: as it was before the first test.
+# put_memory_right: restores the settings from before the first test.
 put_memory_right() {
 	[ ! -e $kept_free_before ] || cat $kept_free_before >$kept_free
 }
 
-# live_on_reserve: no page but those that the target has set aside. Where allocations cannot be made to
-# fail, memory is short.
+# live_on_reserve: all page allocations fail, so the target uses its reserve. Without fault injection,
+# memory is short instead.
 live_on_reserve() {
 	faults=/sys/kernel/debug/fail_page_alloc
 	if [ ! -e $faults ] || [ ! -e $stats ]; then
@@ -266,10 +266,10 @@ live_on_reserve() {
 	echo -1 >$faults/times
 	echo 100 >$faults/probability
 	reserve=$(sed -n 's/.* reserve \([0-9]*\).*/\1/p' $stats)
-	# The kernel says nothing about the pages that go below.
+	# Suppresses the message of drop_caches.
 	echo 4 >/proc/sys/vm/drop_caches
 	while [ "$(sed -n 's/.* reserve \([0-9]*\).*/\1/p' $stats)" -le "$reserve" ]; do
-		# Those that the target keeps for the next writes.
+		# Frees the pages that the target caches.
 		echo 2 >/proc/sys/vm/drop_caches
 		sleep 0.1
 	done
@@ -293,7 +293,7 @@ look_on() {
 	done >/dev/null
 }
 
-# put_things_right: whatever was going on.
+# put_things_right: undoes all changes of a test.
 put_things_right() {
 	touch $over
 	! dmsetup info ours >/dev/null 2>&1 || dmsetup remove --force ours 2>/dev/null || :

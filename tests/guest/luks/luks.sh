@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# LUKS devices that cryptsetup made with rcrypt in the place of dm-crypt open with dm-crypt, and the
-# other way round.
+# LUKS devices that cryptsetup created with rcrypt open with dm-crypt, and the other way round.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -26,7 +25,8 @@ test_luks2_made_by_dm_crypt() {
 	expect_same_data use_c use_rust --type luks2 /dev/ram0
 }
 
-# luks_open <arguments of cryptsetup luksFormat>: with rcrypt, as /dev/mapper/secret with data in it.
+# luks_open <arguments of cryptsetup luksFormat>: creates a device with rcrypt, opens it as
+# /dev/mapper/secret and writes data to it.
 luks_open() {
 	use_rust
 	luks_format "$@"
@@ -34,12 +34,12 @@ luks_open() {
 	dd if=/tmp/secret of=/dev/mapper/secret bs=64k oflag=direct status=none
 }
 
-# expect_secret: the data is still there.
+# expect_secret: checks the data.
 expect_secret() {
 	dd if=/dev/mapper/secret bs=64k count=16 iflag=direct status=none | cmp - /tmp/secret
 }
 
-# shown_key: prints what the table shows of it.
+# shown_key: prints the key field of the table.
 shown_key() {
 	dmsetup table --showkeys secret | cut -d' ' -f5
 }
@@ -65,7 +65,7 @@ test_luks1_is_suspended_without_its_key() {
 
 test_luks2_is_suspended_without_its_key() {
 	luks_open --type luks2 --key-size 512
-	# By name only: the key itself is in the keyring.
+	# The table has the name of the key only: the key is in the keyring.
 	shown_key | grep -q '^:64:logon:cryptsetup:[^ ]*-d0$'
 	expect_suspend_and_resume
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# LUKS2 devices with authenticated sectors: cryptsetup makes and opens them on dm-integrity, with
-# rcrypt as with dm-crypt, and what somebody changed on the disk is not read.
+# LUKS2 devices with authenticated sectors: cryptsetup creates and opens them on dm-integrity, with rcrypt
+# as with dm-crypt. Reads of sectors that were changed on the disk fail.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -10,10 +10,10 @@
 
 device_kib=6144
 
-# cryptsetup asks the kernel whether it has a cipher; by default it says so of a few only.
+# cryptsetup checks with AF_ALG that the kernel has a cipher. By default AF_ALG offers only a few.
 echo 0 >/proc/sys/crypto/af_alg_restrict
 
-# print_format <arguments of luksFormat>: with a device of them, and what its layers are.
+# print_format <arguments of luksFormat>: creates a device and prints its layers.
 print_format() {
 	luks_format_same "$@"
 	$cryptsetup open /dev/ram0 secret
@@ -25,7 +25,7 @@ print_format() {
 	$cryptsetup close secret
 }
 
-# expect_same_tables <arguments of luksFormat>
+# expect_same_tables <arguments of luksFormat>: the layers are the same with both targets.
 expect_same_tables() {
 	arguments=$*
 	print_arguments() {
@@ -36,14 +36,14 @@ expect_same_tables() {
 	cat /tmp/printed_use_rust
 }
 
-# expect_both_ways <arguments of luksFormat>: a device that one target makes and fills opens with the
-# other, first made by dm-crypt.
+# expect_both_ways <arguments of luksFormat>: a device that one target created and wrote opens with the
+# other. dm-crypt creates the first.
 expect_both_ways() {
 	echo "$*"
 	use_c
 	luks_format_same "$@"
 	expect_same_data use_c use_rust --type luks2 /dev/ram0
-	# Still with rcrypt.
+	# The module is still rcrypt.
 	luks_format_same "$@"
 	expect_same_data use_rust use_c --type luks2 /dev/ram0
 }
@@ -76,7 +76,7 @@ test_same_tables() {
 		--sector-size 4096 --integrity-no-journal
 }
 
-# All sectors are written once, or none could be read.
+# Formatting writes all sectors: unwritten sectors have no tag and cannot be read.
 test_format_wipes_the_device() {
 	use_rust
 	luks_format_same --cipher aes-gcm-random --key-size 256 --integrity aead --progress-json \
@@ -90,7 +90,7 @@ test_format_wipes_the_device() {
 	dd if=/dev/mapper/secret bs=64k iflag=direct status=none | cmp -n "$total" - /dev/zero
 }
 
-# read_error <sector of 512 bytes>: prints why it cannot be read.
+# read_error <sector>: prints the error of reading a 512-byte sector.
 read_error() {
 	! dd if=/dev/mapper/secret of=/dev/null bs=512 skip="$1" count=1 iflag=direct \
 		2>/tmp/dd.log || fail "sector $1 was read"
@@ -109,15 +109,14 @@ test_sectors_that_were_never_written_cannot_be_read() {
 	diff /tmp/error_use_c /tmp/error_use_rust
 }
 
-# change_sector <sector>: changes it where it is on the disk, behind the back of dm-integrity. Closes
-# the device.
+# change_sector <sector>: changes the sector on the disk, below dm-integrity. Closes the device.
 change_sector() {
 	dd if=/dev/mapper/secret_dif of=/tmp/sector bs=512 skip="$1" count=1 iflag=direct status=none
 	$cryptsetup close secret
 	dd if=/dev/ram0 of=/tmp/disk bs=64k iflag=direct status=none
 	cat >/tmp/change.py <<-END
 		disk, sector = open("/tmp/disk", "rb").read(), open("/tmp/sector", "rb").read()
-		# The last one: a copy may be in the journal, which is in front of the data.
+		# The last copy: the journal, before the data, may have another.
 		place = disk.rfind(sector)
 		assert place >= 0 and place % 512 == 0
 		with open("/tmp/sector", "wb") as file:
@@ -128,7 +127,7 @@ change_sector() {
 	dd if=/tmp/sector of=/dev/ram0 bs=512 seek="$place" oflag=direct conv=notrunc status=none
 }
 
-# expect_change_is_noticed <arguments of luksFormat>
+# expect_change_is_noticed <arguments of luksFormat>: reads of a changed sector fail.
 expect_change_is_noticed() {
 	use_rust
 	luks_format_same "$@"
@@ -141,7 +140,7 @@ expect_change_is_noticed() {
 		$cryptsetup open /dev/ram0 secret
 		read_error 9 >/tmp/error_$use
 		expect_in_kernel_log 'INTEGRITY AEAD ERROR, sector 9'
-		# The others are what they were.
+		# The other sectors are unchanged.
 		dd if=/dev/mapper/secret bs=512 count=9 iflag=direct status=none |
 			cmp -n 4608 /tmp/secret -
 		dd if=/dev/mapper/secret bs=512 skip=10 count=2038 iflag=direct status=none |
@@ -150,7 +149,7 @@ expect_change_is_noticed() {
 	done
 	diff /tmp/error_use_c /tmp/error_use_rust
 	cat /tmp/error_use_rust
-	# And a new write repairs it.
+	# A new write repairs the sector.
 	use_rust
 	$cryptsetup open /dev/ram0 secret
 	dd if=/tmp/secret of=/dev/mapper/secret bs=64k oflag=direct status=none
@@ -167,7 +166,7 @@ test_changes_are_noticed_without_a_journal() {
 		--sector-size 512 --integrity-no-journal
 }
 
-# print_refreshed: what of the layers under a device can change while it is open.
+# print_refreshed: prints the layers of an open device after refresh, resize, luksSuspend and luksResume.
 print_refreshed() {
 	luks_format_same --cipher aes-gcm-random --key-size 256 --integrity aead
 	$cryptsetup open /dev/ram0 secret

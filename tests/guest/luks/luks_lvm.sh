@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Logical volumes on LUKS devices on rcrypt, and LUKS devices on logical volumes: they grow, have
-# snapshots, and are the same with dm-crypt.
+# Logical volumes on LUKS devices, and LUKS devices on logical volumes, with rcrypt: they grow, have
+# snapshots, and have the same data with dm-crypt.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -11,7 +11,7 @@
 device_kib=32768
 tree=/tmp/tree
 
-# There is no udev, no daemon, and no other disk that LVM should look at.
+# The guest has no udev, no daemon, and no other disk that LVM should scan.
 cat >/tmp/lvm.conf <<-END
 	activation { udev_sync = 0 udev_rules = 0 monitoring = 0 verify_udev_operations = 0 }
 	devices { obtain_device_list_from_udev = 0 external_device_info_source = "none"
@@ -37,12 +37,12 @@ teardown() {
 		! mountpoint -q $directory || umount $directory
 	done
 	clean_block
-	# LVM would have removed its links.
+	# Normally LVM removes its links.
 	rm -rf /dev/vg
 }
 
-# grow_files <directory> <device>: what resize2fs does, which first opens the device for writing; the
-# guests' kernels let nobody do that while it is mounted.
+# grow_files <directory> <device>: grows a mounted filesystem by ioctl. resize2fs would open the device for
+# writing, which the guest kernels forbid while it is mounted.
 grow_files() {
 	cat >/tmp/grow.py <<-END
 		import fcntl, os, struct, sys
@@ -54,12 +54,12 @@ grow_files() {
 	python3 /tmp/grow.py "$1" "$(blockdev --getsize64 "$2")"
 }
 
-# expect_files <directory>
+# expect_files <directory>: checks the files.
 expect_files() {
 	diff -r $tree "$1"
 }
 
-# A physical volume that both targets open.
+# expect_volumes_on_luks: both targets open the physical volume.
 expect_volumes_on_luks() {
 	maker=$1
 	other=$2
@@ -74,14 +74,14 @@ expect_volumes_on_luks() {
 	mount /dev/vg/files /tmp/mounted
 	cp -r $tree /tmp/mounted/first
 
-	# It grows while it is in use.
+	# The volume grows while it is in use.
 	lvm lvextend -L +4M vg/files
 	grow_files /tmp/mounted /dev/vg/files
 	head -c 6M /dev/zero >/tmp/mounted/more
 	rm /tmp/mounted/more
 	expect_files /tmp/mounted/first
 
-	# A snapshot keeps what then changes.
+	# A snapshot keeps the old data.
 	lvm lvcreate -s -L 8M -n before /dev/vg/files
 	mv /tmp/mounted/first /tmp/mounted/second
 	head -c 2M /dev/urandom >/tmp/mounted/new
@@ -102,7 +102,7 @@ expect_volumes_on_luks() {
 	expect_files /tmp/mounted_snapshot/first
 	umount /tmp/mounted_snapshot /tmp/mounted
 
-	# Back to the snapshot.
+	# Merging the snapshot restores the old data.
 	lvm lvconvert --merge --interval 1 vg/before
 	mount /dev/vg/files /tmp/mounted
 	expect_files /tmp/mounted/first
@@ -136,7 +136,7 @@ test_luks_on_a_volume() {
 	cp -r $tree /tmp/mounted/first
 	sync
 
-	# The snapshot is of what is encrypted, and opens beside it.
+	# The snapshot has the encrypted data. It opens while its origin is open.
 	lvm lvcreate -s -L 4M -n before /dev/vg/luks
 	mv /tmp/mounted/first /tmp/mounted/second
 	$cryptsetup open /dev/vg/before secret_before
@@ -146,7 +146,7 @@ test_luks_on_a_volume() {
 	$cryptsetup close secret_before
 	lvm lvremove --yes vg/before
 
-	# Onto the other disk, while it is in use.
+	# Moves the volume to the other disk while it is in use.
 	lvm lvextend -L +16M vg/luks
 	lvm lvs --noheadings -o devices vg/luks
 	$cryptsetup resize secret

@@ -1,24 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# cryptsetup reencrypts devices on rcrypt: in use and not in use, with another cipher, key and sector
-# size, from and to plain data, and killed on the way. What one target left half done the other opens
-# and goes on with.
+# cryptsetup reencrypts devices on rcrypt, online and offline: with another cipher, key and sector size, and
+# from and to plain data. After cryptsetup was killed, the other target opens the device and continues.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/cryptsetup.sh"
 
-# All of a device is read and written, more than once.
+# Each test reads and writes the whole device several times.
 ktap_timeout_s=$((ktap_timeout_s * 3))
 
-# What the device holds: as much as it can.
+# The data of the device, as large as the device.
 content=/tmp/content
 # The open device.
 secret=/dev/mapper/secret
 new_cipher='--cipher aes-cbc-essiv:sha256 --key-size 256'
 
-# open_filled [arguments of luksFormat]: makes the device, and fills it.
+# open_filled [arguments of luksFormat]: creates and opens the device, and fills it.
 open_filled() {
 	luks_format --type luks2 --sector-size 512 "$@"
 	$cryptsetup open /dev/ram0 secret
@@ -27,12 +26,12 @@ open_filled() {
 	write_file $content /dev/mapper/secret 1M
 }
 
-# expect_expected: the open device has what was written to it.
+# expect_expected: the open device has the expected data.
 expect_expected() {
 	expect_content /tmp/expected $secret 1M
 }
 
-# expect_with <use_* function> [arguments of cryptsetup open]
+# expect_with <use_* function> [arguments of cryptsetup open]: opens the device with a target and checks it.
 expect_with() {
 	$1
 	shift
@@ -41,7 +40,7 @@ expect_with() {
 	$cryptsetup close secret
 }
 
-# change_content: writes to the open device until told to stop.
+# change_content: writes to the open device until /tmp/over exists.
 change_content() {
 	n=0
 	until [ -e /tmp/over ]; do
@@ -56,7 +55,7 @@ change_content() {
 	done
 }
 
-# reencrypt <arguments>: while the device is in use.
+# reencrypt <arguments>: reencrypts the device while it is in use.
 reencrypt() {
 	rm -f /tmp/over
 	start_background change_content
@@ -65,7 +64,7 @@ reencrypt() {
 	wait $!
 }
 
-# expect_cipher <cipher> <sector size>: that of the header.
+# expect_cipher <cipher> <sector size>: checks the header.
 expect_cipher() {
 	cryptsetup luksDump /dev/ram0 >/tmp/dump
 	sed -n '/^Data segments/,/^Keyslots/p' /tmp/dump | grep -q "cipher: $1\$" || fail "$(cat /tmp/dump)"
@@ -99,7 +98,7 @@ test_in_use_with_a_journal() {
 test_sector_size() {
 	use_rust
 	open_filled
-	# As the file system below the writer has to be for that.
+	# The writer must use blocks of 4096 bytes already.
 	reencrypt --sector-size 4096 /dev/ram0
 	expect_cipher aes-xts-plain64 4096
 	expect_expected
@@ -118,7 +117,7 @@ test_not_in_use() {
 	expect_with use_c
 }
 
-# What dm-crypt made and filled.
+# A device that dm-crypt created and filled.
 test_luks1() {
 	use_c
 	luks_format --type luks1
@@ -137,7 +136,7 @@ test_luks1() {
 	done
 }
 
-# The header is on the other disk, so that the data stays where it is.
+# The header is on the other disk, so that the data need not move.
 test_plain_data_is_encrypted_and_decrypted_in_use() {
 	use_rust
 	[ -e $content ] || head -c 8M /dev/urandom >$content
@@ -156,7 +155,7 @@ test_plain_data_is_encrypted_and_decrypted_in_use() {
 	use_rust
 	$cryptsetup open --header /dev/ram1 /dev/ram0 secret
 	node=$(dm_node secret)
-	# When it is decrypted, cryptsetup removes its name, and then itself when nobody uses it.
+	# After decryption, cryptsetup removes the name. The device is removed at its last close.
 	exec 4<>$secret
 	secret=/dev/fd/4
 	reencrypt --decrypt --header /dev/ram1 /dev/ram0
@@ -168,7 +167,7 @@ test_plain_data_is_encrypted_and_decrypted_in_use() {
 	expect_content /tmp/expected /dev/ram0 1M
 }
 
-# With the data in front of the place for the header, it is moved.
+# cryptsetup moves the data to make room for the header.
 test_plain_data_makes_room_for_a_header() {
 	use_rust
 	[ -e $content ] || head -c 8M /dev/urandom >$content
@@ -184,18 +183,18 @@ test_plain_data_makes_room_for_a_header() {
 	cmp -n 8388608 /tmp/expected /dev/mapper/secret
 }
 
-# slow_device: makes /dev/mapper/slow, so that there is time to stop what writes to it.
+# slow_device: creates /dev/mapper/slow, with slow writes, so that its writer can be killed in time.
 slow_device() {
 	dmsetup create slow --table "0 $((device_kib * 2)) delay /dev/ram0 0 0 /dev/ram0 0 5"
 }
 
-# header_number: prints how often the header was written.
+# header_number: prints the sequence number of the header.
 header_number() {
 	dd if=/dev/ram0 bs=512 count=1 iflag=direct status=none |
 		od -A n -t u8 --endian=big -j 16 -N 8 | tr -d ' '
 }
 
-# killed <times> <command...>: killed in the middle, when it has written the header so often.
+# killed <number> <command...>: kills the command after it has written the header <number> times.
 killed() {
 	enough=$(($(header_number) + $1))
 	shift
@@ -207,13 +206,13 @@ killed() {
 	wait $! || true
 }
 
-# expect_half_done <device>
+# expect_half_done <device>: the header has an unfinished reencryption.
 expect_half_done() {
 	cryptsetup luksDump "$1" >/tmp/dump
 	grep -q '^Requirements:.*online-reencrypt' /tmp/dump || fail "not half done: $(cat /tmp/dump)"
 }
 
-# forget_mapped: as after a crash, nothing is mapped but the disk.
+# forget_mapped: removes all mapped devices, as a crash would.
 forget_mapped() {
 	for dm in /sys/block/dm-*/dm; do
 		read -r suspended <"$dm/suspended"
@@ -222,7 +221,7 @@ forget_mapped() {
 	dmsetup remove_all
 }
 
-# expect_survives_kills <resilience>
+# expect_survives_kills <resilience>: kills offline reencryptions.
 expect_survives_kills() {
 	use_rust
 	open_filled
@@ -232,7 +231,7 @@ expect_survives_kills() {
 		--resilience "$1" /dev/ram0
 	for use in use_rust use_c use_rust; do
 		$use
-		# What one target left half done, the other repairs.
+		# One target repairs the reencryption that the other left unfinished.
 		$cryptsetup repair /dev/ram0
 		slow_device
 		# shellcheck disable=SC2086
@@ -243,7 +242,7 @@ expect_survives_kills() {
 	done
 	use_c
 	$cryptsetup repair /dev/ram0
-	# What is half done, both read.
+	# Both targets read the half-reencrypted device.
 	expect_with use_c
 	expect_with use_rust
 	$cryptsetup reencrypt --resume-only --force-offline-reencrypt /dev/ram0
@@ -260,7 +259,7 @@ test_killed_with_a_journal() {
 	expect_survives_kills journal
 }
 
-# The device is open, and stays half done until somebody goes on.
+# The device is open, and stays half-reencrypted until cryptsetup continues.
 test_killed_while_in_use() {
 	use_rust
 	open_filled

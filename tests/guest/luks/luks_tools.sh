@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What administrators' tools print of devices that cryptsetup opened is the same with rcrypt in the
-# place of dm-crypt as with dm-crypt.
+# Administrative tools print the same for devices that cryptsetup opened with rcrypt and with dm-crypt.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -10,7 +9,7 @@
 
 device_kib=8192
 
-# printed <command...>: prints the command, what it prints, and its status.
+# printed <command...>: prints the command, its output and its status.
 printed() {
 	echo "$ $*"
 	status=0
@@ -18,7 +17,7 @@ printed() {
 	echo "status $status"
 }
 
-# print_device: all that tools know of a mapped device.
+# print_device: prints the output of all tools for a mapped device.
 print_device() {
 	printed dmsetup info secret
 	printed dmsetup info -c --noheadings secret
@@ -46,7 +45,7 @@ test_versions() {
 	grep -q '^crypt  *v1' /tmp/printed_use_rust
 }
 
-# print_luks2 <arguments of luksFormat> -- <arguments of open>
+# print_luks2 <arguments of luksFormat> -- <arguments of open>: prints a LUKS2 device.
 print_luks2() {
 	luks_format_same --key-size 512
 	while read -r options; do
@@ -109,7 +108,7 @@ test_plain() {
 	grep -q ' 2 sector_size:4096 iv_large_sectors$' /tmp/printed_use_rust
 }
 
-# What may be asked of a device in vain.
+# print_refusals: prints the errors of commands that fail.
 print_refusals() {
 	$cryptsetup open --type plain --cipher aes-xts-plain64 --key-size 512 /dev/ram0 secret
 	printed dmsetup message secret 0 key wipe
@@ -142,7 +141,7 @@ test_refusals() {
 	grep -q 'status 1' /tmp/printed_use_rust
 }
 
-# A device that is in use goes when it is not.
+# print_deferred: a deferred removal happens at the last close.
 print_deferred() {
 	$cryptsetup open --type plain --cipher aes-xts-plain64 --key-size 512 /dev/ram0 secret
 	node=$(dm_node secret)

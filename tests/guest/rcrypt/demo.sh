@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The guest's part of `make demo`: /mnt/share has tree.tar and SHA256SUMS, see scripts/demo.py.
-# Ends at the first comparison that fails, with an exit status other than 0.
+# The part of `make demo` that runs in the guest. /mnt/share has tree.tar and SHA256SUMS, see
+# scripts/demo.py. Exits with a non-zero status at the first comparison that fails.
 
 set -e
 here=${0%/*}/../lib
@@ -13,12 +13,12 @@ key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 key=${key}f0f1f2f3f4f5f6f7f8f9fafbfcfdfeffe0e1e2e3e4e5e6e7e8e9eaebecedeeef
 size_kib=131072
 sums=/mnt/share/SHA256SUMS
-# Words that nearly every file has.
+# A text that nearly every file contains.
 marker='SPDX-License-Identifier'
 files=$(wc -l <$sums)
 stats=/sys/kernel/debug/rcrypt/stats
 
-# Leaves the exit status as it is.
+# clean_up: keeps the exit status.
 clean_up() {
 	umount /tmp/mounted 2>/dev/null || :
 	dmsetup remove_all || :
@@ -29,12 +29,12 @@ say() {
 	printf '%s\n' "$*"
 }
 
-# map <name> <target> <device> [options]
+# map <name> <target> <device> [options]: creates a mapped device.
 map() {
 	dmsetup create "$1" --table "0 $((size_kib * 2)) $2 aes-xts-plain64 $key 0 $3 0${4:+ $4}"
 }
 
-# write_files <target> [options]: makes a filesystem and puts the tree into it.
+# write_files <target> [options]: creates a filesystem and copies the tree into it.
 write_files() {
 	map written "$1" /dev/ram0 "$2"
 	mkfs.ext4 -q /dev/mapper/written
@@ -44,7 +44,7 @@ write_files() {
 	dmsetup remove written
 }
 
-# check_files <target> [options]: the filesystem and the checksum of every file.
+# check_files <target> [options]: checks the filesystem and the checksum of every file.
 check_files() {
 	map read "$1" /dev/ram0 "$2"
 	e2fsck -f -n /dev/mapper/read >/tmp/e2fsck.log 2>&1 || fail "$(cat /tmp/e2fsck.log)"
@@ -53,14 +53,14 @@ check_files() {
 	expect_equal "$files" "$(find /tmp/mounted -type f | wc -l)" 'files'
 	umount /tmp/mounted
 	say "    all $files files have their checksum, e2fsck finds nothing"
-	# The search would find it: it does, where the data is decrypted.
+	# The same search finds the marker in the decrypted data.
 	grep -qaF "$marker" /dev/mapper/read || fail 'the marker is not even in the plain data'
 	dmsetup remove read
 	! grep -qaF "$marker" /dev/ram0 || fail 'plaintext on the device'
 	say "    '$marker' is on the decrypted device, not on the one below"
 }
 
-# one_way <writer> <reader> [options]
+# one_way <writer> <reader> [options]: writes files with one target, and checks them with the other.
 one_way() {
 	say "  $1 writes, $2 reads${3:+ (${3#* })}:"
 	blkdiscard -q -f /dev/ram0
@@ -80,7 +80,7 @@ measure() {
 	echo "$1 $2 $(cut -d';' -f$columns /tmp/fio.log | tr ';' ' ')" >>/tmp/results
 }
 
-# The targets take turns, so that what else the machine does hits both.
+# The targets alternate, so that other load on the host affects both.
 measure_both() {
 	map rust rcrypt /dev/ram0
 	map c crypt /dev/ram1

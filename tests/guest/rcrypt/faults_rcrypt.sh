@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tables of rcrypt, and messages to them, with each of their allocations failing, one at a time. A table
-# is refused and leaves nothing. After a message there is the old key, or none until the next message.
+# Each allocation of a table of rcrypt, or of a message to it, fails, one at a time. A failed table is
+# refused and leaves nothing allocated. A failed message leaves the old key, or no key.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -11,9 +11,9 @@
 
 ktap_timeout_s=1800
 
-# Pages, too; most are the reserve, whatever the cipher.
+# If set, page allocations fail, too. Most pages are those of the reserve, with any cipher.
 with_pages=
-# The table has the name of a key in a keyring.
+# If set, the table names a key in a keyring.
 named=
 
 setup() {
@@ -28,7 +28,7 @@ teardown() {
 	keyctl clear @u
 }
 
-# expect_failures_are_survived <cipher> <key> <other key> [options] [device]
+# expect_failures_are_survived <cipher> <key> <other key> [options] [device]: lets allocations fail.
 expect_failures_are_survived() {
 	fail_below_module rcrypt
 	for file in $(fail_times); do
@@ -42,7 +42,8 @@ expect_failures_are_survived() {
 	python3 "${0%/*}/../lib/rcrypt_faults.py" "$1" "$2" "$3" "${5:-/dev/ram0}" "$4" $named
 }
 
-# expect_failures_are_survived_above_tags <bytes beside each sector> <cipher> <key> <other key> <options>
+# expect_failures_are_survived_above_tags <tag size> <cipher> <key> <other key> <options>: lets allocations
+# fail above dm-integrity.
 expect_failures_are_survived_above_tags() {
 	load_modules dm_integrity
 	line="integrity /dev/ram0 0 $1 D 0"
@@ -53,12 +54,12 @@ expect_failures_are_survived_above_tags() {
 	expect_failures_are_survived "$@" /dev/mapper/int
 }
 
-# other <key>: prints another one of its length.
+# other <key>: prints another key of the same length.
 other() {
 	echo "$1" | tr 0-9a-f 1-9a-f0
 }
 
-# with_parameters <parameter...>: of the module.
+# with_parameters <parameter...>: reloads the module with these parameters.
 with_parameters() {
 	modprobe -r rcrypt
 	modprobe rcrypt "$@"
@@ -95,7 +96,7 @@ test_tcw() {
 	expect_failures_are_survived aes-cbc-tcw $key_512 "$(other $key_512)"
 }
 
-# A key makes tables of 64 KiB.
+# A key of LRW needs tables of 64 KiB.
 test_lrw() {
 	expect_failures_are_survived aes-lrw-benbi "$(many_keys 3)" "$(other "$(many_keys 3)")"
 }
@@ -104,7 +105,7 @@ test_cipher_that_finishes_later() {
 	expect_failures_are_survived 'capi:cryptd(ecb-aes-aesni)-plain64' $key_256 "$(other $key_256)"
 }
 
-# Here a key is encrypted in memory of its own.
+# Setting a key of GCM encrypts a block in a separate allocation.
 test_gcm() {
 	expect_failures_are_survived_above_tags 28 'capi:gcm(aes)-random' $key_256 \
 		"$(other $key_256)" '1 integrity:28:aead'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What rcrypt writes, dm-crypt reads, and the other way round; and nothing else gets to the device.
+# dm-crypt reads data that rcrypt wrote, and the other way round. No plain data reaches the device.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -52,7 +52,7 @@ test_other_ciphers_and_iv_modes() {
 	done
 }
 
-# The context of such a cipher is too large for a stack, which is nothing to warn of.
+# The request context of such a cipher is too large for the stack: no warning is expected.
 test_ciphers_that_need_much_memory() {
 	nested='cbc(aes)'
 	for _ in 1 2 3 4 5; do
@@ -63,7 +63,7 @@ test_ciphers_that_need_much_memory() {
 	! kernel_log | grep WARNING || fail 'the kernel warns'
 }
 
-# Modes that do more to a sector than to encrypt it.
+# IV modes that also change the data of a sector.
 test_iv_modes_of_other_programs() {
 	for line in "aes-cbc-eboiv $key_256" "aes-cbc-elephant $key_512" "aes-cbc-tcw $key_512" \
 		"aes:64-cbc-lmk $(many_keys 64)" "capi:cbc(aes)-lmk $(many_keys 65)"; do
@@ -93,11 +93,11 @@ test_no_plaintext_on_the_device() {
 	grep -qF 'kscale says hello' /tmp/read
 	read_raw /dev/ram0 /tmp/raw
 	! grep -qaF 'kscale' /tmp/raw || fail 'plaintext on the device'
-	# Nor what was there before: the whole device was written.
+	# The whole device was written: its zeros are gone.
 	! cmp -s -n 512 /tmp/raw /dev/zero || fail 'nothing on the device'
 }
 
-# The pages of the buffer are those of a file, so what the target did to them can be looked at.
+# The buffer is a mapped file. After the write, the file shows whether the target changed its pages.
 test_buffers_of_the_writer_are_not_changed() {
 	make_ram $plain_kib
 	map ours:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0
@@ -109,7 +109,7 @@ test_buffers_of_the_writer_are_not_changed() {
 	head -c 64K /tmp/buffer | cmp - /tmp/read
 }
 
-# Buffers that start within a page, and sectors next to those that are written.
+# Buffers that start within a page. Sectors next to the written ones must not change.
 test_buffers_need_not_be_aligned_to_pages() {
 	make_ram $plain_kib
 	map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- aes-xts-plain64 $key_512 0 0
@@ -122,8 +122,8 @@ test_buffers_need_not_be_aligned_to_pages() {
 	fio --filename=/dev/mapper/theirs $job --verify_only
 }
 
-# What a mode looks at twice, the writer may have changed in between. What is encrypted must be what the
-# vector was made of, some state of the buffer. dm-crypt's lmk does not pass this.
+# Some modes read a sector twice, and the writer may change it in between. The encrypted data must be the
+# data that the IV was computed of, which is some state of the buffer. dm-crypt's lmk fails this test.
 test_buffers_may_be_written_while_they_are_encrypted() {
 	make_ram $plain_kib
 	writes=1000
@@ -148,7 +148,7 @@ test_queue_limits_are_those_of_dm_crypt() {
 	done
 }
 
-# Flushes come as bios of their own, and count on the device only if it has a cache.
+# A flush is a bio of its own. The device counts flushes only if it has a write cache.
 test_flushes_reach_the_device() {
 	make_null_blk flushed size=4 cache_size=1
 	make_plain
@@ -159,7 +159,7 @@ test_flushes_reach_the_device() {
 	expect_equal $((before + 1)) "$after" 'flushes'
 }
 
-# dm-log-writes notes the flags of what it gets: 2 is FUA.
+# dm-log-writes logs the flags of each bio: 2 is FUA.
 test_forced_unit_access_reaches_the_device() {
 	modprobe dm_log_writes
 	make_null_blk cached size=4 cache_size=1
@@ -192,7 +192,7 @@ test_discards_are_passed_on_if_allowed() {
 	write_file $plain /dev/mapper/ours 64k
 	blkdiscard --offset 64K --length 64K /dev/mapper/ours
 	read_raw /dev/discarding /tmp/raw
-	# Discarded sectors of this device read as zeros, and those around them are untouched.
+	# Discarded sectors of this device read as zeros. The sectors around them do not change.
 	tail -c "+$((4096 + 65536 + 1))" /tmp/raw | cmp -n 65536 - /dev/zero
 	read_raw /dev/mapper/ours /tmp/read
 	cmp -n 65536 $plain /tmp/read
@@ -200,7 +200,7 @@ test_discards_are_passed_on_if_allowed() {
 	tail -c +131073 /tmp/read | cmp /tmp/expected -
 }
 
-# What lies above learnt that sectors have 512 bytes from the table that was there before.
+# The device above has the logical block size of the previous table, 512 bytes.
 test_unaligned_bios_are_killed() {
 	make_ram $plain_kib
 	make_plain
@@ -240,7 +240,7 @@ test_errors_of_the_device_come_through() {
 	grep -q 'Input/output error' /tmp/dd.log
 }
 
-# Nothing of what was done above still holds them.
+# The tests above hold no reference to the modules.
 test_modules_can_be_unloaded() {
 	unload "$target_module" dm_crypt
 }

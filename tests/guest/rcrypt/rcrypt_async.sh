@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Ciphers that finish later, here those of cryptd, which leaves the work to a thread.
+# Asynchronous ciphers: those of cryptd, which complete in a workqueue.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-# With so short a queue, requests have to wait for room in it.
+# The queue of cryptd is short, so that requests must wait for room.
 setup() {
 	load_crypt_modules
 	[ -d /sys/module/cryptd ] || modprobe cryptd cryptd_max_cpu_qlen=1
@@ -17,7 +17,7 @@ teardown() {
 	clean_block
 }
 
-# later <cipher>: prints the name of one that finishes later.
+# later <cipher>: prints the name of the asynchronous variant of a cipher.
 later() {
 	driver=$(awk -v want="$1" '
 		/^name/ { name = $3 }
@@ -29,7 +29,7 @@ later() {
 	echo "cryptd($driver)"
 }
 
-# expect_async <driver>: the cipher is in use, and finishes later.
+# expect_async <driver>: the cipher is in use and asynchronous.
 expect_async() {
 	awk -v want="$1" '
 		/^driver/ { driver = $3 }
@@ -71,7 +71,7 @@ test_many_at_once() {
 	fio --filename=/dev/mapper/theirs $job --verify_only
 }
 
-# What cannot sleep must not wait for a cipher: these bios end in interrupts.
+# These bios end in interrupts, where rcrypt must not wait for a cipher.
 test_without_workqueues() {
 	xts=$(later 'xts(aes)')
 	make_null_blk timed size=$((plain_kib / 1024 + 1)) irqmode=2 completion_nsec=100000

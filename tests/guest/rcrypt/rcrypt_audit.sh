@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Audit records: rcrypt has the same made as dm-crypt.
+# Audit records: rcrypt causes the same records as dm-crypt.
 #
-# While there is no audit daemon, the kernel log has them.
+# Without an audit daemon, the records are in the kernel log.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -13,7 +13,7 @@ printk=/proc/sys/kernel
 
 setup() {
 	load_crypt_modules
-	# One record more than a few would be dropped.
+	# Without this, the rate limit would drop records.
 	echo 0 >$printk/printk_ratelimit
 	set_auditing 1
 }
@@ -23,7 +23,7 @@ teardown() {
 	clean_block
 }
 
-# set_auditing <0|1>: AUDIT_SET with AUDIT_STATUS_ENABLED, `auditctl -e`.
+# set_auditing <0|1>: sends AUDIT_SET with AUDIT_STATUS_ENABLED, as `auditctl -e` does.
 set_auditing() {
 	python3 - "$1" <<-'END'
 		import socket, struct, sys
@@ -36,10 +36,10 @@ set_auditing() {
 	END
 }
 
-# records <target> <how many>: prints those of the targets of that name since forget_kernel_log, but
-# for what no two processes have in common. The kernel writes them some time later, in their order.
+# records <target> <number>: prints the records of the target since forget_kernel_log, without process
+# IDs. Checks their number. The kernel writes records asynchronously, in order.
 records() {
-	# The record of this is the last.
+	# The record of this change is the last one.
 	set_auditing 1
 	for _ in $(seq 100); do
 		kernel_log >/tmp/kernel_log
@@ -51,8 +51,8 @@ records() {
 	sed 's/pid=[0-9]*/pid=N/g' /tmp/records
 }
 
-# records_of <target> <how many> <command...>: the records of a command, which gets the name of the
-# target, and may fail.
+# records_of <target> <number> <command...>: prints the records that a command causes. The name of the
+# target is appended to the command. The command may fail.
 records_of() {
 	forget_kernel_log
 	one=$1
@@ -62,14 +62,15 @@ records_of() {
 	records "$one" "$count"
 }
 
-# expect_same_records <how many> <command...>: devices get the same numbers, one after the other.
+# expect_same_records <number> <command...>: both targets cause the same records. The devices have the same
+# numbers, as they are created one after the other.
 expect_same_records() {
 	records_of crypt "$@" >/tmp/theirs
 	records_of "$target" "$@" >/tmp/ours
 	diff /tmp/theirs /tmp/ours
 }
 
-# create <cipher> <key> <target>
+# create <cipher> <key> <target>: creates a device.
 create() {
 	dmsetup create a --table "0 8 $3 $1 $2 0 /dev/ram0 0"
 }
@@ -94,7 +95,7 @@ test_refused_lines() {
 	grep -q "^module=M op=ctr .* error_msg='Invalid IV mode' res=0$" /tmp/ours
 	expect_same_records 2 create aes-xts-plain64 00
 	grep -q "^module=M op=ctr .* error_msg='Error decoding and setting key' res=0$" /tmp/ours
-	# There is no message for that.
+	# dm-crypt has no message for this error.
 	expect_same_records 2 create aes-cbc-elephant $key_512$key_256
 }
 
@@ -102,7 +103,7 @@ create_too_short() {
 	dmsetup create a --table "0 8 $1 aes-xts-plain64"
 }
 
-# Of those dm-crypt tells nobody.
+# dm-crypt makes no record for these lines.
 test_lines_that_are_refused_at_once() {
 	records_of crypt 0 create_too_short
 	records_of "$target" 2 create_too_short >/tmp/ours
@@ -128,12 +129,12 @@ test_sectors_that_were_changed() {
 	done
 }
 
-# read_all <device> <target>
+# read_all <device> <target>: reads the device.
 read_all() {
 	dd if="/dev/mapper/$1" of=/dev/null bs=4k count=8 iflag=direct
 }
 
-# expect_read_recorded <target> <device>: the record names the device below, the sector, and a failure.
+# expect_read_recorded <target> <device>: the record has the backing device, the sector and the failure.
 expect_read_recorded() {
 	records_of "$1" 1 read_all "$2" >/tmp/record
 	expect_equal "module=M op=integrity-aead dev=$(cat "/sys/block/$(dm_node int)/dev") sector=9 res=0" \

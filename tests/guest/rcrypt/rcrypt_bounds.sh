@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Where numbers end: rcrypt does there what dm-crypt does.
+# Limits of numbers: rcrypt behaves as dm-crypt there.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-# The sectors of what is written, of zeros: with vectors that are equal it would be equal too.
+# The written data is zeros, so that sectors with equal IVs have equal ciphertext.
 plain=/tmp/zeros
 plain_kib=16
 plain_sectors=32
@@ -23,8 +23,8 @@ teardown() {
 	clean_block
 }
 
-# expect_same_sectors <cipher> <key> <iv offset> [options]: both write the same, and read what was
-# written. rcrypt's is left in /tmp/raw.
+# expect_same_sectors <cipher> <key> <iv offset> [options]: both targets write the same ciphertext and read
+# it back. Leaves the ciphertext of rcrypt in /tmp/raw.
 expect_same_sectors() {
 	set -- "$1" "$2" "$3" 0 "$4"
 	map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram1 -- "$@"
@@ -38,12 +38,12 @@ expect_same_sectors() {
 	! cmp -s $plain /tmp/raw || fail "nothing was encrypted with $1 $3 $5"
 }
 
-# sector_of <file> <number>
+# sector_of <file> <number>: prints a sector of a file.
 sector_of() {
 	dd if="$1" bs=512 skip="$2" count=1 status=none
 }
 
-# The number of the sector passes 2^32, 2^63 and 2^64, and with it what is made of it.
+# The sector numbers pass 2^32, 2^63 and 2^64, and so do the IVs.
 test_numbers_of_sectors_wrap() {
 	while read -r cipher key; do
 		for offset in 4294967288 9223372036854775792 18446744073709551600; do
@@ -65,12 +65,12 @@ test_numbers_of_sectors_wrap() {
 		aes-cbc-tcw $key_512
 		aes:4-cbc-plain64 $key_512
 	END
-	# An offset that is no multiple of the number of ciphers, or of anything.
+	# An IV offset that is no multiple of the number of keys.
 	expect_same_sectors aes:4-cbc-plain64 $key_512 18446744073709551615
 	expect_same_sectors aes-cbc-benbi $key_256 18446744073709551615
 }
 
-# By `plain` the sectors from 2^32 on are those from 0 on, and by the other modes they are not.
+# With `plain`, IVs repeat after 2^32 sectors. With the other modes they do not.
 test_plain_repeats_after_32_bits() {
 	expect_same_sectors aes-cbc-plain $key_256 0
 	cp /tmp/raw /tmp/first
@@ -82,12 +82,13 @@ test_plain_repeats_after_32_bits() {
 	expect_same_sectors aes-cbc-plain64 $key_256 4294967288
 	sector_of /tmp/raw 8 >/tmp/eighth
 	! cmp -s -n 512 /tmp/eighth /tmp/first || fail 'plain64 repeats'
-	# It does so after 2^64.
+	# `plain64` repeats after 2^64 sectors.
 	expect_same_sectors aes-cbc-plain64 $key_256 18446744073709551608
 	sector_of /tmp/raw 8 | cmp -n 512 - /tmp/first
 }
 
-# expect_same_answer <start> <sectors> [options]: of device mapper and the target, to a line.
+# expect_same_answer <start> <sectors> [options]: both targets accept or refuse a line with the same
+# messages, including those of device mapper.
 expect_same_answer() {
 	for one in "$target" crypt; do
 		dmsetup create "$one" --notable
@@ -113,7 +114,7 @@ test_lines_at_the_end_of_the_device() {
 		expect_equal 1 "$(tail -n 1 "/tmp/$target")" "status at $where"
 		expect_same_answer $where 8 '1 sector_size:4096'
 	done
-	# Longer than the device, and than any.
+	# Longer than the device, and longer than any device.
 	for length in $((ram_sectors + 1)) 4294967296 18014398509481983 18014398509481984 \
 		18446744073709551615; do
 		expect_same_answer 0 $length
@@ -123,7 +124,7 @@ test_lines_at_the_end_of_the_device() {
 	expect_same_answer 0 $((ram_sectors - 1)) '1 sector_size:1024'
 }
 
-# The last sectors of the largest device that there can be.
+# The last sectors of the largest possible device.
 test_end_of_the_largest_device() {
 	first=$(((1 << 54) - 1 - plain_sectors))
 	for one in "ours $target /dev/ram0" 'theirs crypt /dev/ram1'; do
@@ -143,7 +144,7 @@ test_end_of_the_largest_device() {
 			data[:] = b"x" * 16384
 			assert os.preadv(device, [data], start) == 16384
 			assert data[:] == bytes(16384)
-			# As far as there are numbers for places.
+			# The last sectors with a valid byte offset.
 			last = memoryview(data)[:4096]
 			assert os.preadv(device, [last], start + 12288) == 4096
 		END
@@ -153,8 +154,8 @@ test_end_of_the_largest_device() {
 	! cmp -s /tmp/ours $plain || fail 'nothing was encrypted'
 }
 
-# Direct I/O at all kinds of places, lengths and addresses: the same is done, or refused with the same
-# error, and the device is the same in the end.
+# Direct I/O with odd offsets, lengths and addresses: both targets succeed, or fail with the same error.
+# The devices are equal at the end.
 test_odd_direct_io() {
 	for options in '' '1 sector_size:1024' '1 sector_size:4096' '1 allow_discards'; do
 		dd if=/dev/zero of=/dev/ram0 bs=1M count=1 oflag=direct status=none

@@ -1,14 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The machine crashes: what was flushed before is there, and no sector decrypts to another's data.
+# Crashes of the machine: flushed data is on the device, and no sector decrypts to data of another sector.
 #
-# dm-log-writes, below the target, logs what is written. write_log.py then makes a device as a crash
-# would leave it, with none, some or all of the writes that no flush has made durable, torn at any
-# sector. That is done with what rcrypt writes and with what dm-crypt writes, and each time both are
-# asked what they find there.
+# dm-log-writes, below the target, logs the writes. write_log.py then builds the device as a crash would
+# leave it: with none, some or all of the writes that no flush made durable, torn at any sector. rcrypt and
+# dm-crypt each write such a log, and both targets read each result.
 #
-# KSCALE_CRASHES is after how many crashes filesystems are looked at, in each test.
+# KSCALE_CRASHES is the number of crashes after which each test checks filesystems.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -40,7 +39,7 @@ teardown() {
 	clean_block
 }
 
-# make_logged <MiB>: makes /dev/mapper/logged, whose log is on /dev/kscale_log, and /dev/kscale_after.
+# make_logged <MiB>: creates /dev/mapper/logged, with its log on /dev/kscale_log, and /dev/kscale_after.
 make_logged() {
 	make_null_blk kscale_disk "size=$1"
 	make_null_blk kscale_after "size=$1"
@@ -51,7 +50,7 @@ make_logged() {
 
 mark='dmsetup message logged 0 mark'
 
-# write_sectors <target>: through it to /dev/mapper/logged, or to what $below is.
+# write_sectors <target>: writes through the target to /dev/mapper/logged, or to the device $below.
 write_sectors() {
 	dmsetup create written --table "0 $(crypt_line "$1" "$below")"
 	python3 "$here/crash_sectors.py" /dev/mapper/written /tmp/history $writes $unit "$mark"
@@ -60,12 +59,12 @@ write_sectors() {
 	dmsetup remove logged
 }
 
-# both <device>: prints what looks at it after a crash.
+# both <device>: prints the tables of both targets on a device, to read it after a crash.
 both() {
 	echo "$(concise ours "$(crypt_line "$target" "$1")");$(concise theirs "$(crypt_line crypt "$1")")"
 }
 
-# check_sectors <what> [crash_check.py's last arguments]
+# check_sectors <what> [crash_check.py's last arguments]: checks the sectors after each crash.
 check_sectors() {
 	what=$1
 	shift
@@ -95,14 +94,14 @@ test_large_sectors() {
 	expect_sectors_survive
 }
 
-# By who writes and where the device ends the bios, which is another way.
+# Bios are encrypted by the submitter and decrypted where the device ends them.
 test_without_workqueues() {
 	cipher="aes-xts-plain64 $key_512"
 	options='3 no_read_workqueue no_write_workqueue submit_from_crypt_cpus'
 	expect_sectors_survive
 }
 
-# Tags and data are both from before a write or both from after, with the journal of dm-integrity.
+# With the journal of dm-integrity, tag and data of a sector are both old or both new.
 test_authenticated_sectors() {
 	cipher="capi:gcm(aes)-random $key_256"
 	options='1 integrity:28:aead'
@@ -122,7 +121,7 @@ test_authenticated_sectors() {
 	done
 }
 
-# What finds lost and wrong sectors would find them.
+# Checks that the test can fail: lost and misplaced sectors are reported.
 test_lost_and_misplaced_writes_are_noticed() {
 	cipher="aes-xts-plain64 $key_512"
 	make_logged $size_mib
@@ -133,7 +132,7 @@ test_lost_and_misplaced_writes_are_noticed() {
 	check_sectors misplace | grep 'is WRONG'
 }
 
-# expect_files_survive <mkfs.ext4 options>
+# expect_files_survive <mkfs.ext4 options>: checks a filesystem after crashes.
 expect_files_survive() {
 	fs_mib=12
 	sectors=$((fs_mib * 2048))
@@ -157,7 +156,7 @@ expect_files_survive() {
 	done
 }
 
-# expect_files <crash>: whichever target the journal is replayed through.
+# expect_files <crash>: replays the journal through each target, and checks the files.
 expect_files() {
 	for looker in crypt "$target"; do
 		python3 "$here/write_log.py" replay /dev/kscale_log /dev/kscale_after "$1" >/tmp/marks

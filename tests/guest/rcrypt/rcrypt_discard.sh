@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What is discarded on rcrypt is discarded below, if the table allows it: blkdiscard, fstrim and mounts
-# with `discard` give memory of a RAM disk back. What is not allowed is refused as by dm-crypt.
+# rcrypt passes discards down if the table allows them: blkdiscard, fstrim and mounts with `discard` free
+# memory of a RAM disk. Other discards are refused, as by dm-crypt.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -22,13 +22,13 @@ teardown() {
 	clean_block
 }
 
-# map_all <name> <target> <device> [options]
+# map_all <name> <target> <device> [options]: maps all of a device.
 map_all() {
 	dmsetup create "$1" --table \
 		"0 $((size_kib * 2)) $2 aes-xts-plain64 $key_512 0 $3 0${4:+ $4}"
 }
 
-# used_kib <ram disk>: of the pages that it has. They are freed after a grace period.
+# used_kib <ram disk>: prints the size of its pages. Pages are freed after a grace period.
 used_kib() {
 	sleep 0.2
 	echo $(($(cat "/sys/kernel/debug/ramdisk_pages/$1") * 4))
@@ -43,10 +43,10 @@ test_blkdiscard_gives_memory_back() {
 		expect_equal $plain_kib "$(used_kib "${pair#* }")" 'KiB written'
 		blkdiscard -o 65536 -l 131072 /dev/mapper/"$name"
 		expect_equal $((plain_kib - 128)) "$(used_kib "${pair#* }")" 'KiB left'
-		# Less than a page of the disk.
+		# A discard of less than a page of the disk frees nothing.
 		blkdiscard -o 4096 -l 512 /dev/mapper/"$name"
 	done
-	# What was discarded is zeros below, and as such it is decrypted.
+	# Discarded sectors are zeros on the RAM disk. Reads decrypt these zeros.
 	cmp /dev/mapper/ours /dev/mapper/theirs
 	cmp -n 65536 $plain /dev/mapper/ours
 	cmp -i 196608 -n $((plain_kib * 1024 - 196608)) $plain /dev/mapper/ours
@@ -54,7 +54,7 @@ test_blkdiscard_gives_memory_back() {
 	expect_equal 0 "$(used_kib ram0)" 'KiB left'
 }
 
-# refusals <mapped device>: prints what it will not do.
+# refusals <mapped device>: prints the errors of blkdiscard.
 refusals() {
 	for arguments in '' -z -s '-o 512 -l 512' '-o 4096 -l 512' '-o 0 -l 4096'; do
 		echo "blkdiscard $arguments"
@@ -81,7 +81,7 @@ test_what_is_not_allowed_is_refused() {
 	done
 }
 
-# trimmed <target> [options]: prints what fstrim says, and how much the disk has before and after.
+# trimmed <target> [options]: prints the output of fstrim, and the used memory before and after.
 trimmed() {
 	map_all files "$1" /dev/ram0 "$2"
 	mkfs.ext4 -q -O ^has_journal -E nodiscard,lazy_itable_init=0 /dev/mapper/files

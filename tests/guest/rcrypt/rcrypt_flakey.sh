@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The device fails for a while, or says that it wrote what it did not: errors come through as errors,
-# nobody gets wrong data, and what was flushed before is there afterwards.
+# A device fails for a while, or drops writes silently. Users get the errors of the device and no wrong
+# data. Data that was flushed before is on the device afterwards.
 #
-# With rcrypt and with dm-crypt on dm-flakey, which changes its mind at random times.
+# Runs rcrypt and dm-crypt on dm-flakey, which fails at random times.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -39,7 +39,7 @@ teardown() {
 
 mark="sh -c 'echo \$0 >>/tmp/marks'"
 
-# flakey up|down|error_writes|drop_writes: what the device does from now on.
+# flakey up|down|error_writes|drop_writes: sets the behaviour of the device.
 flakey() {
 	case $1 in
 	up) now='1 0' ;;
@@ -51,24 +51,24 @@ flakey() {
 	dmsetup resume flakey
 }
 
-# make_flakey <MiB>: makes /dev/mapper/flakey.
+# make_flakey <MiB>: creates /dev/mapper/flakey.
 make_flakey() {
 	sectors=$(($1 * 2048))
 	make_null_blk kscale_disk "size=$1"
 	dmsetup create flakey --table "0 $sectors flakey /dev/kscale_disk 0 1 0"
 }
 
-# map_flakey <target>: makes /dev/mapper/written on it.
+# map_flakey <target>: creates /dev/mapper/written on /dev/mapper/flakey.
 map_flakey() {
 	dmsetup create written --table "0 $(crypt_line "$1" /dev/mapper/flakey)"
 }
 
-# nap: less than a second.
+# nap: sleeps for a random time of less than a second.
 nap() {
 	sleep "0.$(shuf -i 1-9 -n 1)"
 }
 
-# until_marked: waits until somebody was told that something is durable.
+# until_marked: waits until the writer has marked data as durable.
 until_marked() {
 	tries=0
 	until grep -q "^$1" /tmp/marks 2>/dev/null; do
@@ -83,7 +83,7 @@ write_sectors() {
 		>/tmp/writer.log 2>&1
 }
 
-# expect_sectors <marks>: on both targets.
+# expect_sectors <marks>: checks the sectors through both targets.
 expect_sectors() {
 	for looker in crypt "$target"; do
 		dmsetup create looked --table "0 $(crypt_line $looker /dev/mapper/flakey)"
@@ -92,7 +92,7 @@ expect_sectors() {
 	done
 }
 
-# Reads and writes that fail say so, others give what was written.
+# Reads and writes fail with an error. Successful reads return the written data.
 test_errors_while_sectors_are_written() {
 	for one in "$target" crypt; do
 		make_flakey $size_mib
@@ -116,7 +116,7 @@ test_errors_while_sectors_are_written() {
 	done
 }
 
-# What was said to be written is not: as if the power was off from then on.
+# The device drops writes silently, as if the power was off from then on.
 test_sectors_after_dropped_writes() {
 	for one in "$target" crypt; do
 		make_flakey $size_mib
@@ -127,7 +127,7 @@ test_sectors_after_dropped_writes() {
 		nap
 		cp /tmp/marks /tmp/durable
 		flakey drop_writes
-		# It may find that its writes are not there.
+		# The writer may find that its writes are lost.
 		wait $writer || grep 'is of write' /tmp/writer.log || fail "$(cat /tmp/writer.log)"
 		dmsetup remove written
 		flakey up
@@ -137,7 +137,7 @@ test_sectors_after_dropped_writes() {
 	done
 }
 
-# write_files_until <how>: with a filesystem whose device does that at some time.
+# write_files_until <how>: writes files until the device fails in that way, at a random time.
 write_files_until() {
 	mkfs.ext4 -q /dev/mapper/written
 	mount /dev/mapper/written $mounted
@@ -151,11 +151,11 @@ write_files_until() {
 	umount $mounted
 	dmsetup remove written
 	flakey up
-	# A file that was still there may have been removed before the writes were dropped.
+	# A marked file may have been removed before the device dropped writes.
 	grep gone /tmp/marks >>/tmp/durable || true
 }
 
-# expect_files_after <how>
+# expect_files_after <how>: checks the files after the device failed in that way.
 expect_files_after() {
 	for round in $(seq $rounds); do
 		for one in "$target" crypt; do
@@ -167,7 +167,7 @@ expect_files_after() {
 			mount /dev/mapper/written $mounted
 			python3 "$here/crash_files.py" check $mounted /tmp/durable
 			umount $mounted
-			# That there were errors is noted on the device, and is no damage.
+			# The filesystem records errors of the device. That is no damage.
 			[ "$1" = drop_writes ] || e2fsck -f -p /dev/mapper/written || [ $? = 1 ]
 			expect_clean /dev/mapper/written
 			rm /tmp/marks

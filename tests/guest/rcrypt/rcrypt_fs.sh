@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# A filesystem that was made and filled on rcrypt is whole on dm-crypt, and the other way round.
+# A filesystem that was written through rcrypt is intact on dm-crypt, and the other way round.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -32,12 +32,13 @@ map_all() {
 		"0 $((size_kib * 2)) $2 aes-xts-plain64 $key_512 0 /dev/ram0 0${3:+ $3}"
 }
 
-# checksums <directory>: prints them for all files below.
+# checksums <directory>: prints the checksums of all files in a directory tree.
 checksums() {
 	(cd "$1" && find . -type f ! -path './lost+found/*' -exec sha256sum {} + | sort)
 }
 
-# expect_same_files <writer> <reader> [options]: both are targets.
+# expect_same_files <writer> <reader> [options]: writes files through one target, and checks them through
+# the other.
 expect_same_files() {
 	map_all written "$1" "$3"
 	mkfs.ext4 -q /dev/mapper/written
@@ -64,7 +65,7 @@ test_rcrypt_reads_files_of_dm_crypt() {
 	expect_same_files crypt "$target" '1 sector_size:4096'
 }
 
-# Metadata is discarded and written anew, some of it while the table is replaced.
+# Files are deleted, discarded and written, some of them while the table is replaced.
 test_files_survive_while_targets_change() {
 	map_all changing "$target" '1 allow_discards'
 	mkfs.ext4 -q /dev/mapper/changing
@@ -75,7 +76,7 @@ test_files_survive_while_targets_change() {
 		cp -r $tree "/tmp/mounted/$name"
 		dmsetup reload changing --table \
 			"0 $((size_kib * 2)) $name aes-xts-plain64 $key_512 0 /dev/ram0 0 1 allow_discards"
-		# Freezes the filesystem.
+		# The suspend freezes the filesystem.
 		dmsetup suspend changing
 		dmsetup resume changing
 		checksums $tree >/tmp/expected

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Random table lines and messages: rcrypt takes, refuses and prints them as dm-crypt does, except for
-# those of rcrypt_differences.py.
+# Random table lines and messages: rcrypt accepts, refuses and prints them as dm-crypt does. The exceptions
+# are in rcrypt_differences.py.
 #
-# KSCALE_SEED repeats a run; KSCALE_LINES and KSCALE_MESSAGES are how many.
+# KSCALE_SEED repeats a run. KSCALE_LINES and KSCALE_MESSAGES are the numbers of lines and messages.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -14,7 +14,7 @@ ktap_timeout_s=3000
 KSCALE_SEED=${KSCALE_SEED:-$(date +%s)}
 KSCALE_TARGET=$target
 export KSCALE_SEED KSCALE_TARGET
-# In the process of a test it is not for the report.
+# Prints the seed once, not in the process of each test.
 [ -n "$ktap_step" ] || echo "# seed $KSCALE_SEED"
 kernel=/proc/sys/kernel
 
@@ -26,10 +26,10 @@ setup() {
 	dmsetup create tags --table '0 8 integrity /dev/ram1 0 48 D 1 block_size:512'
 	dmsetup remove tags
 	dmsetup create tags --table '0 1100 integrity /dev/ram1 0 48 D 1 block_size:512'
-	# What is said goes to the program, which finds a splat in it, and not to the slow console.
+	# The test program reads the kernel log and checks it for splats. The console is too slow for that.
 	cp $kernel/printk $kernel/modprobe /tmp/
 	echo 1 >$kernel/printk
-	# Nor is there a module with any cipher that is asked for.
+	# No module is loaded on demand: none has the requested ciphers.
 	echo >$kernel/modprobe
 }
 
@@ -39,7 +39,7 @@ teardown() {
 	clean_block
 }
 
-# fuzz <lines, messages or names> <how many>: by a process that has the keys.
+# fuzz <lines, messages or names> <number>: runs rcrypt_fuzz.py in a session with the keys.
 fuzz() {
 	for bytes in 16 32 64; do
 		for kind in user logon; do
@@ -59,8 +59,7 @@ test_messages() {
 	fuzz messages "${KSCALE_MESSAGES:-100000}"
 }
 
-# What is being looked up has no name for its driver yet, so the kernel finds it for a cipher without
-# one, whoever looks it up.
+# A cipher that is being looked up has no driver name yet, so a concurrent lookup of an empty name finds it.
 test_a_cipher_without_a_name_is_none() {
 	fuzz names 1000
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Authenticated encryption: what rcrypt writes to a device with room for tags, dm-crypt reads, and the
-# other way round; and what somebody changed on the device is not read by either.
+# Authenticated encryption on a device with room for tags: dm-crypt reads data that rcrypt wrote, and the
+# other way round. Both fail to read data that was changed on the device.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -19,7 +19,7 @@ teardown() {
 
 key_128=$(echo $key_256 | cut -c1-32)
 
-# make_integrity <name> <device> <bytes beside each sector> [sector size]: formats the device.
+# make_integrity <name> <device> <tag size> [sector size]: formats the device.
 make_integrity() {
 	line="integrity $2 0 $3 D 1 block_size:${4:-512}"
 	dmsetup create "$1" --table "0 8 $line"
@@ -27,7 +27,7 @@ make_integrity() {
 	dmsetup create "$1" --table "0 $((plain_sectors + 32)) $line"
 }
 
-# make_both <bytes beside each sector> [sector size]: makes int0 and int1.
+# make_both <tag size> [sector size]: creates int0 and int1.
 make_both() {
 	make_ram $((plain_kib * 2 + 4096))
 	make_plain
@@ -35,8 +35,8 @@ make_both() {
 	make_integrity int1 /dev/ram1 "$@"
 }
 
-# expect_both_read <table line after the target's name, with a dash for the device>: what one of the
-# targets writes both read, on int0 and int1.
+# expect_both_read <table line after the target's name, with a dash for the device>: both targets read the
+# data that each of them wrote, on int0 and int1.
 expect_both_read() {
 	map ours0:"$target":/dev/mapper/int0 theirs0:crypt:/dev/mapper/int0 -- "$@"
 	write_file $plain /dev/mapper/ours0 1M
@@ -52,7 +52,7 @@ expect_both_read() {
 	dmsetup remove ours1 theirs1
 }
 
-# expect_same_bytes: nothing but the header may differ, tags included.
+# expect_same_bytes: both devices have equal data and tags. Only their headers differ.
 expect_same_bytes() {
 	dmsetup remove int0 int1
 	read_raw /dev/ram0 /tmp/raw0
@@ -90,7 +90,7 @@ test_vectors_of_the_sector_number() {
 	END
 }
 
-# The tag and the vector need not fill the room that there is.
+# The tag and the IV may be smaller than the tag size of the device.
 test_room_that_is_left() {
 	make_both 64
 	expect_both_read 'capi:gcm(aes)-plain64' $key_256 0 0 '1 integrity:12:aead'
@@ -117,7 +117,7 @@ test_key_size_of_the_authentication() {
 test_random_vectors_without_authentication() {
 	make_both 16
 	expect_both_read aes-xts-random $key_512 0 0 '1 integrity:16:none'
-	# As in dm-crypt, the vectors take the room without being told to.
+	# As in dm-crypt, random IVs need no `integrity` option.
 	expect_both_read 'capi:cbc(aes)-random' $key_256 0 0
 }
 
@@ -130,14 +130,14 @@ test_lines_are_printed_as_by_dm_crypt() {
 	dmsetup table --showkeys ours | diff /tmp/theirs -
 }
 
-# expect_read_error <device> <sector>: prints what dd says.
+# expect_read_error <device> <sector>: checks that a read fails, and prints the error of dd.
 expect_read_error() {
 	! dd if="$1" of=/dev/null bs=512 skip="$2" count=1 iflag=direct 2>/tmp/dd.log ||
 		fail "sector $2 of $1 was read"
 	sed -n 's/.*: //p' /tmp/dd.log | head -n 1
 }
 
-# change_byte <offset>: of the data of int0, whose tags stay.
+# change_byte <offset>: changes a data byte of int0 without changing its tag.
 change_byte() {
 	dd if=/dev/mapper/int0 of=/tmp/byte bs=1 skip="$1" count=1 status=none
 	tr '\000-\377' '\200-\377\000-\177' </tmp/byte |
@@ -156,15 +156,15 @@ test_changed_data_is_noticed() {
 	expect_equal "$theirs" "$ours" 'error'
 	echo "$ours"
 	expect_in_kernel_log 'INTEGRITY AEAD ERROR, sector 9'
-	# A bio fails as a whole, and its neighbours do not.
+	# A bio fails as a whole. The bios next to it succeed.
 	! dd if=/dev/mapper/ours of=/dev/null bs=8k count=1 iflag=direct status=none 2>/dev/null
 	dd if=/dev/mapper/ours bs=512 count=9 iflag=direct status=none | cmp -n 4608 $plain -
 	dd if=/dev/mapper/ours bs=512 skip=10 count=6 iflag=direct status=none |
 		cmp -i 5120:0 -n 3072 $plain -
-	# As it was before.
+	# Restores the byte.
 	change_byte $((9 * 512 + 100))
 	expect_content $plain /dev/mapper/ours
-	# And a new write makes a new tag.
+	# A new write computes a new tag.
 	change_byte $((9 * 512 + 100))
 	write_file $plain /dev/mapper/ours 64k
 	expect_content $plain /dev/mapper/ours
@@ -174,7 +174,7 @@ decrypted_at_once() {
 	sed -n 's/^reads decrypted at once \([0-9]*\) .*/\1/p' /sys/kernel/debug/rcrypt/stats
 }
 
-# What dm-integrity reads ends in one of its workers.
+# dm-integrity ends reads in its own worker. rcrypt decrypts them there.
 test_reads_are_checked_where_they_end() {
 	while read -r size cipher key auth; do
 		make_both "$size"
@@ -204,11 +204,11 @@ test_sectors_cannot_change_places() {
 		'1 integrity:16:aead'
 	write_file $plain /dev/mapper/ours 64k
 	dmsetup remove ours
-	# The same line, one sector further on the device.
+	# The same table line, with a start that is 8 sectors further on the device.
 	dmsetup create moved --table "0 8 $target capi:gcm(aes)-plain64 $key_256 0 \
 		/dev/mapper/int0 8 1 integrity:16:aead"
 	expect_read_error /dev/mapper/moved 0
-	# With the vectors of where they were, the number that is authenticated is still another.
+	# The IV offset restores the old IVs, but the authenticated sector number differs.
 	dmsetup create shifted --table "0 8 $target capi:gcm(aes)-plain64 $key_256 8 \
 		/dev/mapper/int0 8 1 integrity:16:aead"
 	expect_read_error /dev/mapper/shifted 0
@@ -225,7 +225,7 @@ test_another_key_is_noticed() {
 	expect_read_error /dev/mapper/ours 0
 }
 
-# Somebody who writes to the buffer of a read must not make it look as if the device were to blame.
+# A program that writes to the buffer of its own read must not cause an authentication error.
 test_readers_that_change_their_buffer() {
 	make_both 28
 	cat >/tmp/scribble.py <<-'END'
@@ -271,14 +271,14 @@ test_many_at_once() {
 	fio --filename=/dev/mapper/theirs $job --verify_only
 }
 
-# expect_refused_by <target> <message> <device> <cipher> <key> [options]
+# expect_refused_by <target> <message> <device> <cipher> <key> [options]: the target refuses a line.
 expect_refused_by() {
 	forget_kernel_log
 	! dmsetup create bad --table "0 8 $1 $4 $5 0 $3 0${6:+ $6}" 2>/dev/null || fail "$1 took it"
 	expect_in_kernel_log "$2"
 }
 
-# expect_refused <message> <device> <cipher> <key> [options]: by both targets.
+# expect_refused <message> <device> <cipher> <key> [options]: both targets refuse a line.
 expect_refused() {
 	for one in crypt "$target"; do
 		expect_refused_by "$one" "$@"
@@ -317,8 +317,8 @@ test_devices_that_will_not_do() {
 		$key_512 '1 integrity:28:aead'
 }
 
-# tcw takes 32 bytes of the key, and the digest as many. With fewer than the first dm-crypt copies 4 GiB
-# from behind the key, and the kernel oopses.
+# tcw uses 32 bytes of the key, and the digest another 32. With less than 32 bytes, dm-crypt copies 4 GiB
+# from beyond the key, and the kernel oopses.
 test_keys_that_are_too_short_for_tcw() {
 	make_both 32
 	set -- 'Error decoding and setting key' /dev/mapper/int0 \

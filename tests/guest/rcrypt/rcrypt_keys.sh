@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Keys of keyrings, messages, suspend and resume: rcrypt does and says what dm-crypt does.
+# Keys of keyrings, messages, suspend and resume: rcrypt behaves and reports as dm-crypt does.
 #
-# Most tests do the same to a device of each, and compare all that was answered and printed.
+# Most tests run the same commands on a device of each target, and compare all results and output.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -23,16 +23,16 @@ teardown() {
 	keyctl clear @u
 }
 
-# words: prints what the targets said to the kernel log since the last call.
+# words: prints the messages of the targets in the kernel log since the last call.
 words() {
-	# What else is in front comes from a header that dm-crypt includes.
+	# Messages from a header that dm-crypt includes have another prefix.
 	kernel_log | sed -n -e 's/^\[[^]]*] \(trusted_key: \)*device-mapper: crypt: //p' \
 		-e "s/^\[[^]]*] $target_module: //p" \
 		-e 's/^\[[^]]*] device-mapper: table: [0-9:]*: r*crypt: //p'
 	forget_kernel_log
 }
 
-# try <dmsetup arguments>: prints them, how it ended, what it printed and what the target said.
+# try <dmsetup arguments>: prints the arguments, status and output of dmsetup, and the target's messages.
 try() {
 	{
 		echo "> $*"
@@ -41,13 +41,13 @@ try() {
 	words
 }
 
-# message <words>: to the device.
+# message <words>: sends a message to the device.
 message() {
 	try message "$name" 0 "$@"
 }
 
-# on_both <function>: calls it with name and kind of the device, $name and $kind, for each target, and
-# compares what it prints. The device below is $below, so that both have the same name for it.
+# on_both <function>: calls the function for each target, with the name $name and the target $kind, and
+# compares its output. The device below is $below, so that both targets have the same name for it.
 on_both() {
 	for pair in "ours $target" 'theirs crypt'; do
 		name=${pair% *}
@@ -61,7 +61,7 @@ on_both() {
 	[ -s /tmp/ours ] || fail 'nothing was printed'
 }
 
-# create <key> [options]: makes the device.
+# create <key> [options]: creates the device.
 create() {
 	try create "$name" --table "0 1024 $kind $cipher $1 0 $below 0${2:+ $2}"
 }
@@ -71,7 +71,7 @@ show() {
 	try status "$name"
 }
 
-# sum: what the first sectors decrypt to, so which key is in use.
+# sum: prints a checksum of the first decrypted sectors, which identifies the key.
 sum() {
 	dd if=/dev/mapper/"$name" bs=4k count=4 iflag=direct status=none | cksum
 }
@@ -135,13 +135,13 @@ bad_keys() {
 		dmsetup suspend "$name"
 		message key set $bad
 		show
-		# The old key is still there.
+		# The old key is still set.
 		try resume "$name"
 		sum
 	done
 	dmsetup suspend "$name"
 	message key set "zz${key_256#00}"
-	# What C shows now is a mixture of both.
+	# The table of dm-crypt now has a mixture of both keys.
 	try resume "$name"
 	message key set $key_256
 	try resume "$name"
@@ -152,7 +152,7 @@ test_a_key_that_is_refused() {
 	on_both bad_keys
 }
 
-# Adds a key of each type with the bytes of $key_256; the one that is encrypted has its own.
+# add_keys: adds a key of each type with the bytes of $key_256. The encrypted key has random bytes.
 add_keys() {
 	bash -c "printf '$(echo $key_256 | sed 's/../\\x&/g')'" >/tmp/key
 	keyctl padd user kscale_user @u </tmp/key >/dev/null
@@ -171,7 +171,7 @@ keyring_keys() {
 		dmsetup remove "$name"
 	done
 
-	# Changed by messages, from digits and back.
+	# Messages replace a key in digits by a keyring key, and the other way round.
 	create $other_key
 	dmsetup suspend "$name"
 	message key set :32:logon:kscale:logon
@@ -234,7 +234,7 @@ test_keys_that_are_of_no_use() {
 	! grep -q '^ok' /tmp/ours || fail 'a key was accepted'
 }
 
-# What userspace sees of a target stays one or the other, whatever comes at the same time.
+# With concurrent messages, user space sees one of the keys at any time.
 test_messages_at_the_same_time() {
 	name=ours
 	rounds=60
@@ -288,7 +288,7 @@ test_messages_at_the_same_time() {
 	sum | cmp - /tmp/ours_sum
 }
 
-# measured <name> <target>: prints what was measured when tables of that device were loaded.
+# measured <name> <target>: prints the IMA measurements of tables of the device.
 measured() {
 	bash -c 'while read -r _ _ _ _ event data; do
 		[ "$event" = dm_table_load ] && printf "$(echo "$data" | sed "s/../\\\\x&/g")\n"
@@ -299,7 +299,7 @@ measured() {
 test_what_ima_measures() {
 	mountpoint -q /sys/kernel/security || mount -t securityfs none /sys/kernel/security
 	echo 'measure func=CRITICAL_DATA label=device-mapper' >/tmp/policy
-	# It can be written once, or more often, as the kernel is configured.
+	# Some kernels accept only one write of the policy.
 	cat /tmp/policy >/sys/kernel/security/ima/policy
 	add_keys
 	while read -r line; do

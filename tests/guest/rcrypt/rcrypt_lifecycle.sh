@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Everything that becomes of a device in use, while all that is read from it is verified: rounds of one
-# change to the device and, at the same time, one thing that happens to the machine. Which, is random.
+# Changes of a device in use, while writers verify all data that they read. A round is a random change of
+# the device and, at the same time, a random event of the machine.
 #
-# Each round is announced in the kernel log, so that what is reported there belongs to one.
-# KSCALE_ROUNDS is for how many in each test, KSCALE_SEED for others.
+# The kernel log has a line for each round, so that a report belongs to a round. KSCALE_ROUNDS is the number
+# of rounds in each test. KSCALE_SEED selects other rounds.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -27,7 +27,7 @@ teardown() {
 	[ ! -d "/sys/module/$target_module" ] || rmmod "$target_module"
 }
 
-# make_room <bytes beside each sector>: a device that keeps them, on /dev/ram0.
+# make_room <tag size>: creates a dm-integrity device on /dev/ram0.
 make_room() {
 	load_modules dm_integrity
 	make_ram $((plain_sectors + 2048))
@@ -70,14 +70,14 @@ test_cipher_that_finishes_later() {
 	live_on /dev/ram0 'capi:cryptd(xts-aes-aesni)-plain64' $key_512
 }
 
-# What is not written has no tag, and cannot be read.
+# A sector that was never written has no tag: it cannot be read.
 test_authenticated() {
 	make_room 48
 	live_on /dev/mapper/room 'capi:authenc(hmac(sha256),xts(aes))-random' $key_512$key_256 \
 		integrity:48:aead integrity_key_size:32
 }
 
-# Zones of 1 MiB, that are written from their begin.
+# Sequential zones of 1 MiB.
 test_zones() {
 	make_null_blk zoned size=$((plain_sectors / 2048)) zoned=1 zone_size=1
 	jobs=1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Writers that want more pages than rcrypt may have, in every mode to count them.
+# Writers need more pages than the limit of rcrypt, in every limit mode.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -19,7 +19,7 @@ teardown() {
 	[ ! -d /sys/module/rcrypt ] || rmmod rcrypt
 }
 
-# A third of the memory for all targets, or 16 MiB where that is more: others have the rest.
+# The limit is a third of the memory for all targets, at least 16 MiB. Other targets use the rest.
 map_beside_others() {
 	make_ram $((plain_sectors / 2))
 	dmsetup create below --table "0 $plain_sectors linear /dev/ram0 0"
@@ -33,8 +33,8 @@ refusals() {
 	sed -n 's/^requests refused at the limit //p' $stats
 }
 
-# write_above_the_limit <block size> <parameter...>: the device below takes nothing before the limit has
-# been reached.
+# write_above_the_limit <block size> <parameter...>: the device below completes no write before the limit
+# is reached.
 write_above_the_limit() {
 	block=$1
 	shift
@@ -68,18 +68,18 @@ test_limit_by_credits() {
 	write_above_the_limit 128k limit_mode=2
 }
 
-# Each write takes all of the reserve, so they take it in turns.
+# Each write needs the whole reserve, so one write at a time proceeds.
 test_writes_as_large_as_the_reserve() {
 	write_above_the_limit 1M max_write_size=1048576
 }
 
-# Blocks count, too, and who has some and waits for pages keeps nobody waiting.
+# Compound pages count, too. A writer that holds some of them and waits for pages blocks no other writer.
 test_blocks_above_the_limit() {
 	write_above_the_limit 128k page_mode=2
 	grep -q ' compound [1-9]' $stats || fail "there were no blocks: $(cat $stats)"
 }
 
-# Nothing is refused while there is enough, so the tests above see the limit, not the memory.
+# Below the limit no page is refused: the tests above see the limit, not a lack of memory.
 test_below_the_limit_nothing_is_refused() {
 	modprobe rcrypt
 	map_beside_others

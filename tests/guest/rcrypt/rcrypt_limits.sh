@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What sysfs says of a device on rcrypt is what it says of one on dm-crypt: its limits, whatever the
-# device below can do, and what was read and written.
+# sysfs has the same values for a device on rcrypt as for one on dm-crypt: queue limits, on all kinds of
+# backing devices, and I/O statistics.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -22,8 +22,8 @@ teardown() {
 sectors=2048
 max_write_size=/sys/module/$target_module/parameters/max_write_size
 
-# attributes <name>: of the mapped device, but for what its name makes, and for polling: devices of
-# the library are never polled.
+# attributes <name>: prints the attributes of a mapped device, except those that depend on its name, and
+# polling: devices of the library are never polled.
 attributes() {
 	(
 		cd "/sys/block/$(dm_node "$1")"
@@ -32,8 +32,8 @@ attributes() {
 	)
 }
 
-# expect_same_limits <device> <line...>: lines have a dash for the device. A line that one target
-# refuses the other has to refuse, too.
+# expect_same_limits <device>: reads table lines, with a dash for the device. Both targets refuse a line, or
+# their devices have equal limits.
 expect_same_limits() {
 	below=$1
 	while read -r line; do
@@ -58,7 +58,7 @@ expect_same_limits() {
 	done
 }
 
-# expect_same_limits_on <device>: with every size of sectors.
+# expect_same_limits_on <device>: compares limits with every sector size.
 expect_same_limits_on() {
 	expect_same_limits "$1" <<-END
 		aes-xts-plain64 KEY 0 - 0
@@ -74,7 +74,7 @@ test_ram_disk() {
 	expect_same_limits_on /dev/ram0
 }
 
-# Each line is a kind of device.
+# Each line is a kind of null_blk device.
 test_devices_that_can_do_more_or_less() {
 	while read -r attributes; do
 		echo "null_blk $attributes"
@@ -109,7 +109,7 @@ test_loop_devices() {
 	done
 }
 
-# Its first sector is not where the disk's blocks start.
+# The device starts within a block of the disk.
 test_devices_out_of_line() {
 	make_null_blk below size=2 blocksize=512
 	make_null_blk large size=2 blocksize=4096
@@ -139,7 +139,7 @@ test_devices_with_tags() {
 	done
 }
 
-# The limits of a table of both are those of both.
+# A table of two lines has the limits of both devices.
 test_tables_of_two_lines() {
 	make_null_blk a size=2 blocksize=512 discard=1
 	make_null_blk b size=2 blocksize=4096
@@ -152,7 +152,7 @@ test_tables_of_two_lines() {
 	attributes ours | diff /tmp/theirs -
 }
 
-# What other writes may have at most does not matter: nobody splits one that is to be atomic.
+# Atomic writes are never split, even if they are larger than the limits of other writes.
 test_atomic_writes_go_down_whole() {
 	make_plain
 	make_scsi_disk atomic_wr=1 atomic_wr_max_length=2048
@@ -179,12 +179,13 @@ test_atomic_writes_go_down_whole() {
 	expect_equal $((most * 2)) "$size" 'where the sizes end'
 }
 
-# counts <block device>: what was read, written, discarded and flushed: requests and sectors.
+# counts <block device>: prints the numbers of requests and sectors that were read, written, discarded and
+# flushed.
 counts() {
 	awk '{ print $1, $2, $3, $5, $6, $7, $9, $12, $13, $14, $16 }' "/sys/block/$1/stat"
 }
 
-# use_counted <mapped device>: every kind of request once.
+# use_counted <mapped device>: submits every kind of request once.
 use_counted() {
 	dd if=$plain of="$1" bs=1M count=1 oflag=direct status=none
 	dd if=$plain of="$1" bs=4k count=16 seek=8 oflag=direct,dsync status=none
@@ -200,11 +201,11 @@ test_what_was_done_is_counted_as_by_dm_crypt() {
 	for pair in "ours $target" 'theirs crypt'; do
 		name=${pair% *}
 		make_null_blk "$name-disk" size=1 discard=1 cache_size=1
-		# dm-crypt's thread may have neighbours to send at once, or may not.
+		# Without merges: whether dm-crypt's thread submits adjacent bios together is random.
 		echo 2 >"/sys/block/$name-disk/queue/nomerges"
 		dmsetup create "$name" --table "0 $plain_sectors ${pair#* } aes-xts-plain64 $key_512 0 \
 			/dev/$name-disk 0 1 allow_discards"
-		# What came before is the kernel's.
+		# The kernel has read the disk before.
 		counts "$name-disk" >"/tmp/$name-before"
 		use_counted "/dev/mapper/$name"
 		{

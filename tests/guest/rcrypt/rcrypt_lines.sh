@@ -3,7 +3,7 @@
 #
 # Table lines: rcrypt accepts, refuses and prints them as dm-crypt does.
 #
-# Lines are only loaded, so no device becomes live. In them KEY is a key of 256 bits, DEV a device.
+# Lines are only loaded: no table becomes live. In a line, KEY is a key of 256 bits and DEV is a device.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -13,7 +13,7 @@ len_sectors=2048
 
 setup() {
 	load_crypt_modules
-	# Nothing is ever written to it.
+	# The tests never write to the RAM disk.
 	[ -e /sys/block/ram0 ] || make_ram 1024
 	dmsetup create ours --notable
 	dmsetup create theirs --notable
@@ -23,7 +23,7 @@ teardown() {
 	clean_block
 }
 
-# load <name> <target> <line> [sectors]: errors go to the kernel log only.
+# load <name> <target> <line> [sectors]: loads a table. Errors are in the kernel log only.
 load() {
 	table=$3
 	case $table in
@@ -35,9 +35,9 @@ load() {
 	dmsetup load "$1" --table "0 ${4:-$len_sectors} $2 $table" 2>/dev/null
 }
 
-# Reads `<message> | <line>[ | <sectors>]`. Both targets have to refuse the line with the message,
-# of which the number is the errno. What dm-crypt says does not depend on the kernel's options, so
-# it is asked on the release kernel only.
+# expect_all_refused: reads `<message> | <line>[ | <sectors>]`. Both targets refuse the line with the
+# message, which ends with the errno. The messages of dm-crypt are the same on all kernels, so dm-crypt is
+# tested on the release kernel only.
 expect_all_refused() {
 	: >/tmp/expected
 	forget_kernel_log
@@ -169,7 +169,7 @@ test_bad_options() {
 	end
 }
 
-# Device mapper refuses these, after the targets took them.
+# Device mapper refuses these lines after the target has accepted them.
 test_lines_beyond_the_device() {
 	for line in 'aes-xts-plain64 KEY 0 DEV 1' 'aes-xts-plain64 KEY 0 DEV 18446744073709551615' \
 		'aes-xts-plain64 KEY 0 DEV 4 1 sector_size:4096'; do
@@ -181,8 +181,8 @@ test_lines_beyond_the_device() {
 	done
 }
 
-# What dm-crypt does wrong: it follows a bad pointer for the first, makes tags for the second although
-# its table says that it does not, and takes the others for 16.
+# Bugs of dm-crypt: it follows a bad pointer for the first line. For the second, it makes tags but prints a
+# table without tags. It parses the numbers of the others as 16.
 test_arguments_that_dm_crypt_does_not_check() {
 	line='aes-xts-plain64 KEY 0 DEV 0'
 	while IFS='|' read -r message line; do
@@ -199,7 +199,7 @@ test_arguments_that_dm_crypt_does_not_check() {
 	end
 }
 
-# Each of these becomes a line of one table for each target.
+# Each of these lines is in one table, for each target.
 test_lines_are_printed_as_by_dm_crypt() {
 	cat >/tmp/lines <<-end
 		aes-xts-plain64 KEY 0 DEV 0
@@ -224,7 +224,7 @@ test_lines_are_printed_as_by_dm_crypt() {
 		capi:cbc(aes)-lmk $(many_keys 65) 0 DEV 0
 		capi:ecb(cipher_null) - 0 DEV 0
 	end
-	# The numbers of sectors follow from the line's number.
+	# The start sectors follow from the line number.
 	sed "s/KEY/$key_256/; s,DEV,/dev/ram0,; s/^/TARGET /" /tmp/lines |
 		awk '{ print (NR - 1) * 64, 64, $0 }' >/tmp/table
 	sed "s/TARGET/$target/" /tmp/table | dmsetup load ours
@@ -247,7 +247,7 @@ test_status_is_that_of_dm_crypt() {
 	done
 }
 
-# Neither what was accepted nor what was refused.
+# The log has no keys of accepted or refused lines.
 test_keys_are_not_in_the_kernel_log() {
 	load ours "$target" 'aes-xts-plain64 KEY 0 DEV 0'
 	! load ours "$target" 'aes-xts-plain64 KEY x DEV 0' || fail 'accepted'

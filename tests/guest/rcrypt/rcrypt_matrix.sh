@@ -1,33 +1,32 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Every cipher of the kernel in every mode, with every IV mode, key, sector size and option: what
-# rcrypt writes, dm-crypt reads, and the other way round, and on the device are the same bytes. What
-# dm-crypt refuses is refused with its words. Each test prints its part of the matrix.
+# All combinations of ciphers, modes, IV modes, key sizes, sector sizes and options. dm-crypt reads data
+# that rcrypt wrote, and the other way round; the ciphertext is the same. rcrypt refuses the lines that
+# dm-crypt refuses, with the same message. Each test prints its part of the matrix.
 #
-# docs/rcrypt.md says how to read it; rcrypt.sh has a choice of these.
+# docs/rcrypt.md explains the matrix. rcrypt.sh tests a selection of it.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
 ktap_timeout_s=900
-# Modules are not loaded on demand meanwhile, as the kernel looks for one whenever it has no cipher
-# of a name.
+# Disables loading on demand: the kernel would run modprobe for each cipher name that it does not know.
 autoload=/proc/sys/kernel/modprobe
 autoload_program=/sbin/modprobe
 
 setup() {
 	load_crypt_modules
 	load_modules dm_integrity
-	# Those for other CPUs fail.
+	# Modules for other CPUs fail to load.
 	find "/lib/modules/$(uname -r)" -path '*/crypto/*.ko' | sed 's,.*/,,; s,\.ko$,,' |
 		xargs modprobe -a 2>/dev/null || :
 	make_ram 4096
 	echo >"$autoload"
 }
 
-# Shows the matrix also where something differs.
+# Prints the matrix after a failure, too.
 teardown() {
 	for table in /tmp/matrix.*; do
 		[ -e "$table" ] || break

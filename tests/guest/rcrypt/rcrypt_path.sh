@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# How long the bios of rcrypt are, where their pages come from, and who encrypts, decrypts and sends
-# them. That it was so is read from its statistics; that nothing went wrong, by dm-crypt.
+# The sizes of rcrypt's bios, the source of their pages, and the contexts that encrypt, decrypt and submit
+# them. The tests read these from rcrypt's statistics, and check the data with dm-crypt.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -21,19 +21,19 @@ teardown() {
 	[ ! -d /sys/module/rcrypt ] || rmmod rcrypt
 }
 
-# counted <reads|writes> [cpu]: bios that were decrypted or encrypted.
+# counted <reads|writes> [cpu]: prints the number of decrypted or encrypted bios.
 counted() {
 	awk -v "what=$1" -v "cpu=${2:-}" '
 		$1 == "cpu" && (cpu == "" || cpu == $2) { n += $(what == "reads" ? 4 : 6) }
 		END { print n + 0 }' $stats
 }
 
-# stat <text in front of it>: prints a number of the statistics.
+# stat <text before it>: prints a number of the statistics.
 stat() {
 	sed -n "s/.*\<$1 \([0-9]*\)\>.*/\1/p" $stats
 }
 
-# change <command that prints a number> -- <command...>: prints by how much the second changes it.
+# change <command that prints a number> -- <command...>: prints by how much the second command changes it.
 change() {
 	printer=
 	while [ "$1" != -- ]; do
@@ -46,7 +46,7 @@ change() {
 	echo $(($($printer) - before))
 }
 
-# make_devices [attribute...]: an /dev/a for ours and a /dev/b for theirs, as large as $plain.
+# make_devices [attribute...]: creates /dev/a for rcrypt and /dev/b for dm-crypt, as large as $plain.
 make_devices() {
 	make_null_blk a size=$(((plain_kib + 1023) / 1024)) "$@"
 	make_plain
@@ -99,7 +99,7 @@ test_parameters_are_known_to_modinfo() {
 	grep -q '^max_write_size:.*(uint)$' /tmp/params || fail "$(cat /tmp/params)"
 }
 
-# write_in_page_mode <mode> <where from>...: all pages came from there, and the data is right.
+# write_in_page_mode <mode> <source>...: all pages come from these sources, and the data is correct.
 write_in_page_mode() {
 	mode=$1
 	shift
@@ -112,7 +112,7 @@ write_in_page_mode() {
 		expect_content $plain /dev/mapper/theirs
 		dd if=/dev/zero of=/dev/ram0 bs=64k count=$((plain_kib / 64)) status=none
 	done
-	# Memory may be short of blocks, or of anything in a cache, but not of everything.
+	# Compound or cached pages may be unavailable, but not all kinds of pages.
 	others=0
 	for where in bulk single reserve cached compound; do
 		case " $* " in
@@ -138,7 +138,7 @@ test_pages_come_from_where_the_parameter_says() {
 	done
 }
 
-# What the device says in a hard interrupt (2) must wait for softirq context.
+# In mode 2 the device ends bios in a hard interrupt: rcrypt decrypts them in softirq context.
 test_reads_are_decrypted_where_the_device_ends_them() {
 	for mode in 0 1 2; do
 		make_devices irqmode=$mode
@@ -170,7 +170,7 @@ test_reads_are_left_to_workers_by_default() {
 	expect_equal "$at_once" "$(stat 'decrypted at once')" 'reads decrypted at once'
 }
 
-# These modes need a page for each bio, which where reads end nobody can wait for.
+# These modes allocate a page for each bio. The context where reads end must not wait for memory.
 test_reads_in_modes_that_need_memory_are_left_to_workers() {
 	make_ram $plain_kib
 	make_plain
@@ -182,7 +182,7 @@ test_reads_in_modes_that_need_memory_are_left_to_workers() {
 	expect_equal "$at_once" "$(stat 'decrypted at once')" 'reads decrypted at once'
 }
 
-# Pinned to a CPU, the writer encrypts there.
+# The writer is pinned to a CPU and encrypts there.
 test_writes_are_encrypted_where_they_come_from() {
 	make_devices
 	map ours:"$target":/dev/a theirs:crypt:/dev/a -- aes-xts-plain64 $key_512 0 0 \
@@ -224,7 +224,7 @@ test_workers_may_have_a_high_priority() {
 	done
 }
 
-# sent_in_order <rotational> <options>: prints how many of the writes were.
+# sent_in_order <rotational> <options>: prints the number of writes that were submitted in sector order.
 sent_in_order() {
 	make_devices rotational="$1"
 	map ours:"$target":/dev/a theirs:crypt:/dev/a -- aes-xts-plain64 $key_512 0 0 "$2"
@@ -245,7 +245,7 @@ test_writes_are_sorted_for_disks_with_heads() {
 	expect_equal 0 "$(sent_in_order 1 '1 no_write_workqueue')" 'sent in order'
 }
 
-# Errors come back the same way, whoever sent the write.
+# Errors are the same in all contexts that submit writes.
 test_errors_of_the_device_come_through_in_order() {
 	make_devices rotational=1
 	dmsetup create broken --table "0 16 linear /dev/a 0
@@ -263,7 +263,7 @@ test_errors_of_the_device_come_through_in_order() {
 	done
 }
 
-# What the bios above say of waiting and polling, whoever is below.
+# I/O with RWF_NOWAIT and RWF_HIPRI (polling).
 test_answers_to_impatient_callers_are_those_of_dm_crypt() {
 	make_devices poll_queues=1
 	map ours:"$target":/dev/a theirs:crypt:/dev/a -- aes-xts-plain64 $key_512 0 0

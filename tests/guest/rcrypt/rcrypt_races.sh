@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Messages, status, suspend, resume, new tables, removal and I/O from many processes at once: each key
-# is seen as it was set, in the table and in the data, or not at all.
+# Messages, status, suspend, resume, new tables, removal and I/O from many processes at once. The table and
+# the data have a whole key that was set, or no key.
 #
-# KSCALE_SOAK_S is for how many seconds.
+# KSCALE_SOAK_S is the duration in seconds.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# `modprobe rcrypt replace=1` takes the name of dm-crypt, and cryptsetup sees no difference.
+# `modprobe rcrypt replace=1` registers the target as `crypt`. cryptsetup works with it unmodified.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -13,7 +13,7 @@ test_replace_is_refused_while_dm_crypt_is_loaded() {
 	! modprobe rcrypt replace=1 2>/tmp/modprobe.log || fail 'loaded'
 	grep -q 'Device or resource busy' /tmp/modprobe.log
 	expect_in_kernel_log 'rmmod dm_crypt'
-	# Nothing is left of the attempt.
+	# The failed load leaves nothing registered.
 	modprobe rcrypt
 	expect_equal 2 "$(dmsetup targets | grep -c '^r*crypt ')" 'targets'
 }
@@ -31,7 +31,7 @@ test_plain() {
 		--sector-size 4096 --skip 8 --allow-discards /dev/ram0
 }
 
-# Key files of its versions 2 and 3: a key a line.
+# Key files of Loop-AES, versions 2 and 3: one key on each line.
 test_loop_aes() {
 	cryptsetup='cryptsetup --batch-mode --key-file /tmp/loopaes'
 	for keys in 64 65; do
@@ -40,7 +40,7 @@ test_loop_aes() {
 	done
 }
 
-# dmsetup knows that the table of `crypt` holds a secret.
+# dmsetup hides the keys of a target with the name `crypt`.
 test_keys_are_shown_only_on_demand() {
 	use_rust
 	$cryptsetup open --type plain --cipher aes-xts-plain64 --key-size 256 /dev/ram0 secret

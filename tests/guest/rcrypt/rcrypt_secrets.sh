@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Of a key that was wiped, or whose device was removed, nothing is left in memory.
+# A wiped key, or the key of a removed device, leaves no copy in memory.
 #
-# The host dumps all memory of the guest and searches it: see qemu/memory.py. Keys are random, made and
-# handed over by secret.py, which leaves no copy itself. What is left of the same with dm-crypt shows
-# what is not the target's: the ioctl, the keyring, the crypto API. Each key is found before.
+# The host dumps and searches all memory of the guest, see qemu/memory.py. secret.py makes random keys and
+# passes them to the kernel without leaving a copy. Copies that dm-crypt leaves, too, are not of the target
+# but of the ioctl, the keyring or the crypto API. Each key is found while it is in use.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -29,7 +29,7 @@ setup() {
 }
 
 teardown() {
-	# One without a key cannot be resumed.
+	# A device without a key cannot be resumed.
 	for key in "$keys"/*; do
 		! dmsetup info "${key##*/}" >/dev/null 2>&1 || dmsetup remove "${key##*/}"
 	done
@@ -37,17 +37,17 @@ teardown() {
 	keyctl clear @u
 }
 
-# The masked key of each device, in a file of its name.
+# The masked key of each device, in a file with the name of the device.
 keys=/tmp/keys
 
-# secret <name> <secret.py arguments>: what is called <name> gets a new key.
+# secret <name> <secret.py arguments>: sets a new key and stores its masked form as <name>.
 secret() {
 	masked=$1
 	shift
 	python3 "${0%/*}/../lib/secret.py" "$@" >"$keys/$masked"
 }
 
-# Name, bytes of the key, cipher, device below and options. RCRYPT_SECRETS=<pattern> is for some of them.
+# Name, bytes of the key, cipher, backing device and options. RCRYPT_SECRETS=<pattern> selects cases.
 cases() {
 	grep "${RCRYPT_SECRETS:-.}" <<-END
 		xts 64 aes-xts-plain64 /dev/kscale
@@ -64,7 +64,7 @@ cases() {
 	END
 }
 
-# make_devices: makes one for each case and target, <case>-<target>.
+# make_devices: creates <case>-<target> for each case and target.
 make_devices() {
 	cases | while read -r case bytes cipher below options; do
 		for one in crypt "$target"; do
@@ -85,8 +85,8 @@ make_devices() {
 	use_devices
 }
 
-# use_devices: reads and writes, so that there are requests with the keys. At last sector 0, whose vector
-# is a part of the key with tcw.
+# use_devices: reads and writes, so that requests use the keys. Sector 0 is last: with tcw its IV is a part
+# of the key.
 use_devices() {
 	for key in "$keys"/*; do
 		device=/dev/mapper/${key##*/}
@@ -96,7 +96,7 @@ use_devices() {
 	done
 }
 
-# search: prints the name of each key, and how many pieces of it are in memory.
+# search: prints the name of each key and the number of its pieces in memory.
 search() {
 	for entry in /sys/class/virtio-ports/*; do
 		[ "$(cat "$entry/name")" != kscale.mem ] || port=/dev/${entry##*/}
@@ -123,7 +123,7 @@ expect_all_found() {
 	expect_equal "$(ls $keys | wc -l)" "$(wc -l </tmp/before)" 'keys'
 }
 
-# expect_none_found: keys of the keyring are freed a moment later.
+# expect_none_found: no key is in memory. Waits first: keys of the keyring are freed asynchronously.
 expect_none_found() {
 	sleep 2
 	search >/tmp/after
@@ -175,7 +175,7 @@ test_replaced_keys() {
 	expect_none_found
 }
 
-# With the key of a LUKS device, which cryptsetup puts into a keyring and takes out again.
+# cryptsetup adds the key of a LUKS device to a keyring and removes it.
 test_suspended_luks_devices() {
 	dmsetup remove_all
 	make_ram 24576
@@ -201,7 +201,7 @@ test_suspended_luks_devices() {
 	! grep ' [1-9]' /tmp/after_rcrypt || fail 'the key is still in memory'
 }
 
-# expect_not_shown <file>: a key of this file, or half of it, is not in it.
+# expect_not_shown <file>: the file contains no key of this suite, nor half of one.
 expect_not_shown() {
 	for half in $key_256 ${key_512#"$key_256"}; do
 		! grep -iF "${half%????}" "$1" || fail 'a key is shown'

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Swap on rcrypt: what programs had in memory comes back as it was when there was no room for it, and
-# nothing waits for memory that only swapping could bring.
+# Swap on rcrypt: swapped pages of programs return unchanged. No write of rcrypt waits for memory that only
+# swapping could free.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/cryptsetup.sh"
 
-# Each page that comes back is waited for.
+# Programs wait for each page that is swapped in.
 ktap_timeout_s=$((ktap_timeout_s * 3))
 
 group=/sys/fs/cgroup/swapping
-# Of swap, of memory, and what the programs want.
+# Sizes of the swap device, of the memory of the cgroup, and of the data of the programs.
 device_kib=32768
 memory_kib=12288
 wanted_kib=16384
@@ -30,7 +30,7 @@ teardown() {
 	rm -f /var/tmp/swap
 }
 
-# swap_on <device> <arguments of cryptsetup>: with a key that nobody has seen.
+# swap_on <device> <arguments of cryptsetup>: enables swap with a random key.
 swap_on() {
 	below=$1
 	shift
@@ -40,27 +40,28 @@ swap_on() {
 	swapon /dev/mapper/swap
 }
 
-# make_group <bytes of memory>
+# make_group <bytes of memory>: creates a cgroup with that limit.
 make_group() {
 	echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 	mkdir $group
 	echo "$1" >$group/memory.max
 }
 
-# in_group <command...>
+# in_group <command...>: runs a command in the cgroup.
 in_group() {
 	sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' $group "$@"
 }
 
-# expect_swapped <KiB>: at least.
+# expect_swapped <KiB>: the cgroup used at least that much swap.
 expect_swapped() {
 	peak=$(cat $group/memory.swap.peak)
 	echo "$((peak / 1024)) KiB were in swap"
 	[ "$peak" -ge $(($1 * 1024)) ] || fail 'too little was swapped'
 }
 
-# write_blocks <KiB> [KiB of a block]: a program of that cgroup does it, each with its own content, so
-# that nothing comes back from another place. It reads the last one first, which is still in memory.
+# write_blocks <KiB> [KiB of a block]: a program of the cgroup writes blocks in its memory, and verifies
+# them. Each block has other content, so that misplaced pages are noticed. The program reads the last block
+# first, which is still in memory.
 write_blocks() {
 	cat >/tmp/blocks.py <<-'END'
 		import mmap, sys
@@ -74,7 +75,7 @@ write_blocks() {
 		for at in range(size - step, -1, -step):
 		    assert memory[at : at + step] == block(at), at
 	END
-	# What it is read from is not memory of the cgroup.
+	# The first run is outside the cgroup, so that the page cache of the program is not charged to it.
 	python3 /tmp/blocks.py 4 4
 	in_group python3 /tmp/blocks.py "$1" "${2:-4}"
 }
@@ -91,7 +92,7 @@ test_programs_that_do_not_fit() {
 		written_kib=$(($(field 7 "/sys/block/$(dm_node swap)/stat") / 2))
 		[ $written_kib -ge $((wanted_kib - memory_kib)) ] ||
 			fail "only $written_kib KiB were written"
-		# What is on the disk is not what was in memory.
+		# The disk has no plain data.
 		dd if=/dev/ram0 bs=64k iflag=direct status=none | grep -cF "kscale's memory" >/tmp/found || true
 		expect_equal 0 "$(cat /tmp/found)" 'places of the disk with plain memory'
 		swapoff /dev/mapper/swap
@@ -100,7 +101,7 @@ test_programs_that_do_not_fit() {
 	done
 }
 
-# Now all of memory is short, for rcrypt as for everybody else: its pages come from the reserve.
+# All memory is short: rcrypt takes its pages from the reserve.
 test_everybody_is_short_of_memory() {
 	use_rust
 	modprobe loop

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The shortest of rcrypt_secrets: the keys of a few devices, wiped and removed.
+# A short part of rcrypt_secrets: keys of a few devices are wiped and removed.
 
 export KTAP_NAME=rcrypt_wiped
 export RCRYPT_SECRETS='^xts \|^gcm '

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# rcrypt on zoned devices: zones are those of dm-crypt, and writes arrive in order.
+# rcrypt on zoned devices: its zones are those of dm-crypt, and the device gets writes in order.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-# Eight zones of 1 MiB; the first can be written anywhere.
+# Eight zones of 1 MiB. The first is conventional.
 zone=2048
 sectors=$((8 * zone))
 
@@ -24,14 +24,14 @@ teardown() {
 	clean_block
 }
 
-# expect_same_zones: of both mapped devices, but for what depends on when they were asked.
+# expect_same_zones: compares the zone reports of both devices.
 expect_same_zones() {
 	blkzone report /dev/mapper/ours >/tmp/ours
 	blkzone report /dev/mapper/theirs >/tmp/theirs
 	diff /tmp/theirs /tmp/ours
 }
 
-# on_both <command...>: with ours and with theirs in place of DEVICE.
+# on_both <command...>: runs the command for each target, with its device in place of DEVICE.
 on_both() {
 	for device in ours theirs; do
 		command=
@@ -50,7 +50,7 @@ test_zones_are_those_of_dm_crypt() {
 	expect_equal 8 "$(cat /tmp/count)" zones
 }
 
-# The library's targets are not polled.
+# Targets of the library are not polled.
 test_queue_limits_are_those_of_dm_crypt() {
 	for device in ours theirs; do
 		(cd "/sys/block/$(dm_node $device)/queue" && grep . ./* | grep -v io_poll) \
@@ -76,8 +76,8 @@ test_zones_are_written_in_order_and_read_back() {
 	done
 }
 
-# Longer than elsewhere, where this would be 8 of 128 KiB: only device mapper splits these, and only
-# as the device below cannot have so many pieces of memory.
+# On other devices this would be 8 bios of 128 KiB. On a zoned device only device mapper splits writes, at
+# the segment limit of the device below.
 test_writes_stay_whole() {
 	stats=/sys/kernel/debug/rcrypt/stats
 	queue=/sys/block/$(dm_node ours)/queue
@@ -110,7 +110,7 @@ test_zones_are_managed() {
 	! grep -q 'fu(' /tmp/ours || fail 'a zone is full'
 }
 
-# Many writes of several zones at once, and all of them read back.
+# Many concurrent writes to several zones. fio reads them back.
 test_many_writes_at_once() {
 	fio --name=zoned --filename=/dev/mapper/ours --zonemode=zbd --rw=write --bs=48k --direct=1 \
 		--ioengine=libaio --iodepth=16 --offset=1M --size=4M --verify=crc32c \
@@ -118,7 +118,7 @@ test_many_writes_at_once() {
 	grep -q 'READ: .*io=[1-9]' /tmp/fio.log || fail "nothing was read: $(cat /tmp/fio.log)"
 }
 
-# In a table of two lines, zones and sectors are counted from the begin of each.
+# In a table of two lines, the zones and sectors of a line count from its start.
 test_zones_of_a_part_of_the_device() {
 	dmsetup remove ours theirs
 	for line in "ours $target a" 'theirs crypt b'; do
