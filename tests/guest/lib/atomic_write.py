@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Writes the begin of a file to the begin of a device, whole or not at all.
+"""Writes the start of a file to the start of a device, with one atomic write.
 
   atomic_write.py <file> <device> <bytes>
 """

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Looks for lost and wrong sectors among those that crash_sectors.py wrote.
+"""Checks the sectors that crash_sectors.py wrote: finds lost and wrong ones.
 
   crash_check.py device <device> <history> <marks>
   crash_check.py log <log> <unit> <device> <history> <crashes> [<devices>]
   crash_check.py lose|misplace <log> <unit> <device> <history>
 
-The first looks at a device, with the marks in a file, one a line. The second does so after each of
-so many crashes, or `all`, which are two at each point where writes became durable: it replays the
-log to the device, and looks at /dev/mapper/ours and theirs, which must have the same content.
-<devices> are made for each crash, by `dmsetup create --concise`. The third and fourth do so with a
-log that lacks a durable write, or has two sectors at each other's place, and fail if nobody
-notices.
+`device` checks a device, with the marks in a file, one on each line.
+
+`log` checks the device after each of a number of crashes. `all` crashes are two at each point where
+writes became durable. For each crash, the log is replayed to the device, <devices> are created by
+`dmsetup create --concise`, and /dev/mapper/ours and theirs must have the same content.
+
+`lose` and `misplace` check a log without a durable write, or with two swapped sectors. They fail if
+the check reports nothing.
 """
 
 import os
@@ -22,7 +24,7 @@ from write_log import Log, crash_index, write_image
 
 
 class History:
-    """What was written where, and since when it must not be lost."""
+    """The writes, their places, and the marks from which on they are durable."""
 
     def __init__(self, path: str) -> None:
         self.places: dict[int, range] = {}
@@ -35,7 +37,7 @@ class History:
                     self.done.add(int(write))
 
     def oldest(self, marks: list[str], sectors: int) -> list[int]:
-        """Returns the oldest write that each sector may be from."""
+        """Returns the oldest write that each sector may have."""
         oldest = [0] * sectors
         durable = set()
         for mark in marks:
@@ -51,7 +53,7 @@ class History:
         return oldest
 
     def fault(self, data: bytes, marks: list[str]) -> str:
-        """Returns which sector is wrong, or of a write that another one has overwritten."""
+        """Returns a description of the first wrong or outdated sector, or an empty string."""
         for sector, least in enumerate(self.oldest(marks, len(data) // SECTOR)):
             write = number_of_write(sector, data[sector * SECTOR : (sector + 1) * SECTOR])
             if write is None:
@@ -64,7 +66,7 @@ class History:
 
 
 class Crashes:
-    """A log, and what its crashes are looked at with."""
+    """A log, and the devices to check its crashes with."""
 
     def __init__(self, log: str, unit: str, device: str, history: str, devices: str = "") -> None:
         self.log = Log(log, int(unit))
@@ -73,7 +75,7 @@ class Crashes:
         self.devices = devices
 
     def fault(self, crash: str, image: bytearray) -> str:
-        """Returns what is wrong with an image; the marks are those before the crash."""
+        """Returns the fault of an image, or an empty string. Uses the marks before the crash."""
         write_image(image, self.device)
         if self.devices:
             subprocess.run(["dmsetup", "create", "--concise", self.devices], check=True)
@@ -88,26 +90,26 @@ class Crashes:
         return self.history.fault(data, self.log.marks(crash_index(crash)))
 
     def check(self, crashes: list[str]) -> None:
-        """Ends the program at the first crash that leaves something wrong."""
+        """Exits at the first crash with a fault."""
         for crash in crashes:
             if fault := self.fault(crash, self.log.image(crash)):
                 sys.exit(f"crash {crash} of {len(self.log.entries)}: {fault}")
         print(f"crashes {len(crashes)}")
 
     def lose(self) -> None:
-        """Prints what is wrong without a durable write."""
+        """Prints the fault of a log that lacks a durable write."""
         crash = self.log.all_crashes(FILLED, 0)[-2]
         whole = self.log.image(crash)
         for entry in reversed(self.log.entries[: crash_index(crash)]):
             image = self.log.image(crash, without=entry)
-            # Else it was overwritten, or nobody was told that it is durable.
+            # Otherwise the write was overwritten, or no mark says that it is durable.
             if image != whole and (fault := self.fault(crash, image)):
                 print(fault)
                 return
         sys.exit("nothing was noticed")
 
     def misplace(self) -> None:
-        """Prints what is wrong after two sectors have changed places."""
+        """Prints the fault of an image with two swapped sectors."""
         crash = self.log.all_crashes(FILLED, 0)[-2]
         image = self.log.image(crash)
         unit = self.log.unit

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Writes files whose names say what is in them, and looks for lost ones.
+"""Writes files whose content follows from their name, and checks them after a crash.
 
   crash_files.py write <directory> <files> <mark command>
   crash_files.py check <directory> <marks>
 
-Each file is written under another name, gets its own, and is made durable, as programs do that must
-not lose it. Then the mark command gets the word keep:<number>, and gone:<number> before the file is
-removed, as most are. `check` looks for all files that the marks of a file, one a line, say are
-kept; another one may be there, but must be whole. Errors of the filesystem end `write`.
+`write` writes each file under a temporary name, renames it and makes it durable. Then it runs the
+mark command with keep:<number>. It removes most files, and runs the mark command with gone:<number>
+before. An error of the filesystem ends it.
+
+`check` reads the marks from a file, one on each line. All kept files must exist. Other files may
+exist. All files must be whole.
 """
 
 import hashlib
@@ -21,7 +23,7 @@ KEPT = 12
 
 
 def content(number: int) -> bytes:
-    """Returns what is in a file."""
+    """Returns the content of a file."""
     block = hashlib.blake2b(str(number).encode()).digest()
     return block * (1 + number * 37 % 600)
 
@@ -47,7 +49,7 @@ def write(directory: str, count: int, command: str) -> None:
         path = f"{directory}/{number}"
         with open(f"{path}.new", "wb") as file:
             file.write(content(number))
-        # Not all are waited for: what is lost of these is no fault.
+        # Some files are not made durable: they may be lost.
         if chance.random() < 0.3:
             continue
         sync(f"{path}.new")
@@ -62,7 +64,7 @@ def write(directory: str, count: int, command: str) -> None:
 
 
 def check(directory: str, marks: list[str]) -> None:
-    """Ends the program if a file is lost or has something else in it."""
+    """Exits with an error if a file is lost or has wrong content."""
     kept = {mark[5:] for mark in marks if mark.startswith("keep:")}
     kept -= {mark[5:] for mark in marks if mark.startswith("gone:")}
     found = {name for name in os.listdir(directory) if name.isdecimal()}

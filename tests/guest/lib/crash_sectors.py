@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Writes sectors that say where they belong and when they were written.
+"""Writes sectors that contain their sector number and the number of the write.
 
   crash_sectors.py <device> <history> <writes> <bytes> <mark command>
 
-Fills the device, then writes to it from several threads, whole sectors of so many bytes, and reads
-back what it wrote. A sector of 512 bytes begins with its number and that of the write, and the rest
-is made of these. Some threads call fsync() now and then, another one writes with O_DSYNC: when that
-is done, the mark command gets a word more, which says what must not be lost from then on. Errors of
-the device are counted, other data is fatal.
+Fills the device. Several threads then write in units of <bytes> and read the data back. A sector of
+512 bytes begins with its number and that of the write; the rest is a hash of both. Some threads
+call fsync() from time to time. Another thread writes with O_DSYNC. After these, the mark command
+runs with a word that names the writes that are now durable. Errors of the device are counted. Wrong
+data is fatal.
 
-`history` gets a line for each write: its number, the first sector, how many, and whether it failed.
-See crash_check.py for what is made of it.
+<history> gets a line for each write: its number, the first sector, the number of sectors, and
+whether it failed. crash_check.py reads it.
 """
 
 import errno
@@ -35,20 +35,20 @@ FILLED = "filled"
 
 @functools.lru_cache(maxsize=1 << 16)
 def content(sector: int, write: int) -> bytes:
-    """Returns what a write puts into a sector; write 0 is the one that fills the device."""
+    """Returns the content of a sector after a write. Write 0 fills the device."""
     number = struct.pack("<QQ", sector, write)
     rest = hashlib.blake2b(number).digest() * 8
     return number + rest[len(number) : SECTOR]
 
 
 def number_of_write(sector: int, data: bytes) -> int | None:
-    """Returns which write a sector is from; None if it is not what one wrote there."""
+    """Returns the number of the write in a sector, or None if no write has this content."""
     write = struct.unpack("<Q", data[8:16])[0]
     return write if data == content(sector, write) else None
 
 
 def read_all(path: str) -> bytes:
-    """Returns all of a device, as it is below the page cache."""
+    """Returns the content of a device, by direct I/O."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     try:
         size = os.lseek(fd, 0, os.SEEK_END)
@@ -62,7 +62,7 @@ def read_all(path: str) -> bytes:
 
 
 class Writer(threading.Thread):
-    """Writes to its own part of the device. Its writes count THREADS up, from its number on."""
+    """A thread that writes to its own part of the device. Its writes are `number` + n * THREADS."""
 
     def __init__(self, job: "Job", number: int) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Writer(threading.Thread):
         self.last_done = 0
         self.sectors = job.size // SECTOR // THREADS
         self.start_sector = number * self.sectors
-        # Which writes a sector may be from: several, if some of them failed.
+        # The writes that each sector may have: several if some of them failed.
         self.may_be: list[set[int]] = [{0} for _ in range(self.sectors)]
         self.buffer = mmap.mmap(-1, MAX_WRITE)
         self.fd = os.open(job.path, os.O_RDWR | os.O_DIRECT)
@@ -94,13 +94,13 @@ class Writer(threading.Thread):
             os.close(self.fd)
 
     def somewhere(self) -> tuple[int, int]:
-        """Returns first sector and number of sectors, in the thread's part, for the next turn."""
+        """Returns random sectors in the thread's part: the first sector and their number."""
         unit = self.job.unit // SECTOR
         count = unit << self.chance.randrange((MAX_WRITE // self.job.unit).bit_length())
         return self.chance.randrange(0, self.sectors - count + 1, unit), count
 
     def write(self, write: int, first: int, count: int) -> None:
-        """Writes some sectors, and remembers that, also if it failed."""
+        """Writes sectors, and records the write even if it failed."""
         view = memoryview(self.buffer)[: count * SECTOR]
         for i in range(count):
             view[i * SECTOR : (i + 1) * SECTOR] = content(self.start_sector + first + i, write)
@@ -117,7 +117,7 @@ class Writer(threading.Thread):
             self.job.mark(f"one:{write}")
 
     def read(self, first: int, count: int) -> None:
-        """Reads some sectors; ends the thread if they are not what it wrote."""
+        """Reads sectors. Ends the thread if they are not what it wrote."""
         view = memoryview(self.buffer)[: count * SECTOR]
         offset = (self.start_sector + first) * SECTOR
         if not self.job.try_io(lambda: os.preadv(self.fd, [view], offset) == len(view)):
@@ -133,7 +133,7 @@ class Writer(threading.Thread):
 
 
 class Job:
-    """What the writers share."""
+    """The state that the writers share."""
 
     def __init__(self, path: str, history: str, writes: int, unit: int, command: str) -> None:
         self.path = path
@@ -150,7 +150,7 @@ class Job:
         self.writers = [Writer(self, number) for number in range(THREADS)]
 
     def fill(self, fd: int) -> None:
-        """Gives each sector its first content."""
+        """Writes the initial content of all sectors."""
         image = b"".join(content(sector, 0) for sector in range(self.size // SECTOR))
         os.pwrite(fd, image, 0)
         os.fsync(fd)
@@ -158,7 +158,7 @@ class Job:
         self.mark(FILLED)
 
     def mark(self, text: str) -> None:
-        """Says what must not be lost from now on."""
+        """Runs the mark command: the writes in `text` are durable from now on."""
         subprocess.run([*self.command, text], check=True, stdout=subprocess.DEVNULL)
 
     def remember(self, line: str) -> None:
@@ -167,7 +167,7 @@ class Job:
             self.history.write(f"{line}\n")
 
     def try_io(self, io: Callable[[], bool]) -> bool:
-        """Does it, and returns False if the device failed."""
+        """Calls `io`. Returns False if the device failed."""
         try:
             return io()
         except OSError as error:
@@ -178,13 +178,13 @@ class Job:
             return False
 
     def sync(self, fd: int) -> None:
-        """Makes all that was written durable, by any thread."""
+        """Makes the finished writes of all threads durable."""
         done = [writer.last_done for writer in self.writers]
         if self.try_io(lambda: os.fsync(fd) is None):
             self.mark("all:" + ",".join(map(str, done)))
 
     def run(self) -> None:
-        """Lets all threads write until they are done."""
+        """Runs all threads until their end."""
         for writer in self.writers:
             writer.start()
         for writer in self.writers:

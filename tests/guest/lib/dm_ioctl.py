@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Device mapper's ioctls, for tests that load more tables than there is time to start dmsetup for.
+"""Device mapper's ioctls, for tests that load so many tables that starting dmsetup is too slow.
 
     control = Control()
     node = control.create("ours")  # "/dev/dm-0", without a table
@@ -7,8 +7,8 @@
     control.resume("ours")  # makes the loaded table the live one
     control.remove("ours")
 
-What fails raises OSError with the kernel's error number. Why a target refused its line is in the
-kernel log: see KernelLog. Layouts and numbers are those of include/uapi/linux/dm-ioctl.h.
+Failures raise OSError with the kernel's error number. The message of a target that refused its line
+is in the kernel log: see KernelLog. Layouts and numbers are from include/uapi/linux/dm-ioctl.h.
 """
 
 import errno
@@ -51,7 +51,7 @@ class Target(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What an ioctl gave back."""
+    """The result of an ioctl."""
 
     target_count: int
     open_count: int
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 class Control:
-    """/dev/mapper/control. Opening it loads device mapper if need be."""
+    """/dev/mapper/control. Opening it loads device mapper if necessary."""
 
     def __init__(self) -> None:
         self._fd = os.open("/dev/mapper/control", os.O_RDWR | os.O_CLOEXEC)
@@ -69,7 +69,7 @@ class Control:
     def call(
         self, command: int, name: str, flags: int = 0, data: bytes = b"", target_count: int = 0
     ) -> Answer:
-        """Makes one ioctl, again with more room if the answer does not fit."""
+        """Calls an ioctl. Repeats it with a larger buffer if the result does not fit."""
         spare_len = 1024
         while True:
             size = _HEADER.size + len(data) + spare_len
@@ -87,17 +87,17 @@ class Control:
                 raise OSError(errno.E2BIG, f"device mapper's answer for {name} does not end")
 
     def create(self, name: str) -> str:
-        """Makes a device without a table and returns its node, for which no udev is needed."""
+        """Creates a device without a table. Returns its node, which needs no udev."""
         dev = self.call(_CREATE, name).dev
-        # As the kernel packs it for user space, with 20 bits for minor numbers.
+        # The kernel's format for user space, with 20 bits for the minor number.
         return f"/dev/dm-{dev & 0xFF | dev >> 12 & 0xFFF00}"
 
     def remove(self, name: str) -> None:
-        """Removes a device. EBUSY if it is open."""
+        """Removes a device. Fails with EBUSY if it is open."""
         self.call(_REMOVE, name)
 
     def load(self, name: str, targets: list[Target], flags: int = 0) -> None:
-        """Loads an inactive table in place of the one there was. Nothing is left if that fails."""
+        """Loads an inactive table, and drops the previous one even if that fails."""
         data = b""
         for target in targets:
             line = target.line.encode() + b"\0"
@@ -112,23 +112,24 @@ class Control:
         self.call(_CLEAR, name)
 
     def suspend(self, name: str, flags: int = 0) -> None:
-        """Suspends a device; with NOFLUSH and SKIP_LOCKFS as `dmsetup suspend` has them."""
+        """Suspends a device. NOFLUSH and SKIP_LOCKFS are as in `dmsetup suspend`."""
         self.call(_SUSPEND, name, SUSPEND | flags)
 
     def resume(self, name: str, flags: int = 0) -> None:
-        """Resumes a device, with the inactive table if there is one."""
+        """Resumes a device. Makes its inactive table live if it has one."""
         self.call(_SUSPEND, name, flags)
 
     def info(self, name: str) -> Answer:
-        """Says whether a device is there, open, suspended, and has tables."""
+        """Returns whether a device exists, is open, is suspended, and has tables."""
         return self.call(_STATUS, name)
 
     def status(self, name: str, flags: int = 0) -> list[Target]:
-        """Returns what each target says of its state, or with IMA_MEASUREMENT, for that."""
+        """Returns the status of each target, or with IMA_MEASUREMENT its measurement."""
         answer = self.call(_TABLE, name, flags)
         targets = []
         offset = 0
-        # The targets are counted first. There are none if somebody took the table away meanwhile.
+        # The header has the number of targets. The data is empty if the table was removed
+        # meanwhile.
         for _ in range(answer.target_count if answer.data else 0):
             start, length, _, following, kind = _SPEC.unpack_from(answer.data, offset)
             line_start = offset + _SPEC.size
@@ -138,17 +139,17 @@ class Control:
         return targets
 
     def table(self, name: str, flags: int = 0) -> list[Target]:
-        """Returns the live table, or with QUERY_INACTIVE_TABLE the other one. Keys are shown."""
+        """Returns the live table, or with QUERY_INACTIVE_TABLE the inactive one. Includes keys."""
         return self.status(name, STATUS_TABLE | flags)
 
     def message(self, name: str, text: str, sector: int = 0) -> str:
-        """Sends a message to the target at a sector and returns its answer, often none."""
+        """Sends a message to the target at a sector. Returns its answer, which is often empty."""
         data = struct.pack("=Q", sector) + text.encode() + b"\0"
         return self.call(_MESSAGE, name, 0, data).data.partition(b"\0")[0].decode()
 
 
 class KernelLog:
-    """What the kernel says from now on."""
+    """The messages of the kernel log from now on."""
 
     MARK = "dm_ioctl: mark "
     LIMIT_S = 60
@@ -159,26 +160,26 @@ class KernelLog:
         self._marks = 0
 
     def lines(self) -> list[str]:
-        """Returns what was said since the last call, without times; EPIPE if some of it is lost."""
+        """Returns the messages since the last call, without times. EPIPE: some are lost."""
         return self.until(self.mark())
 
     def mark(self) -> str:
-        """Writes a line to where the log ends, and returns it for `until`."""
+        """Appends a line to the log, and returns it for `until`."""
         self._marks += 1
         mark = f"{self.MARK}{os.getpid()} {self._marks}"
-        # Without a newline nobody could read it: it might go on.
+        # The kernel shows a line to readers only after its newline.
         os.write(self._fd, f"<7>{mark}\n".encode())
         return mark
 
     def until(self, mark: str) -> list[str]:
-        """As `lines`, but only what was said before a mark, which must be the next one."""
+        """As `lines`, but only messages before a mark. It must be the next mark in the log."""
         limit_s = time.monotonic() + self.LIMIT_S
         found: list[str] = []
         while True:
             try:
                 record = os.read(self._fd, 8192).decode(errors="replace")
             except BlockingIOError:
-                # Another CPU is still writing a record, and nobody can read on from there.
+                # Another CPU still writes a record, and readers cannot pass it.
                 if time.monotonic() > limit_s:
                     what = f"{mark!r} is not in the kernel log, which ends with {found[-3:]}"
                     raise TimeoutError(what) from None

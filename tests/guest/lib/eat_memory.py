@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Takes memory until the kernel has none to give at once, and keeps that for a second.
+"""Allocates memory until allocations must reclaim, and keeps it for a second.
 
-Whoever wants memory meanwhile has to reclaim some first. If that is not enough, this is what is killed.
+Meanwhile, all other allocations must reclaim memory first. The OOM killer chooses this program.
 """
 
 import mmap
@@ -14,13 +14,13 @@ FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
 
 
 def stalls() -> int:
-    """Returns how often somebody had to reclaim memory before there was some."""
+    """Returns the number of direct reclaims (allocstall)."""
     lines = Path("/proc/vmstat").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("allocstall_"))
 
 
 def main() -> None:
-    """Takes it all."""
+    """Allocates the memory."""
     Path("/proc/self/oom_score_adj").write_text("1000")
     taken = []
     before = stalls()

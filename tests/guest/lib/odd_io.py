@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Reads and writes a device directly, at places, of lengths and from addresses that may be odd.
+"""Reads and writes a device by direct I/O with odd offsets, lengths and addresses.
 
-Prints a line for each: what came of it, and a sum of what was read.
+Prints a line for each request: its result, and a checksum of the data that was read.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ import zlib
 BLKDISCARD = 0x1277
 PAGE = 4096
 
-# Where in memory the pieces of one request are: (offset in a page, length).
+# The memory segments of a request: (offset in a page, length).
 PIECES = [
     *([(address, length)] for address in (0, 1, 4, 256, 512, 1024, 2048, 3584)
       for length in (512, 1000, 1024, 4096, 8192)),
@@ -33,7 +33,7 @@ PIECES = [
 
 
 def pieces_of(memory: mmap.mmap, layout: list[tuple[int, int]]) -> list[memoryview]:
-    """Returns pieces of memory, each in pages of its own."""
+    """Returns memory segments, each in pages of its own."""
     found = []
     page = 0
     for offset, length in layout:
@@ -44,7 +44,7 @@ def pieces_of(memory: mmap.mmap, layout: list[tuple[int, int]]) -> list[memoryvi
 
 
 def main(path: str) -> None:
-    """Makes all requests."""
+    """Submits all requests."""
     memory = mmap.mmap(-1, 256 * PAGE)
     memory[:] = bytes(i * 31 % 251 for i in range(len(memory)))
     device = os.open(path, os.O_RDWR | os.O_DIRECT)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Writes a buffer to a device while other processes write to the buffer.
 
-They write one of two versions of its bytes, again and again. So what is read back is any mix of the
-two, and never anything else. Ends with an error and says so if it is.
+They write one of two versions of its bytes, repeatedly. The data that is read back must be a mix of
+the two. Other data is an error.
 """
 
 import mmap
@@ -13,14 +13,14 @@ import sys
 SECTOR_LEN = 512
 BUFFER_LEN = 4096
 WRITERS = 2
-# One bit of each byte.
+# The lowest bit of each byte.
 EACH_BYTE = int.from_bytes(b"\x01" * BUFFER_LEN, "little")
-# The start of each sector is the same in both, so that no other bytes will do there.
+# The first bytes of each sector are the same in both versions: only these are correct there.
 SAME_LEN = 128
 
 
 def as_number(data: bytes) -> int:
-    """Returns bytes as a number, of which all can be looked at at once."""
+    """Returns bytes as one number, so that operations apply to all of them."""
     return int.from_bytes(data, "little")
 
 
@@ -34,14 +34,14 @@ def versions() -> tuple[bytes, bytes]:
 
 
 def write_for_ever(buffer: mmap.mmap, first: bytes, second: bytes) -> None:
-    """Writes one version after the other to the buffer."""
+    """Writes both versions alternately to the buffer."""
     while True:
         buffer[:] = first
         buffer[:] = second
 
 
 def main(path: str, writes: int) -> None:
-    """Writes so many times, and looks at what is on the device each time."""
+    """Writes `writes` times, and checks the data on the device each time."""
     first, second = versions()
     buffer = mmap.mmap(-1, BUFFER_LEN)
     buffer[:] = first
@@ -64,7 +64,7 @@ def main(path: str, writes: int) -> None:
                 raise OSError("short read")
             mixed += back[:] not in (first, second)
             differs = as_number(back[:]) ^ first_bits
-            # Each byte is of one version or of the other.
+            # Each byte must be from one of the versions.
             wrong += differs & may_differ != differs or (differs & EACH_BYTE) * 0xFF != differs
     finally:
         for pid in writers:

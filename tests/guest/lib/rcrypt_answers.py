@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a crypt target answers to table lines and messages, for rcrypt_fuzz.py.
+"""Answers of a crypt target to table lines and messages, for rcrypt_fuzz.py.
 
     peer = Peer("ours", "rcrypt")  # devices without a table, and a process that works on them
     peer.ask([Request("load", "aes-xts-plain65 ...")])
@@ -16,11 +16,11 @@ from typing import NamedTuple
 from dm_ioctl import QUERY_INACTIVE_TABLE, Control, KernelLog, Target
 
 SECTORS = 1024
-# To get rid of a table takes much longer than to load one, and is nothing but waiting.
+# Removing a table takes much longer than loading one, as it waits for grace periods.
 DEVICES = 8
 
-# What the kernel says: of a device, or with the name of the target; or device mapper for itself. A
-# header of dm-crypt's puts another prefix before its messages.
+# Messages of the kernel log: about a device, with the name of the target, or of device mapper.
+# Messages from a header that dm-crypt includes have another prefix.
 SAID = re.compile(
     r"(?:trusted_key: )?(?:device-mapper: )?"
     r"(?:(?:table: \d+:(?P<minor>\d+): )(?:r?crypt: )?|(?P<target>r?crypt): )(?P<text>.*)"
@@ -29,14 +29,14 @@ BY_DEVICE_MAPPER = re.compile(r"device-mapper: (ioctl|core): ")
 
 
 class Request(NamedTuple):
-    """What to do with a line or a message: the name of a method of `Device`."""
+    """A line or a message, and the name of the method of `Device` that handles it."""
 
     what: str
     text: str
 
 
 class Answer(NamedTuple):
-    """What a target made of it."""
+    """The result of a request."""
 
     error: int
     said: tuple[str, ...]
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 class Device:
-    """A device, of which nobody else knows, for one kind of target; after each line another."""
+    """The devices of one target. Each accepted line uses the next device."""
 
     def __init__(self, name: str, target: str) -> None:
         self.target = target
@@ -53,27 +53,27 @@ class Device:
         self.minors: dict[str, str] = {}
         self.threads = ThreadPoolExecutor(DEVICES)
         self.cleared: list[tuple[str, Future[None]]] = []
-        # Behind what was said for each answer: the mark, and the device's number.
+        # The mark in the kernel log after each answer, and the minor number of the device.
         self.marks: list[tuple[str, str]] = []
         for number in range(DEVICES):
             self.name = f"{name}{number}"
             self.minors[self.name] = self.control.create(self.name).rpartition("-")[2]
-            # Only of the first table does device mapper look at once whether it fits what is below.
+            # Only with the first table of a device, table_load() sets up the queue and its limits.
             self.control.load(self.name, [Target(0, SECTORS, "error", "")])
             self.clear()
         self.go_on()
 
     def clear(self) -> None:
-        """Begins to get rid of a loaded table."""
+        """Starts the removal of a loaded table."""
         self.cleared.append((self.name, self.threads.submit(self.control.clear, self.name)))
 
     def go_on(self) -> None:
-        """Takes the device that is without a table for the longest time."""
+        """Switches to the device whose table was removed first."""
         self.name, cleared = self.cleared.pop(0)
         cleared.result()
 
     def said(self, mark: str, minor: str) -> tuple[str, ...]:
-        """Returns what was said of a device before a mark; ends the program at what is of none."""
+        """Returns the messages about a device before a mark. Exits at a message of no device."""
         found = []
         for line in self.log.until(mark):
             match = SAID.fullmatch(line)
@@ -84,15 +84,15 @@ class Device:
         return tuple(found)
 
     def answers(self, requests: list[Request]) -> list[Answer]:
-        """Does all that, and returns what becomes of it."""
+        """Handles requests and returns their answers."""
         self.marks = []
         answers = [getattr(self, request.what)(request.text) for request in requests]
-        # At once, since who reads the log may have to wait for who writes it.
+        # Reads the log once for all answers: a reader may have to wait for writers.
         pairs = zip(answers, self.marks, strict=True)
         return [answer._replace(said=self.said(*mark)) for answer, mark in pairs]
 
     def answer(self, act: Callable[[], object], table: Callable[[], str]) -> Answer:
-        """Returns what becomes of an ioctl, but for what is said."""
+        """Returns the answer of an ioctl, without messages."""
         error = 0
         try:
             act()
@@ -102,7 +102,7 @@ class Device:
         return Answer(error, (), table())
 
     def load(self, line: str) -> Answer:
-        """Loads a line, and goes on to another device if it was taken."""
+        """Loads a line. Switches to another device if the line was accepted."""
         is_loaded = False
 
         def act() -> None:
@@ -121,7 +121,7 @@ class Device:
         return self.answer(act, table)
 
     def replace(self, line: str) -> Answer:
-        """Gives the device another live table; without a line, one that fails all I/O."""
+        """Replaces the live table. An empty line: a table that fails all I/O."""
         target = Target(0, SECTORS, self.target if line else "error", line)
 
         def act() -> None:
@@ -131,7 +131,7 @@ class Device:
         return self.answer(act, lambda: "")
 
     def tell(self, text: str) -> Answer:
-        """Sends a message, or suspends or resumes."""
+        """Sends a message, or suspends or resumes the device."""
         acts = {"suspend": self.control.suspend, "resume": self.control.resume}
 
         def act() -> None:
@@ -144,7 +144,7 @@ class Device:
 
 
 def _serve(connection: Connection, name: str, target: str) -> None:
-    """Answers as long as somebody asks."""
+    """Answers requests until the connection is closed."""
     device = Device(name, target)
     while True:
         try:
@@ -155,7 +155,7 @@ def _serve(connection: Connection, name: str, target: str) -> None:
 
 
 class Peer:
-    """A process that asks one target."""
+    """A process that sends requests to one target."""
 
     def __init__(self, name: str, target: str) -> None:
         self.name = name
@@ -165,11 +165,11 @@ class Peer:
         theirs.close()
 
     def ask(self, requests: list[Request]) -> None:
-        """Has it work on these, while the caller does something else."""
+        """Starts requests. The caller can continue meanwhile."""
         self.connection.send(requests)
 
     def answers(self) -> list[Answer]:
-        """Waits for the answers to what was asked."""
+        """Waits for the answers to the requests."""
         try:
             found: list[Answer] = self.connection.recv()
         except EOFError:

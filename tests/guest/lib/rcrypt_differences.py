@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Where rcrypt refuses a table line or a message that dm-crypt takes, or says something else.
+"""Differences: table lines that rcrypt refuses but dm-crypt accepts, or with different messages.
 
-Each is something that dm-crypt does wrong, drivers/md/dm-crypt.c. docs/rcrypt.md has them all, and
-those that no random line can show: they hold UTF-8 only, and no `lmk` with 64 keys.
+Each is a bug of dm-crypt (drivers/md/dm-crypt.c). docs/rcrypt.md lists all of them, including those
+that random lines cannot show: random lines are UTF-8, and have no `lmk` with 64 keys.
 """
 
 import re
 from collections.abc import Sequence
 
-# What `%u` and the like take of a word in the kernel's sscanf(): blanks in front are skipped.
+# The characters that `%u` of the kernel's sscanf() accepts: it skips leading blanks.
 _NUMBER = re.compile(r"\s*(\d+)")
 _FLAGS_ARGUMENT = 5
-# Bytes of the seeds of tcw, which are at the end of the key.
+# Size in bytes of the seeds of tcw, at the end of the key.
 _SEEDS = 32
 
-# With these dm-crypt breaks the kernel, so it is not asked: what rcrypt says is all there is.
+# Lines with which dm-crypt corrupts the kernel. Only rcrypt is tested with them.
 FATAL = {
     "no tag type": "integrity:<n> without a second colon: C follows a bad pointer",
     "mac key alone": "integrity_key_size for a cipher without that key: C writes to no memory",
@@ -37,7 +37,7 @@ OTHER = {
 
 
 def _limit(word: str, place: int) -> tuple[str, int] | None:
-    """Returns the number in an argument, as C finds it, and how many bits it may have."""
+    """Returns the number in an argument, as C parses it, and its maximum number of bits."""
     if place in (2, 4):
         return word, 64
     if place == _FLAGS_ARGUMENT:
@@ -53,7 +53,7 @@ def _limit(word: str, place: int) -> tuple[str, int] | None:
 
 
 def of_number(word: str, place: int) -> str | None:
-    """Returns the name of the difference that the number in an argument makes, if it does."""
+    """Returns the name of the difference that the number in an argument causes, or None."""
     found = _limit(word, place)
     number = _NUMBER.match(found[0]) if found else None
     if not found or not number:
@@ -64,20 +64,20 @@ def of_number(word: str, place: int) -> str | None:
 
 
 def _without_options(cipher: str) -> str:
-    """Returns a cipher in the new format without what is behind its IV mode."""
+    """Returns a cipher in the new format without the options after its IV mode."""
     name = cipher.removeprefix("capi:")
     return name.rpartition(":")[0] if ":" in name else name
 
 
 def options(words: Sequence[str]) -> Sequence[str]:
-    """Returns those arguments that are options, as C counts them."""
+    """Returns the optional arguments, as C counts them."""
     number = _NUMBER.match(words[_FLAGS_ARGUMENT]) if len(words) > _FLAGS_ARGUMENT else None
     count = int(number[1]) % (1 << 32) if number else 0
     return words[_FLAGS_ARGUMENT + 1 :][:count]
 
 
 def _fatal(words: Sequence[str]) -> str | None:
-    """Returns which of FATAL a line is."""
+    """Returns the entry of FATAL for a line, or None."""
     opts = options(words)
     sizes = [word for word in opts if re.match(r"integrity:\s*\d", word)]
     if any(word.count(":") < 2 for word in sizes):
@@ -102,12 +102,12 @@ def _fatal(words: Sequence[str]) -> str | None:
 
 
 def fatal(words: Sequence[str]) -> str | None:
-    """Returns the name of a difference if dm-crypt must not be asked."""
+    """Returns the name of a difference if dm-crypt must not get the line."""
     return _fatal(words) if words else None
 
 
 def of_line(words: Sequence[str]) -> str | None:
-    """Returns the name of the difference that a line shows, if it may show one."""
+    """Returns the name of the difference that a line may show, or None."""
     for place, word in enumerate(words):
         name = of_number(word, place)
         if name:

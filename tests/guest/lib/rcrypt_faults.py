@@ -3,8 +3,8 @@
 
     rcrypt_faults.py <cipher> <key> <other key> <device> <options of the table> [named]
 
-If `named`, the table has the name of a key in a keyring, which a message may have in any case.
-fail_nth.sh has said whose allocations these are.
+If `named`, the table has the name of a key in a keyring. Messages may have one in any case.
+fail_nth.sh has selected whose allocations fail.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ buffer = memoryview(mmap.mmap(-1, LEN))
 
 
 def keyring_key(name: str, digits: str) -> str:
-    """Adds a key, and returns what tables and messages call it."""
+    """Adds a key to a keyring, and returns its name for tables and messages."""
     key = bytes.fromhex(digits)
     added = libc.syscall(ADD_KEY, b"user", name.encode(), key, len(key), USER_KEYRING)
     assert added >= 0, os.strerror(ctypes.get_errno())
@@ -43,7 +43,7 @@ def keyring_key(name: str, digits: str) -> str:
 
 
 def attempt(nth: int, call: Callable[[], object]) -> tuple[bool, int]:
-    """Returns whether there were as many allocations, and the error if there was one."""
+    """Returns whether the `nth` allocation was reached, and the error or 0."""
     error = 0
     os.pwrite(fail_nth, b"%d" % nth, 0)
     try:
@@ -56,7 +56,7 @@ def attempt(nth: int, call: Callable[[], object]) -> tuple[bool, int]:
 
 
 def line(key: str) -> str:
-    """Returns what follows the target's name in the table."""
+    """Returns the arguments of the table line."""
     return f"{CIPHER} {key} 0 {DEVICE} 0 {OPTIONS}"
 
 
@@ -66,7 +66,7 @@ def load(key: str) -> None:
 
 
 def construct(key: str) -> None:
-    """Lets the constructor fail in every way that there is."""
+    """Lets each allocation of the constructor fail."""
     references = REFERENCES.read_text()
     refused = 0
     for nth in itertools.count(1):
@@ -88,7 +88,7 @@ def shown_key() -> str:
 
 
 def expect_text(node: str) -> None:
-    """Reads what was written with the first key, and leaves the device suspended."""
+    """Reads the data that was written with the first key. Leaves the device suspended."""
     dm.resume("faulty")
     device = os.open(node, os.O_RDONLY | os.O_DIRECT)
     os.preadv(device, [buffer], 0)
@@ -108,7 +108,7 @@ def expect_no_key() -> None:
 
 
 def send(node: str, words: str, becomes: str) -> None:
-    """Lets a message fail in every way that there is. The key `becomes` that if it succeeds."""
+    """Lets each allocation of a message fail. If the message succeeds, the key is `becomes`."""
     counts: Counter[str] = Counter()
     for nth in itertools.count(1):
         has_failed, error = attempt(nth, lambda: dm.message("faulty", words))
@@ -123,7 +123,7 @@ def send(node: str, words: str, becomes: str) -> None:
         elif shown == KEY:
             expect_text(node)
         counts["it" if not error else "no key" if shown == WIPED else "the old key"] += 1
-        # Whatever happened, a key can be set.
+        # After each failure, a key can be set.
         dm.message("faulty", f"key set {KEY}")
         expect_text(node)
         if not has_failed:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Gives rcrypt and dm-crypt the same random lines or messages, and compares what they say.
+"""Gives rcrypt and dm-crypt the same random lines or messages, and compares their answers.
 
 Usage: rcrypt_fuzz.py lines|messages|names SEED COUNT
 
-`names` asks rcrypt for a cipher without a name, while the kernel looks up others for dm-crypt.
+`names` requests a cipher with an empty name from rcrypt, while the kernel looks up others for
+dm-crypt.
 
-Ends with an error at the first disagreement that is not one of rcrypt_differences.py. Each target has
-a device and a process of its own, so they work at once: see rcrypt_answers.py.
+Exits with an error at the first difference that is not in rcrypt_differences.py. Each target has
+devices and a process of its own, so both work in parallel: see rcrypt_answers.py.
 """
 
 import errno
@@ -23,17 +24,17 @@ import rcrypt_differences as differences
 import rcrypt_lines as generate
 from rcrypt_answers import Answer, Peer, Request
 
-# So few that the kernel log holds what both targets say to them.
+# Small enough for the kernel log to hold the messages of both targets.
 BATCH = 100
 MESSAGES_PER_LINE = 1000
-# Of so many lines some have every cipher and option, and nothing wrong.
+# With so many lines, each cipher and option is in some line without errors.
 ENOUGH = 50_000
-# What dm-crypt says to ten options, whatever they are.
+# The answer of dm-crypt to ten options of any kind.
 COUNT = ("Invalid number of feature args (-22)",)
 
 
 class Fuzzer:
-    """Both targets, and what was compared."""
+    """Both targets, and statistics of the comparisons."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -42,19 +43,19 @@ class Fuzzer:
             raise SystemExit("KSCALE_TARGET=crypt: in the kernel log it would be taken for dm-crypt")
         self.theirs, self.ours = Peer("theirs", "crypt"), Peer("ours", target)
         self.counts: Counter[str] = Counter()
-        # What was in the lines that both took: the cipher, the options without their values.
+        # Ciphers and options (without values) of the lines that both targets accepted.
         self.taken: Counter[str] = Counter()
 
     def differ(self, what: str, theirs: Answer, ours: Answer) -> None:
-        """Ends the program."""
+        """Prints a difference and exits."""
         raise SystemExit(f"not the same: {what}\n  dm-crypt: {theirs}\n  rcrypt:   {ours}")
 
     def lines(self, count: int) -> None:
-        """Tries so many lines."""
+        """Compares `count` lines."""
         to_be_taken = generate.to_be_taken() if count >= ENOUGH else set()
         asked: list[tuple[generate.Line, str | None]] = []
         while True:
-            # The next ones are made while the targets answer.
+            # Generates the next lines while the targets handle the previous ones.
             lines = [generate.line(self.rng) for _ in range(min(count, BATCH))]
             count -= len(lines)
             lines_and_fatal = [(line, differences.fatal(line.words())) for line in lines]
@@ -70,7 +71,7 @@ class Fuzzer:
             raise SystemExit(f"never taken: {' '.join(sorted(missing))}")
 
     def compare_lines(self, lines: Sequence[tuple[generate.Line, str | None]]) -> None:
-        """Compares what the targets made of lines that they were asked for, if there are any."""
+        """Compares the answers to the previous lines, if there are any."""
         if not lines:
             return
         ours = self.ours.answers()
@@ -78,17 +79,17 @@ class Fuzzer:
         for (line, fatal), answer in zip(lines, ours, strict=True):
             if fatal:
                 self.counts[fatal] += 1
-                # Which may be for another reason.
+                # rcrypt must refuse the line, for any reason.
                 if not answer.error and fatal in ("no tag type", "short key", "huge key"):
                     raise SystemExit(f"taken: {line.text}")
             else:
                 self.compare_line(line, next(theirs), answer)
 
     def compare_line(self, line: generate.Line, theirs: Answer, ours: Answer) -> None:
-        """Compares what they made of one."""
+        """Compares the answers to one line."""
         if ours != theirs:
             known = differences.of_line(line.words())
-            # What dm-crypt does wrong is refused, except that it can count to nine only.
+            # rcrypt refuses lines with bugs of dm-crypt. Ten options are refused by dm-crypt only.
             is_right = theirs.said == COUNT if known == "ten options" else known and ours.error
             if not is_right:
                 self.differ(line.text, theirs, ours)
@@ -102,20 +103,20 @@ class Fuzzer:
             self.counts[re.sub(r"[\d:.=,]+|start.*", "", why).strip()] += 1
 
     def messages(self, count: int) -> None:
-        """Sends so many messages, to devices with one line after the other."""
+        """Compares `count` messages, to devices with several lines in turn."""
         while count > 0:
             cipher, sizes = self.rng.choice(generate.CIPHERS)
             size = self.rng.choice(sizes)
             line = f"{cipher} {generate.key(self.rng, size)} 0 /dev/ram0 0"
             count -= Conversation(self, line, size).go_on(min(count, MESSAGES_PER_LINE))
-        # So that the devices can be resumed, whether they have a key or not.
+        # A table without a key: the devices can be resumed.
         self.both([Request("replace", "")])
 
     def names(self, count: int) -> None:
-        """Asks so often for a cipher without a name."""
+        """Requests a cipher with an empty name `count` times."""
         rest = f"-null {generate.KEY} 0 /dev/ram0 0"
         while count > 0:
-            # That this ends with another error must not be seen in the other one.
+            # This lookup fails with another error, which the concurrent lookup must not get.
             self.theirs.ask([Request("load", f"capi:ecb(ecb(aes)){rest}")] * BATCH)
             self.ours.ask([Request("load", f"capi:{rest}")] * BATCH)
             for theirs, ours in zip(self.theirs.answers(), self.ours.answers(), strict=True):
@@ -125,27 +126,27 @@ class Fuzzer:
             count -= BATCH
 
     def both(self, requests: list[Request]) -> list[tuple[Answer, Answer]]:
-        """Asks both targets."""
+        """Returns the answers of both targets."""
         self.theirs.ask(requests)
         self.ours.ask(requests)
         return list(zip(self.theirs.answers(), self.ours.answers(), strict=True))
 
 
 class Conversation:
-    """Messages to devices that have the same line."""
+    """Messages to two devices with the same table line."""
 
     def __init__(self, fuzzer: Fuzzer, line: str, key_size: int) -> None:
         self.fuzzer = fuzzer
         self.story = [line]
         self.key_size = key_size
-        # Whether dm-crypt shows what it has read of a key that is none.
+        # Whether dm-crypt shows the parsed part of an invalid key.
         self.is_rest_shown = False
         for theirs, ours in fuzzer.both([Request("replace", line)]):
             if theirs.error or ours.error:
                 fuzzer.differ(line, theirs, ours)
 
     def go_on(self, count: int) -> int:
-        """Sends so many messages, and returns how many of them were compared."""
+        """Sends `count` messages. Returns how many of them were compared."""
         compared = 0
         while compared < count:
             texts = [self.random_text() for _ in range(min(count - compared, BATCH))]
@@ -153,19 +154,19 @@ class Conversation:
                 self.story.append(text)
                 compared += 1
                 if not self.compare(text, *answers):
-                    # The devices may have different keys.
+                    # The keys of the devices may differ from here on.
                     return compared
         return compared
 
     def random_text(self) -> str:
-        """Returns a message, or what to do with the device."""
+        """Returns a message, `suspend` or `resume`."""
         rng = self.fuzzer.rng
         if rng.random() < 0.02:
             return rng.choice(("suspend", "suspend", "resume"))
         return generate.message(rng, self.key_size)
 
     def compare(self, text: str, theirs: Answer, ours: Answer) -> bool:
-        """Compares what came of one, and returns whether it is the same."""
+        """Compares the answers to one message. Returns whether they are the same."""
         words = [word.lower() for word in generate.Line(text).words()]
         if words[:2] == ["key", "set"]:
             is_digits = len(words) == 3 and not words[2].startswith(":")
@@ -188,12 +189,12 @@ class Conversation:
         return True
 
     def end_of_story(self) -> str:
-        """Returns the line and the last messages."""
+        """Returns the line and the last messages, for the report."""
         return "\n  ".join(self.story[:1] + self.story[1:][-12:])
 
 
 def main() -> None:
-    """Runs one of the three."""
+    """Runs lines, messages or names."""
     what, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     before_s = time.monotonic()
     taint = Path("/proc/sys/kernel/tainted").read_text()

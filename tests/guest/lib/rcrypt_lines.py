@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Random table lines and messages for rcrypt and dm-crypt.
 
-Most of a line is right, so that it gets as far as to what is wrong with it.
+Most words of a line are valid, so that the targets parse it up to the error.
 """
 
 import random
@@ -11,10 +11,10 @@ from typing import NamedTuple
 KEY = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 BYTES = KEY + "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeffe0e1e2e3e4e5e6e7e8e9eaebecedeeef" + KEY
 
-# Keys in the keyring of the user: name and bytes.
+# Keys in the keyring of the user: name and size in bytes.
 KEYS = {"fuzz:16": 16, "fuzz:32": 32, "fuzz:64": 64}
 
-# Ciphers, with lengths in bytes of keys that they take.
+# Ciphers, and the key sizes in bytes that they accept.
 CIPHERS = [
     ("aes-xts-plain64", (32, 64)),
     ("aes-xts-plain", (32, 64)),
@@ -36,7 +36,7 @@ CIPHERS = [
     ("capi:cbc(aes)-essiv:sha256", (16, 32)),
     ("capi:adiantum(xchacha12,aes)-plain64", (32,)),
 ]
-# With the options that they need.
+# The same, with the options that they need.
 CIPHERS_WITH_TAGS = [
     ("capi:gcm(aes)-random", "integrity:28:aead", (16, 32)),
     ("capi:gcm(aes)-plain64", "integrity:16:aead", (16, 32)),
@@ -63,7 +63,7 @@ OFFSETS = "0 0 0 8 16 4096 4294967288 9223372036854775808 18446744073709551608".
 BAD_NUMBERS = [
     *"x - -1 +8 0x8 8s , 1 7 08 18446744073709551615 9223372036854775808".split(),
     *"18446744073709551616 99999999999999999999 4294967296".split(),
-    # With blanks, and nothing.
+    # Blanks, and an empty word.
     "\\ 8", "8\\ ", "",
 ]  # fmt: skip
 BAD_DEVICES = "/dev/none ram0 / /dev 1:0 1:99 99:0 240:1 9999:1 1: :1 1:0x 0".split()
@@ -79,30 +79,30 @@ BAD_OPTIONS = (
     "integrity:16:AEAD integrity:16x:aead integrity:16:none integrity:16 integrity:4294967312:none "
     "integrity_key_size: integrity_key_size:0 integrity_key_size:x integrity_key_size:4294967312"
 ).split()
-# What is put into lines to see what becomes of them.
+# Characters that replace others in a line.
 LETTERS = "0123456789abcdefx:-,()+\\ é"
 
 
 class Line(NamedTuple):
-    """What follows the target's name."""
+    """The arguments of a table line."""
 
     text: str
 
     def words(self) -> list[str]:
-        """Returns the arguments, as dm_split_args() in drivers/md/dm-table.c makes them."""
+        """Returns the arguments, split as by dm_split_args() in drivers/md/dm-table.c."""
         found = re.findall(r"(?:\\[\s\S]|\S)+", self.text)
         return [re.sub(r"\\([\s\S])", r"\1", word) for word in found]
 
 
 def to_be_taken() -> set[str]:
-    """Returns the ciphers and options that are taken by both targets where they belong."""
+    """Returns the ciphers and options that both targets accept."""
     ciphers = {cipher for cipher, *_ in (*CIPHERS, *CIPHERS_WITH_TAGS)}
     flags = {flag.lower() for flag in FLAGS}
     return ciphers | flags | {"sector_size", "integrity", "integrity_key_size"}
 
 
 def key(rng: random.Random, size: int) -> str:
-    """Returns an argument that stands for a key of so many bytes."""
+    """Returns the key argument for a key of `size` bytes."""
     if size == 0:
         return "-"
     if f"fuzz:{size}" in KEYS and rng.random() < 0.2:
@@ -112,7 +112,7 @@ def key(rng: random.Random, size: int) -> str:
 
 
 def good_words(rng: random.Random) -> list[str]:
-    """Returns the arguments of a line that is right, but for what goes with what."""
+    """Returns valid arguments, which may not fit each other."""
     options = rng.sample(FLAGS, rng.choice((0, 0, 0, 1, 2, 4)))
     if rng.random() < 0.2:
         options.append(rng.choice(SIZES))
@@ -131,7 +131,7 @@ def good_words(rng: random.Random) -> list[str]:
 
 
 def spoil(rng: random.Random, words: list[str]) -> None:
-    """Makes one thing wrong, or at least odd."""
+    """Makes one argument wrong or unusual."""
     lists = (BAD_CIPHERS, BAD_KEYS, BAD_NUMBERS, BAD_DEVICES, BAD_NUMBERS)
     what = rng.random()
     if what < 0.55:
@@ -145,7 +145,7 @@ def spoil(rng: random.Random, words: list[str]) -> None:
     elif what < 0.9:
         del words[rng.randrange(len(words)) :]
     elif what < 0.95:
-        # Of another kind than the cipher needs.
+        # A key of a size that the cipher may not accept.
         words[1] = key(rng, rng.choice((1, 16, 31, 32, 33, 48, 64, 65)))
     else:
         for _ in range(rng.randint(1, 3)):
@@ -158,7 +158,7 @@ def spoil(rng: random.Random, words: list[str]) -> None:
 def line(rng: random.Random) -> Line:
     """Returns a random line."""
     words = good_words(rng)
-    # To make a target and remove it takes as long as hundreds of refusals.
+    # Most lines are wrong: creating and removing a target takes as long as hundreds of refusals.
     for _ in range(0 if rng.random() < 0.02 else rng.randint(2, 4)):
         if len(words) > 4:
             spoil(rng, words)
@@ -166,9 +166,9 @@ def line(rng: random.Random) -> Line:
 
 
 def message(rng: random.Random, size: int) -> str:
-    """Returns a random message for a device with a key of so many bytes."""
+    """Returns a random message for a device with a key of `size` bytes."""
     what = rng.random()
-    # Few, as those who had the key before are waited for.
+    # Rarely: a wipe waits for the users of the old key.
     if what < 0.02:
         return rng.choice(("key wipe", "KEY Wipe", "key  wipe"))
     if what < 0.07:
@@ -181,7 +181,7 @@ def message(rng: random.Random, size: int) -> str:
     if what < 0.5:
         return f"key set {rng.choice(BAD_KEYS)}"
     if what < 0.8:
-        # As long as it should be, but for one digit.
+        # The right length, with one invalid character.
         text = key(rng, size)
         at = rng.randrange(len(text))
         return f"key set {text[:at]}{rng.choice('gz:-x')}{text[at + 1 :]}"

@@ -3,9 +3,8 @@
 
 Usage: rcrypt_matrix.py GROUP TABLE TARGET
 
-Writes the matrix of GROUP to the file TABLE, prints what differs, and ends with a line `N same,
-N lost, N refused, N unsafe, N differ`. /dev/ram0 has to be there, and for the group `authenticated`
-/dev/ram1.
+Writes the matrix of GROUP to the file TABLE, prints differences, and ends with a line `N same, N
+lost, N refused, N unsafe, N differ`. Needs /dev/ram0, and /dev/ram1 for the group `authenticated`.
 """
 
 import itertools
@@ -29,14 +28,14 @@ COLUMNS = [Column(*words) for words in itertools.product(SECTOR_LENS, (False, Tr
 BRIEF_COLUMNS = [Column(512, False), Column(4096, False), Column(4096, True)]
 AGREED = ("same", "lost", "refused", "unsafe")
 ROOM_LEN = 80
-"""What there is beside each sector for tags: enough for a digest of SHA-512 and a vector."""
+"""Tag size in bytes: enough for a digest of SHA-512 and an IV."""
 
 
 class Result(NamedTuple):
-    """What became of one combination."""
+    """The result of one combination."""
 
     verdict: str
-    """`same`, `lost`, `refused`, `unsafe`, or that they differ."""
+    """`same`, `lost`, `refused`, `unsafe` or `differ`."""
     why: str = ""
 
 
@@ -50,20 +49,20 @@ class Comparison:
         self._pair = pair
         self._medium = medium
         self._waiting: dict[bool, list[Cell]] = {False: [], True: []}
-        # Whether sectors of more than 512 bytes are taken with an IV mode.
+        # Whether both targets accept sectors of more than 512 bytes with an IV mode.
         self._takes_large: dict[str, bool] = {}
         self.results: Results = {}
 
     def add(self, row: Row, columns: list[Column]) -> None:
-        """Compares one row, now or with others that come.
+        """Compares one row, at once or together with later rows.
 
-        To ask takes long where the answer is yes, so most answers are guessed. A wrong guess is
-        found out when all that wait are compared.
+        Testing whether a line is accepted takes long if it is. Most answers are guesses, which the
+        comparison of the waiting rows verifies.
         """
         first, *others = (Cell(row, column) for column in columns)
         accepted = self._ask(first)
         if not accepted:
-            # More of the same.
+            # Tests one of the other columns only.
             others = others[-1:]
         for cell in [first] * accepted + others:
             if accepted and cell.column.sector_len > first.column.sector_len:
@@ -76,13 +75,13 @@ class Comparison:
                 self._queue(cell)
 
     def finish(self) -> Results:
-        """Compares what waits, and returns what became of all."""
+        """Compares the waiting combinations, and returns all results."""
         for cells in self._waiting.values():
             self._compare(cells)
         return self.results
 
     def _ask(self, cell: Cell, is_sure: bool = False) -> bool:
-        """Tells whether both targets accept a combination."""
+        """Returns whether both targets accept a combination."""
         if cell.row.is_unsafe_in_c:
             why = self._pair.refusal(cell, self._medium)
             self.results[cell] = Result("unsafe", why) if why else Result("accepted")
@@ -96,7 +95,7 @@ class Comparison:
         return not ours and not theirs
 
     def _queue(self, cell: Cell) -> None:
-        # Apart, as where vectors are random the bytes of the device cannot be compared.
+        # Random IVs are separate: their ciphertext cannot be compared.
         waiting = self._waiting[cell.row.keeps_vectors()]
         waiting.append(cell)
         if len(waiting) == MAX_SPANS:
@@ -104,7 +103,7 @@ class Comparison:
             waiting.clear()
 
     def _compare(self, cells: list[Cell]) -> None:
-        """Compares all at once, and if they are not all the same, finds out which are."""
+        """Compares all cells at once. If they differ, finds the differing ones."""
         if not cells:
             return
         try:
@@ -123,12 +122,12 @@ class Comparison:
 
 @contextmanager
 def room(sector_len: int) -> Iterator[Medium]:
-    """Formats /dev/ram1 as a device with room beside its sectors, and zeros in them."""
+    """Formats /dev/ram1 with dm-integrity, with room for tags, and fills it with zeros."""
     control = Control()
     with Device("/dev/ram1") as raw:
         raw.write(bytes(len(raw.read())))
     line = f"/dev/ram1 0 {ROOM_LEN} D 1 block_size:{sector_len}"
-    # The first time it formats the device.
+    # The first table formats the device.
     for sectors in 8, MEDIUM_SECTORS:
         node = control.create("room")
         try:
@@ -142,7 +141,7 @@ def room(sector_len: int) -> Iterator[Medium]:
 
 
 def compare_group(group: str, group_rows: list[Row], target: str) -> Results:
-    """Returns what becomes of each combination of a group."""
+    """Returns the result of each combination of a group."""
     if group != "authenticated":
         with Medium("/dev/ram0") as medium:
             return compare_rows(group_rows, COLUMNS, medium, target)
@@ -157,7 +156,7 @@ def compare_group(group: str, group_rows: list[Row], target: str) -> Results:
 def compare_rows(
     group_rows: list[Row], columns: list[Column], medium: Medium, target: str
 ) -> Results:
-    """Returns what becomes of each combination."""
+    """Returns the result of each combination."""
     with Pair(target) as pair:
         comparison = Comparison(pair, medium)
         for row in group_rows:
@@ -167,7 +166,7 @@ def compare_rows(
 
 
 def write_table(path: Path, group_rows: list[Row], results: Results) -> None:
-    """Writes the matrix. What a refusal or a difference says stands at the end of its row."""
+    """Writes the matrix. The messages of refusals and differences are at the end of a row."""
     width = max(len(row.label()) for row in group_rows)
     heads = [column.label() for column in COLUMNS]
     lines = [" ".join(["".ljust(width), *(head.ljust(10) for head in heads)]).rstrip()]

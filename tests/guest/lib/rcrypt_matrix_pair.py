@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The two devices that the matrix compares, and what they are mapped onto.
+"""The two devices that the matrix compares, and the device below.
 
-Making and removing a table takes long, as the kernel waits for grace periods, and how many lines it
-has matters little. So many combinations are compared at once, each in a span of its own.
+Creating and removing a table takes long, as the kernel waits for grace periods. The number of its
+lines matters little. So a table has many combinations, each in a span of its own.
 """
 
 import mmap
@@ -19,20 +19,20 @@ SECTOR_LEN = sector_oracle.SECTOR_LEN
 SPAN_SECTORS = 32
 SPAN_LEN = SPAN_SECTORS * SECTOR_LEN
 GAP_SECTORS = 8
-"""Before each span on the device; must stay as it is."""
+"""Sectors before each span, which must not change."""
 MAX_SPANS = 48
 MEDIUM_SECTORS = MAX_SPANS * (SPAN_SECTORS + GAP_SECTORS) + GAP_SECTORS
 ORACLE = ("aes-xts-plain64", "aes-cbc-essiv:sha256")
-# No kernel has it, so a table that has it is refused, at last.
+# A target type that no kernel has: a table with it is refused at the end.
 _NO_TYPE = "kscale_none"
 
 
 class Difference(Exception):
-    """The targets do not agree, in a few words."""
+    """The targets differ. The argument is a short description."""
 
 
 class Column(NamedTuple):
-    """What of a table line says how large sectors are."""
+    """The part of a table line that selects the sector size."""
 
     sector_len: int
     counts_large: bool
@@ -46,9 +46,9 @@ class Column(NamedTuple):
         return [f"sector_size:{self.sector_len}", *["iv_large_sectors"] * self.counts_large]
 
     def iv_offset(self) -> int:
-        """Returns one with which, amid a span, vectors pass 2^32, or begin at 0 after 2^64.
+        """Returns the IV offset: within a span, IVs pass 2^32 or wrap at 2^64.
 
-        Of each sector size one column does this and one does that.
+        Each sector size has one column for either.
         """
         passes_64 = self.counts_large == (self.sector_len in (1024, 4096))
         unit = self.sector_len // SECTOR_LEN if self.counts_large else 1
@@ -56,13 +56,13 @@ class Column(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One combination."""
+    """One combination of a row and a column."""
 
     row: Row
     column: Column
 
     def line(self, path: str, start: int | str) -> str:
-        """Returns its table line, without the target's name."""
+        """Returns the arguments of the table line."""
         row, column = self
         options = [*row.options, *column.options()]
         words = [row.cipher, row.key(), column.iv_offset(), path, start, len(options), *options]
@@ -70,7 +70,7 @@ class Cell(NamedTuple):
 
 
 class Device:
-    """A block device that is read and written past the page cache."""
+    """A block device with direct I/O."""
 
     def __init__(self, path: str, length: int = 0) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
@@ -84,14 +84,14 @@ class Device:
         self._buffer.close()
 
     def read(self) -> bytes:
-        """Returns all of it."""
+        """Returns the content of the device."""
         done = os.preadv(self._fd, [self._buffer], 0)
         if done != len(self._buffer):
             raise OSError(f"{done} bytes read")
         return self._buffer[:]
 
     def write(self, data: bytes, piece_lens: tuple[int, ...] = ()) -> None:
-        """Writes from the start, pieces of these lengths and the rest at once, and flushes."""
+        """Writes from the start: pieces of these lengths, then the rest in one piece. Flushes."""
         self._buffer[: len(data)] = data
         start = 0
         for length in (*piece_lens, len(data) - sum(piece_lens)):
@@ -104,12 +104,12 @@ class Device:
 
 
 class Medium:
-    """What both targets are mapped onto: nothing but spans is written."""
+    """The device below both targets. Only the spans are written."""
 
     def __init__(self, path: str, raw_path: str = "") -> None:
         self.path = path
         self.has_room = bool(raw_path)
-        """Beside the sectors, for tags and vectors."""
+        """Whether the device has room for tags and IVs."""
         self._data = Device(path)
         self._raw = Device(raw_path or path)
 
@@ -121,28 +121,28 @@ class Medium:
         self._raw.__exit__()
 
     def raw(self) -> bytes:
-        """Returns all there is, also what is kept beside the sectors."""
+        """Returns the content of the device, including tags."""
         return self._raw.read()
 
     def spans(self, count: int) -> list[bytes]:
-        """Returns what is in the first spans, and fails if something is around them."""
+        """Returns the content of the first spans. Fails if data was written outside of them."""
         data = self._data.read()
         starts = [span_start(number) * SECTOR_LEN for number in range(count)]
         around = [0] + [start + SPAN_LEN for start in starts], [*starts, len(data)]
         for end, start in zip(*around):
-            # Behind the last one may be what more spans have left.
+            # After the last span, earlier tables with more spans may have left data.
             if data[end : min(start, end + GAP_SECTORS * SECTOR_LEN)].strip(b"\0"):
                 raise Difference("written outside")
         return [data[start : start + SPAN_LEN] for start in starts]
 
 
 def span_start(number: int) -> int:
-    """Returns where a span begins on the device, in sectors."""
+    """Returns the first sector of a span."""
     return GAP_SECTORS + number * (SPAN_SECTORS + GAP_SECTORS)
 
 
 class Pair:
-    """The devices `ours` and `theirs`, whose tables are replaced again and again."""
+    """The devices `ours` and `theirs`, whose tables are replaced for each comparison."""
 
     def __init__(self, target: str) -> None:
         self._types = {"ours": target, "theirs": "crypt"}
@@ -159,26 +159,27 @@ class Pair:
             self._control.remove(name)
 
     def refusals(self, cell: Cell, medium: Medium, is_sure: bool) -> tuple[str, str]:
-        """Returns why each target refuses a combination, or an empty string: ours, then theirs.
+        """Returns the messages with which both targets refuse a combination: ours, then theirs.
 
-        If not `is_sure`, they are asked only for what does not depend on the device.
+        A message is empty if the target accepts the combination. Unless `is_sure`, only errors that
+        do not depend on the device are found.
         """
         ours = self.refusal(cell, medium, is_sure)
         return ours, self._refusal("theirs", cell, medium, is_sure)
 
     def refusal(self, cell: Cell, medium: Medium, is_sure: bool = True) -> str:
-        """Returns why ours refuses it."""
+        """Returns the message with which our target refuses a combination, or an empty string."""
         return self._refusal("ours", cell, medium, is_sure)
 
     def _refusal(self, name: str, cell: Cell, medium: Medium, is_sure: bool) -> str:
-        # What could be used would take long to get rid of again, so the table is never right.
+        # Removing a valid table takes long, so the table always has an error.
         why = self._load_wrong(name, cell.line(medium.path, "x"))
         if not why.endswith("Invalid device sector (-22)"):
             return why
         return self._load_wrong(name, cell.line(medium.path, GAP_SECTORS)) if is_sure else ""
 
     def _load_wrong(self, name: str, line: str) -> str:
-        """Returns what is wrong with a line, in a table of which another line is wrong, too."""
+        """Returns the message for a line, in a table whose other line is invalid."""
         target = Target(0, SPAN_SECTORS, self._types[name], line)
         last = Target(SPAN_SECTORS, SPAN_SECTORS, _NO_TYPE, "")
         self._log.lines()
@@ -219,7 +220,7 @@ class Pair:
         raw = medium.raw()
         if ours.read() != _readable(cells, theirs, first):
             raise Difference("ours reads something else")
-        # In between something else, or a write that never came would not be missed.
+        # Writes other data first, so that a lost write is noticed.
         ours.write(second, (4096, 3 * 4096))
         if theirs.read() != _readable(cells, ours, second):
             raise Difference("theirs reads something else")
@@ -236,7 +237,7 @@ class Pair:
 
 
 def _readable(cells: list[Cell], writer: Device, written: bytes) -> bytes:
-    """Returns what is to be read: what was written or, where it is lost, what its writer reads."""
+    """Returns the expected data: the written data or, where it is lost, what the writer reads."""
     if not any(cell.row.is_lost for cell in cells):
         return written
     read = writer.read()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The rows of the matrix: what table lines begin with, for every cipher that the kernel has.
+"""The rows of the matrix: starts of table lines, for every cipher of the kernel.
 
-Which block ciphers there are, and how long their keys may be, is what /proc/crypto says. Modes and
-hashes cannot be asked for, as the kernel makes them when they are first used; so all that are known
-are rows, and where the kernel has none, both targets have to refuse the line.
+/proc/crypto has the block ciphers and their key sizes. It does not list all modes and hashes, as
+the kernel creates these at their first use. So all known modes and hashes are rows. Both targets
+must refuse a line if the kernel lacks one.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ VECTORS = (
 )  # fmt: skip
 KEY_LENS = (8, 16, 24, 32, 56)
 WHITENING_LEN = 16
-"""What tcw has of the key beside a vector."""
+"""Bytes of the key that tcw uses in addition to the IV seed."""
 
 
 class BlockCipher(NamedTuple):
-    """What /proc/crypto says of a cipher."""
+    """The entry of a cipher in /proc/crypto."""
 
     name: str
     block_len: int
@@ -31,28 +31,28 @@ class BlockCipher(NamedTuple):
     max_key_len: int
 
     def key_lens(self) -> list[int]:
-        """Returns the usual lengths among those that it takes."""
+        """Returns the usual key lengths that the cipher accepts."""
         return [n for n in KEY_LENS if self.min_key_len <= n <= self.max_key_len]
 
     def key_len(self) -> int:
-        """Returns the usual length if it takes only one."""
+        """Returns the key length for rows with only one."""
         return 16 if 16 in self.key_lens() else self.max_key_len
 
 
 class Row(NamedTuple):
-    """One line of the matrix: all of a table line that is not the sector size."""
+    """One line of the matrix: a table line without the sector size."""
 
     cipher: str
     key_len: int
     options: tuple[str, ...] = ()
     note: str = ""
-    """Beside the cipher, if rows differ in nothing else."""
+    """A suffix of the label, for rows that are otherwise equal."""
     is_unsafe_in_c: bool = False
-    """dm-crypt reads or writes memory that is not its own, so it is not asked."""
+    """dm-crypt accesses memory out of bounds, so it does not get the line."""
     is_lost: bool = False
-    """Neither target reads what it wrote."""
+    """Neither target reads back the data that it wrote."""
     is_brief: bool = False
-    """Some sector sizes are enough, as what depends on them is in other rows."""
+    """Only some sector sizes are tested: other rows cover the others."""
 
     def key(self) -> str:
         """Returns the key in hexadecimal digits."""
@@ -60,24 +60,24 @@ class Row(NamedTuple):
         return bits.hexdigest(self.key_len) or "-"
 
     def vector(self) -> str:
-        """Returns the IV mode, or what stands in its place."""
+        """Returns the last part of the cipher, normally the IV mode."""
         return self.cipher.rpartition("-")[2]
 
     def keeps_vectors(self) -> bool:
-        """Tells whether vectors are random, so that no two writes are alike."""
+        """Returns whether IVs are random: each write has other ciphertext."""
         return self.vector() == "random"
 
     def asks_for_room(self) -> bool:
-        """Tells whether something is kept beside the sectors."""
+        """Returns whether the row needs room for tags or IVs."""
         return self.keeps_vectors() or bool(self.options)
 
     def label(self) -> str:
-        """Returns what the row begins with."""
+        """Returns the label of the row."""
         return f"{self.cipher}/{self.key_len * 8}{self.note}"
 
 
 def block_ciphers(proc: Path = Path("/proc/crypto")) -> list[BlockCipher]:
-    """Returns the block ciphers that the kernel has, each once."""
+    """Returns the block ciphers of the kernel, each once."""
     found = {}
     for entry in proc.read_text().strip().split("\n\n"):
         values = dict(map(str.strip, line.split(":", 1)) for line in entry.splitlines())
@@ -94,14 +94,14 @@ def _mode_key_len(mode: str, key_len: int) -> int:
 def _with_vector(
     cipher: str, vector: str, key_len: int, iv_len: int, options: tuple[str, ...] = ()
 ) -> Row:
-    """Returns the row of an IV mode, with what it has of the key for itself."""
+    """Returns the row of an IV mode. Adds the part of the key that the mode uses itself."""
     if iv_len and vector == "elephant":
         key_len *= 2
     if iv_len and vector == "tcw":
         key_len += iv_len + WHITENING_LEN
-    # dm-crypt takes 16 bytes for as many as the vector has.
+    # dm-crypt assumes that an IV has 16 bytes.
     unsafe = iv_len > 16 and vector in ("lmk", "tcw")
-    # It decrypts with a vector of zeros and mends the first block, as if this were cbc.
+    # lmk decrypts with an IV of zeros and corrects the first block, which is right with cbc only.
     lost = iv_len > 0 and vector == "lmk" and "cbc" not in cipher
     return Row(f"{cipher}-{vector}", key_len, options, is_unsafe_in_c=unsafe, is_lost=lost)
 
@@ -111,14 +111,14 @@ def _iv_len(mode: str, block_len: int) -> int:
 
 
 def oracle(_: list[BlockCipher]) -> Iterator[Row]:
-    """What sector_oracle.py computes, too: a choice of what other groups have."""
+    """Ciphers that sector_oracle.py computes: a selection of the other groups."""
     for key_len in 16, 24, 32:
         yield Row("aes-xts-plain64", 2 * key_len)
         yield Row("aes-cbc-essiv:sha256", key_len)
 
 
 def keys(ciphers: list[BlockCipher]) -> Iterator[Row]:
-    """Every cipher in every mode, with every key, and one that is too long by a byte."""
+    """Every cipher in every mode, with every key length, and one that is too long by a byte."""
     for one in ciphers:
         for mode in MODES:
             for key_len in (*one.key_lens(), one.max_key_len + 1):
@@ -129,8 +129,8 @@ def keys(ciphers: list[BlockCipher]) -> Iterator[Row]:
 
 
 def vectors(ciphers: list[BlockCipher]) -> Iterator[Row]:
-    """Every cipher in every mode, with every way to make vectors, which is up to the mode more than
-    to the cipher: all sector sizes are tried with aes only."""
+    """Every cipher in every mode, with every IV mode. Only aes has all sector sizes: IVs depend on
+    the mode more than on the cipher."""
     for one in ciphers:
         key_lens = one.key_lens() if one.name == "aes" else [one.key_len()]
         for mode in MODES:
@@ -144,7 +144,7 @@ def vectors(ciphers: list[BlockCipher]) -> Iterator[Row]:
 
 
 def capi(ciphers: list[BlockCipher]) -> Iterator[Row]:
-    """What only the crypto API's own names can say."""
+    """Ciphers that need the names of the crypto API (`capi:`)."""
     for mode in ("cbc", "xts", "cts(cbc"):
         name = f"capi:{mode}(aes{')' * (1 + mode.count('('))}"
         for vector in VECTORS:
@@ -160,7 +160,7 @@ def capi(ciphers: list[BlockCipher]) -> Iterator[Row]:
 
 
 def several_keys(ciphers: list[BlockCipher]) -> Iterator[Row]:
-    """Sectors take turns with 2, 4 and 64 keys."""
+    """Sectors with 2, 4 and 64 keys in turn."""
     for one in ciphers:
         for mode in ("ecb", "cbc", "xts", "hctr2"):
             for count in 2, 64:
@@ -170,7 +170,7 @@ def several_keys(ciphers: list[BlockCipher]) -> Iterator[Row]:
     for count in 2, 4, 64:
         for vector in VECTORS:
             yield _with_vector(f"aes:{count}-cbc", vector, 16 * count, 16)
-    # The key of Loop-AES, version 3, and one that does not divide.
+    # The key of Loop-AES version 3, and a key size that is not divisible.
     for one in ciphers:
         if one.block_len == 16 or one.key_len() >= 16:
             yield Row(f"{one.name}:64-cbc-lmk", one.key_len() * 65)
@@ -186,7 +186,7 @@ def _aead(name: str, vector: str, key_len: int, tag_len: int, iv_len: int) -> Ro
 
 
 def authenticated(ciphers: list[BlockCipher]) -> Iterator[Row]:
-    """With tags beside the sectors, vectors beside them, or both."""
+    """Authenticated ciphers: with tags, stored IVs, or both."""
     digest_lens = {name: hashlib.new(name).digest_size for name in HASHES}
     for one in ciphers:
         key_lens = one.key_lens() if one.name == "aes" else [one.key_len()]
@@ -222,7 +222,7 @@ def authenticated(ciphers: list[BlockCipher]) -> Iterator[Row]:
 
 
 def vectors_beside(ciphers: list[BlockCipher]) -> Iterator[Row]:
-    """Random vectors of ciphers that do not authenticate."""
+    """Random IVs of ciphers without authentication."""
     for one in ciphers:
         for mode in MODES:
             row = Row(f"{one.name}-{mode}-random", _mode_key_len(mode, one.key_len()))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Does everything to devices of rcrypt at once, for some time, and prints how often it did what.
+"""Runs all operations on devices of rcrypt concurrently, for some time, and prints their numbers.
 
     rcrypt_races.py <target> <module> <seconds>
 
-/dev/ram0 has nothing but zeros. Two devices are there: `raced` is read and written all the time,
-`gone` is removed and made again and again. The keys are in the line, or in @u as `kscale:logon` (the
-first) and `kscale_flip` (one or the other).
+/dev/ram0 has zeros. The device `raced` is read and written all the time. The device `gone` is
+created and removed repeatedly. The keys are in the line, or in the keyring @u as `kscale:logon`
+(the first key) and `kscale_flip` (either key).
 """
 
 import ctypes
@@ -30,7 +30,7 @@ BELOW_DEV = "1:0"
 LEN = 512 * 1024
 BLOCK = 4096
 WRITTEN = LEN - BLOCK
-"""Where the writer writes. What is before is read, and never written."""
+"""Offset of the block that the writer writes. The blocks before it are only read."""
 
 KEYS = {"first": bytes(range(32)), "second": bytes(range(255, 223, -1))}
 NAMES = [":32:logon:kscale:logon", ":32:user:kscale_flip"]
@@ -46,22 +46,22 @@ USER_KEYRING = -4
 
 
 def line(key: str) -> str:
-    """Returns what follows the target's name in the table."""
+    """Returns the arguments of the table line."""
     return f"aes-xts-plain64 {key} 0 {BELOW_DEV} 0"
 
 
 def load(name: str, key: str, kind: str = TARGET) -> None:
-    """Loads a table with that key."""
+    """Loads a table with a key."""
     dm.load(name, [dm_ioctl.Target(0, LEN // 512, kind, line(key))])
 
 
 def said(targets: list[dm_ioctl.Target]) -> str:
-    """Returns what the only target of a table says, if there is one."""
+    """Returns the line of the only target of a table, or an empty string."""
     return targets[0].line if targets else ""
 
 
 def attempt(done: Counter[str], what: str, call: Callable[[], object], *errors: int) -> bool:
-    """Counts what a call came to. Other errors than these fail the test."""
+    """Counts the results of a call. Errors other than `errors` fail the test."""
     try:
         call()
     except OSError as error:
@@ -73,12 +73,12 @@ def attempt(done: Counter[str], what: str, call: Callable[[], object], *errors: 
 
 
 def device() -> str:
-    """Returns one of the devices, mostly the one that is always there."""
+    """Returns one of the devices, mostly `raced`, which always exists."""
     return random.choice(("raced", "raced", "raced", "gone"))
 
 
 def set_keys(done: Counter[str]) -> None:
-    """Sets keys, and now and then something that is none. That may leave no key."""
+    """Sets keys, and sometimes an invalid key. The latter may leave no key."""
     good = [*(key.hex() for key in KEYS.values()), *NAMES]
     bad = ["00", ":31:logon:kscale:logon", ":32:user:", "zz" + KEYS["first"].hex()[2:], "-"]
     is_good = random.random() < 0.8
@@ -90,7 +90,7 @@ def set_keys(done: Counter[str]) -> None:
 
 
 def wipe_keys(done: Counter[str]) -> None:
-    """Wipes the key, or says something that nobody understands."""
+    """Wipes the key, or sends an unknown message."""
     attempt(done, "wipe", lambda: dm.message(device(), "key wipe"), errno.EINVAL, errno.ENXIO)
     words = random.choice(("key", "key unset", "keys wipe", "key wipe now", "key set"))
     ok = attempt(done, "nonsense", lambda: dm.message(device(), words), errno.EINVAL, errno.ENXIO)
@@ -98,7 +98,7 @@ def wipe_keys(done: Counter[str]) -> None:
 
 
 def look(done: Counter[str]) -> None:
-    """Asks for the table, whose key must be one that was set."""
+    """Reads the table. Its key must be one that was set."""
     flags = random.choice((0, QUERY_INACTIVE_TABLE))
     for name in ("raced", "gone"):
         try:
@@ -117,20 +117,20 @@ def look(done: Counter[str]) -> None:
 
 
 def suspend(done: Counter[str]) -> None:
-    """Suspends, and leaves it to others to resume."""
+    """Suspends a device. Another process resumes it."""
     flags = random.choice((0, NOFLUSH, SKIP_LOCKFS, NOFLUSH | SKIP_LOCKFS))
     attempt(done, "suspend", lambda: dm.suspend(device(), flags), errno.EINVAL, errno.ENXIO)
     time.sleep(random.random() / 50)
 
 
 def resume(done: Counter[str]) -> None:
-    """Resumes, if there is a key."""
+    """Resumes a device. Fails if it has no key."""
     errors = (errno.EAGAIN, errno.EINVAL, errno.ENXIO)
     attempt(done, "resume", lambda: dm.resume(device()), *errors)
 
 
 def reload(done: Counter[str]) -> None:
-    """Puts another table in the place of the one in use, or takes it back."""
+    """Loads another table, and makes it live or clears it."""
     name = device()
     key = random.choice(list(SHOWN.keys() - {WIPED}))
     if attempt(done, "load", lambda: load(name, key), errno.ENXIO):
@@ -144,7 +144,7 @@ def reload(done: Counter[str]) -> None:
 
 
 def make(done: Counter[str]) -> None:
-    """Makes the device that is removed."""
+    """Creates the device `gone`."""
     attempt(done, "create", lambda: dm.create("gone"), errno.EBUSY)
     key = random.choice(list(KEYS.values())).hex()
     attempt(done, "load", lambda: load("gone", key), errno.ENXIO)
@@ -153,7 +153,7 @@ def make(done: Counter[str]) -> None:
 
 
 def unmake(done: Counter[str]) -> None:
-    """Removes that device, and tries to remove the other one and the module."""
+    """Removes the device `gone`. Removing `raced` and unloading the module must fail."""
     time.sleep(random.random() / 10)
     attempt(done, "remove", lambda: dm.remove("gone"), errno.ENXIO, errno.EBUSY)
     assert not attempt(done, "remove in use", lambda: dm.remove("raced"), errno.EBUSY)
@@ -164,7 +164,7 @@ def unmake(done: Counter[str]) -> None:
 
 
 def tune(done: Counter[str]) -> None:
-    """Changes the module's parameters, reads its statistics, and changes a key in its keyring."""
+    """Changes module parameters, reads the statistics, and changes a key in the keyring."""
     for name in "max_read_size", "max_write_size":
         size = random.choice((0, 4096, 65536, 1048576))
         Path(f"/sys/module/{MODULE}/parameters/{name}").write_text(f"{size}\n")
@@ -178,7 +178,7 @@ def tune(done: Counter[str]) -> None:
 
 
 def read(done: Counter[str]) -> None:
-    """Reads blocks, each of which must be what one of the keys makes of zeros."""
+    """Reads blocks. Each must be zeros that are decrypted with one of the keys."""
     length = random.choice((BLOCK, BLOCK, 16 * BLOCK))
     start = random.randrange(0, WRITTEN - length, BLOCK)
     if attempt(done, "read", lambda: os.preadv(raced, [buffer[:length]], start), errno.EIO):
@@ -191,7 +191,7 @@ def read(done: Counter[str]) -> None:
 
 
 def write(done: Counter[str]) -> None:
-    """Writes a block, of which the device below must get what one of the keys makes of it."""
+    """Writes a block. The device below must get it encrypted with one of the keys."""
     buffer[:BLOCK] = TEXT
     if attempt(done, "write", lambda: os.pwritev(raced, [buffer[:BLOCK]], WRITTEN), errno.EIO):
         os.preadv(below, [buffer[:BLOCK]], WRITTEN)
@@ -201,7 +201,7 @@ def write(done: Counter[str]) -> None:
 
 
 def repeat(work: Callable[[Counter[str]], None]) -> Counter[str]:
-    """Does one thing over and over, in a process of its own, and returns how often."""
+    """Repeats one operation in a process of its own. Returns the counts."""
     random.seed(os.getpid())
     done: Counter[str] = Counter()
     while time.monotonic() < deadline:
@@ -210,7 +210,7 @@ def repeat(work: Callable[[Counter[str]], None]) -> Counter[str]:
 
 
 def ask_oracle(key: bytes) -> tuple[bytes, bytes]:
-    """Returns what the C target makes of zeros on the device, and of TEXT."""
+    """Returns zeros as the C target decrypts them, and TEXT as it encrypts it."""
     node = dm.create("oracle")
     load("oracle", key.hex(), "crypt")
     dm.resume("oracle")
@@ -228,7 +228,7 @@ def ask_oracle(key: bytes) -> tuple[bytes, bytes]:
 
 
 def finish() -> None:
-    """Lets those go on who wait for a device that was left suspended, or without a key."""
+    """Sets a key and resumes `raced`, for processes that wait for it."""
     dm.clear("raced")
     dm.suspend("raced")
     dm.message("raced", f"key set {KEYS['first'].hex()}")
@@ -239,7 +239,7 @@ def finish() -> None:
         assert buffer[:BLOCK] == plain["first"][start : start + BLOCK], start
 
 
-# Each process has one of its own.
+# Private: each process has a buffer of its own.
 buffer = memoryview(mmap.mmap(-1, 16 * BLOCK, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 below = os.open(BELOW, os.O_RDONLY | os.O_DIRECT)
 plain, encrypted = {}, {}

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Makes a random key, hands it to the kernel, and keeps no copy.
+"""Makes a random key, passes it to the kernel, and leaves no copy.
 
   secret.py <bytes> load <device> <sectors> <table line after its length>
   secret.py <bytes> message <device> <message>
   secret.py <bytes> keyring <description>
   secret.py <bytes> file <path>
 
-KEY in the line or the message stands for the digits. The device of a table exists already, without
-one. Prints the key in the form that rcrypt_secrets.sh asks for it, masked, as it must not be in
-memory because of that.
+KEY in the line or the message is replaced by the digits. The device of a table exists already,
+without a table. Prints the masked key, in the form that rcrypt_secrets.sh needs for the search: the
+key itself must not get into memory by that.
 
-The key is only ever in one anonymous mapping, which goes to the kernel as it is, by ctypes, and is
-overwritten before the program ends. Other objects of Python are never wiped: of the key they hold
-single bytes only.
+The key is only in one anonymous mapping. The kernel reads it from there (by ctypes), and the
+program overwrites it before it ends. Python never wipes other objects: they hold single bytes of
+the key only.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def make_key(length: int) -> None:
-    """Fills the area with a key that has no byte which ends a line, of text or of zeros."""
+    """Fills the area with a key without bytes 00 and 0a, which end lines."""
     with open("/dev/urandom", "rb", buffering=0) as random:
         random.readinto(memoryview(area)[KEY_AT : KEY_AT + length])
     for i in range(KEY_AT, KEY_AT + length):
@@ -49,7 +49,7 @@ def make_key(length: int) -> None:
 
 
 def put(at: int, text: str, length: int) -> int:
-    """Writes text with the key in it to the area, and returns where it ends."""
+    """Writes text with the key to the area. Returns the offset of its end."""
     before, _, after = text.partition("KEY")
     area[at : at + len(before)] = before.encode()
     at += len(before)
@@ -63,7 +63,7 @@ def put(at: int, text: str, length: int) -> int:
 
 
 def ioctl(number: int, name: str, targets: int) -> None:
-    """Lets device mapper do what is in the area behind a header for it, which is wiped."""
+    """Calls a device-mapper ioctl with the data in the area. The kernel wipes its copy."""
     size = SIZE - IOCTL_AT
     header = struct.pack("=IIIIIIiIIIQ128s", 4, 0, 0, size, DM_DATA_START, targets, 0,
                          DM_SECURE_DATA_FLAG, 0, 0, 0, name.encode())  # fmt: skip
@@ -88,7 +88,7 @@ def load(length: int, name: str, sectors: str, line: str) -> None:
 
 def message(length: int, name: str, text: str) -> None:
     """Sends a message to the first target of a device."""
-    # The sector of the target, then the text.
+    # struct dm_target_msg: the sector of the target, then the text.
     put(IOCTL_AT + DM_DATA_START + 8, text, length)
     ioctl(DM_TARGET_MSG, name, 0)
 
@@ -104,7 +104,7 @@ def keyring(length: int, description: str) -> None:
 
 
 def file(length: int, path: str) -> None:
-    """Writes the key to a file, whose filesystem has to be in memory; overwrite it there."""
+    """Writes the key to a file, which must be on tmpfs. The caller overwrites the file."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
     os.write(fd, memoryview(area)[KEY_AT : KEY_AT + length])
     os.close(fd)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a device must have of aes-xts-plain64 and aes-cbc-essiv:sha256, computed without a kernel.
+"""Computes the ciphertext of aes-xts-plain64 and aes-cbc-essiv:sha256 without the kernel.
 
-Written from the definitions: IEEE 1619 for XTS, "New Methods in Hard Disk Encryption" by Fruhwirth
-for ESSIV. The ciphers are those of Python's `cryptography`, which asks OpenSSL.
+Follows the definitions: IEEE 1619 for XTS, "New Methods in Hard Disk Encryption" by Fruhwirth for
+ESSIV. The block ciphers are those of Python's `cryptography`, which uses OpenSSL.
 """
 
 import hashlib
@@ -10,16 +10,16 @@ import hashlib
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 SECTOR_LEN = 512
-"""What device mapper counts in."""
+"""The unit of sector numbers in device mapper, in bytes."""
 
 
 def ciphertext(
     name: str, key: bytes, plaintext: bytes, iv_offset: int, sector_len: int, counts_large: bool
 ) -> bytes:
-    """Encrypts what starts at the first sector of a device, as the table line `name` says.
+    """Encrypts data that starts at the first sector of a device with the cipher `name`.
 
-    `sector_len` is how much is encrypted at once. Vectors count these if `counts_large`, otherwise
-    sectors of 512 bytes.
+    `sector_len` is the encryption sector size in bytes. IVs count these sectors if `counts_large`,
+    otherwise sectors of 512 bytes.
     """
     encrypt = {"aes-xts-plain64": _xts, "aes-cbc-essiv:sha256": _cbc_essiv}[name]
     result = b""
@@ -40,7 +40,7 @@ def _xts(key: bytes, number: int, data: bytes) -> bytes:
     tweak = number.to_bytes(16, "little")
     if len(key) in (32, 64):
         return _run(key, modes.XTS(tweak), data)
-    # OpenSSL has no XTS with AES-192, so this one is put together.
+    # OpenSSL has no XTS with AES-192, so XTS is computed here.
     half = len(key) // 2
     mask = int.from_bytes(_run(key[half:], modes.ECB(), tweak), "little")
     masks = b""

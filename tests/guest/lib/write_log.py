@@ -5,13 +5,13 @@
   write_log.py replay <log> <device> <crash>           prints the marks before it
   write_log.py list <log>                              prints begin, length and flags of each entry
 
-A crash is `<index>` or `<index>:<seed>`. The first is the device right after so many entries of the
-log, with all that was written later lost. With a seed it is the device just before the next flush
-is done: each write that waits for it is there, or lost, or there in part, at random.
+A crash is `<index>` or `<index>:<seed>`. `<index>`: the device has the first <index> entries of the
+log and no later write. With a seed, the next flush has not completed: each write that it would make
+durable is present, lost or torn, at random.
 
-The log is in the order in which writes became durable: a write with FUA when it was done, others
-when a flush was, in front of it (drivers/md/dm-log-writes.c). So those that a flush made durable
-may be lost or kept one by one until then, but those with FUA were done before, and are there.
+The log is in the order in which writes became durable (drivers/md/dm-log-writes.c). A write with
+FUA is logged at its completion. Other writes are logged before the flush that made them durable:
+until that flush, each of them may be lost or present.
 """
 
 import os
@@ -30,22 +30,22 @@ class Entry:
     """One write, flush, discard or mark."""
 
     start: int
-    """Where it went, in bytes, as the length."""
+    """Offset on the device in bytes. `length` is in bytes, too."""
     length: int
     flags: int
     data: bytes
-    """What was written, or the text of the mark."""
+    """The written data, or the text of the mark."""
 
     def is_volatile(self) -> bool:
-        """Tells whether it is lost if no flush follows."""
+        """Returns whether a crash may lose the entry before the next flush."""
         return not self.flags & (FLUSH | FUA | MARK)
 
 
 class Log:
-    """All entries, in their order, and what is on a device after some of them."""
+    """All entries in order. Computes the device after a crash."""
 
     def __init__(self, path: str, unit: int = 512) -> None:
-        """Reads a log; no write is there in part but in whole `unit`s of bytes."""
+        """Reads a log. A torn write has whole `unit`s of bytes."""
         self.unit = unit
         self.entries = []
         with open(path, "rb") as log:
@@ -65,17 +65,17 @@ class Log:
                 position += sector + (0 if flags & (DISCARD | MARK) else sectors * sector)
 
     def size(self) -> int:
-        """Returns how many bytes of a device are written."""
+        """Returns the end of the last written byte."""
         return max(entry.start + entry.length for entry in self.entries)
 
     def marks(self, before: int) -> list[str]:
-        """Returns the marks among the first entries."""
+        """Returns the marks among the first `before` entries."""
         return [entry.data.decode() for entry in self.entries[:before] if entry.flags & MARK]
 
     def all_crashes(self, after: str, seed: int) -> list[str]:
-        """Returns one right after and one just before each flush, and the same for each mark.
+        """Returns two crashes for each flush and each mark: before and after it.
 
-        Those before the mark `after` are left out.
+        Omits crashes before the mark `after`.
         """
         first = self.marks(len(self.entries)).index(after)
         found = []
@@ -87,7 +87,7 @@ class Log:
         return found
 
     def crashes(self, after: str, number: int, seed: int) -> list[str]:
-        """Returns some of them, in the order of the log: half of these, and half anywhere."""
+        """Returns `number` crashes in log order: half of them of all_crashes(), half anywhere."""
         chance = random.Random(seed)
         durable = self.all_crashes(after, seed)
         first = int(durable[0])
@@ -96,7 +96,7 @@ class Log:
         return sorted(some, key=crash_index)
 
     def apply(self, image: bytearray, entry: Entry, chance: random.Random | None = None) -> None:
-        """Changes an image as the entry does, or as a part of it does that is left to chance."""
+        """Applies an entry to an image; with `chance` all, a part or nothing of it."""
         if entry.flags & MARK or not entry.length:
             return
         data = entry.data or bytes(entry.length)
@@ -112,9 +112,9 @@ class Log:
         image[entry.start + first : entry.start + last] = data[first:last]
 
     def image(self, crash: str, without: Entry | None = None) -> bytearray:
-        """Returns what is on a device, of zeros before, after a crash.
+        """Returns the content of a zeroed device after a crash.
 
-        To try what looks for lost writes, one entry can be left out.
+        Without the entry `without`, if given, to test that the checks find lost writes.
         """
         index, _, seed = crash.partition(":")
         image = bytearray(self.size())
@@ -131,12 +131,12 @@ class Log:
 
 
 def crash_index(crash: str) -> int:
-    """Returns how many entries are whole."""
+    """Returns the number of whole entries before a crash."""
     return int(crash.partition(":")[0])
 
 
 def write_image(image: bytearray, device: str) -> None:
-    """Writes all of a device, and forgets what was read of it."""
+    """Writes an image to a device, and drops the page cache of the device."""
     fd = os.open(device, os.O_WRONLY)
     try:
         if os.write(fd, image) != len(image):
