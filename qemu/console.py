@@ -9,8 +9,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # Lines of reports that the kernel prints about its own errors. Modelled on
-# tools/testing/selftests/rcutorture/bin/console-badness.sh, but without `Call Trace:`: fault injection
-# and sysrq print that as well.
+# tools/testing/selftests/rcutorture/bin/console-badness.sh, but without `Call Trace:`: fault
+# injection and sysrq print that as well.
 SPLAT = re.compile(
     r"""
       \bBUG:\ | ^BUG\ \S+.*\): | kernel\ BUG\ at\ | \bWARNING:\ | \bBadness\b
@@ -51,13 +51,13 @@ HARMLESS = re.compile(
     re.VERBOSE,
 )
 
-# Parts of a KCSAN report: the rule around it, the line before the stack of each access, a stack frame.
+# Parts of a KCSAN report: the rule around it, the line before the stack of each access, a frame.
 RACE = re.compile(r"\bBUG: KCSAN: ")
 _RACE_RULE = re.compile(r"^={30,}$")
 _RACE_ACCESS = re.compile(r"\b(read|write|assert no (writes|accesses))\b.* to 0x[0-9a-f]+ of \d+ bytes")
 _FRAME = re.compile(r"^ ([\w.$]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(\w+)\])?")
-# Functions that access memory on behalf of their caller: those of Rust's core and alloc and of the
-# kernel crate, and functions that copy or compare bytes.
+# Functions that access memory on behalf of their caller: functions of Rust's core and alloc and of
+# the kernel crate, and functions that copy or compare bytes.
 _ACCESSOR = re.compile(r"^(_R|rust_helper_|(__)?(mem|str)[a-z]+$|__?crypto_xor|copy_|_copy_)")
 
 _STAMP = re.compile(r"^\[ *(\d+\.\d+)\](\[ *[TC]\d+\])? ?")
@@ -122,9 +122,9 @@ def race_distances(report: list[str]) -> list[int | None]:
 def is_our_race(report: list[str]) -> bool:
     """Returns whether a data race is caused by code of this project.
 
-    That code is one of the two sides, or it calls the kernel functions on both sides: it then calls
-    them without the lock that they need. Any other race is between code of the kernel, which tolerates
-    many races.
+    That code is one of the two sides, or it calls the kernel functions on both sides: it then
+    calls them without the lock that they need. Any other race is between code of the kernel, which
+    tolerates many races.
     """
     distances = race_distances(report)
     return 0 in distances or bool(distances) and None not in distances
@@ -198,7 +198,7 @@ class Span:
 def spans(log: str) -> list[Span]:
     """Returns the suites that began, in their order in the log.
 
-    Lines between two KUnit suites, or from the unloading of their modules, belong to the last suite.
+    Lines between two KUnit suites, or from unloading their modules, belong to the last suite.
     """
     found: list[Span] = []
     in_kunit = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Lists the suites of a test run: KUnit suites from the sources, guest suites from tests/suites.txt."""
+"""Lists the suites of a test run, from the sources (KUnit) and from tests/suites.txt."""
 
 import functools
 import re
@@ -12,7 +12,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
 KERNELS = ("release", "debug", "kcsan", "rt")
-# Kernels that run the suites of the release kernel in `make test-long`, except lines with `-<kernel>`.
+# Kernels that run the suites of the release kernel in `make test-long`, except lines with
+# `-<kernel>`.
 LONG_KERNELS = ("kcsan", "rt")
 # Kernels that run a KUnit suite without a line in the table.
 KUNIT_KERNELS = ("release", "debug", "uml")
@@ -41,7 +42,7 @@ class Planned:
     """Expected number of complaints of the library on the console."""
 
     def runs(self, kernel: str, is_long: bool) -> bool:
-        """Returns whether `make test-long` (if `is_long`) or `make test` runs the suite on a kernel."""
+        """Returns whether a kernel runs the suite, in the long or else in the normal test run."""
         if kernel in LONG_KERNELS:
             return is_long and "release" in self.kernels and f"-{kernel}" not in self.kernels
         return kernel in self.kernels and is_long == self.is_long

@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs all tests, prints a table of the suites and the number of cases that passed and failed.
 
-Steps: the host tests of the harness; the suites of tests/suites.txt on the debug and the release kernel;
-the compile-fail cases; the comparison of the instructions of each call with bench/counts; the mutants of
-tests/mutants.txt and the sample of tests/mutants.
+Steps: the host tests of the harness; the suites of tests/suites.txt on the debug and the release
+kernel; the compile-fail cases; the comparison of the instructions of each call with bench/counts;
+the mutants of tests/mutants.txt and the sample of tests/mutants.
 
-Three steps run at a time, the longest first: a step uses little more than one core. Modules are built
-meanwhile; a step waits for those that it needs. The last two tables are the suites with their durations,
-and the steps with their CPU time.
+Three steps run at a time, the longest first: a step uses little more than one core. Modules are
+built meanwhile; a step waits for those that it needs. The last two tables are the suites with their
+durations, and the steps with their CPU time.
 
 A guest that does not boot, or ends early, is one failure of its current suite and case. Suites that
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
-With --long, other steps run: the suites marked `long`; the suites of the release kernel on the kernels
-kcsan and rt; kscale's code under Miri if Miri is installed; leaks, deadlocks and a data race, which the
-kernel must report.
+With --long, other steps run: the suites marked `long`; the suites of the release kernel on the
+kernels kcsan and rt; kscale's code under Miri if Miri is installed; leaks, deadlocks and a data
+race, which the kernel must report.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= selects one kernel.
 Exit status: 0 if all suites ran and passed, otherwise 1.
@@ -63,7 +63,8 @@ SUITE_S = 4
 SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3}
 # rustc compiles a crate on one core, and the library is by far the largest crate.
 BUILDS_AT_ONCE = 2
-# Numbers of guests that share the suites of a kernel. A debug guest takes half a minute to boot and end.
+# Numbers of guests that share the suites of a kernel. A debug guest takes half a minute to boot and
+# end.
 GUESTS = {"release": 2, "debug": 1}
 LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2}
 LONG_TIMEOUT_S = {"release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800}
@@ -135,7 +136,7 @@ class Builds:
         self.begun: dict[tuple[tuple[str, str], ...], Future[str]] = {}
 
     def modules(self, **variables: str) -> Future[str]:
-        """Returns the future directory of modules that `make modules` builds with these variables."""
+        """Returns the future directory of the modules, built by `make modules` with `variables`."""
         key = tuple(sorted(variables.items()))
         if key not in self.begun:
             argv = ["kbuild.py", "modules"]
@@ -169,7 +170,7 @@ def script_result(argv: list[str], **variables: str) -> str:
 
 
 def host_step(name: str, seconds: float, parser: ktap.Parser, argv: Callable[[], list[str]]) -> Step:
-    """Returns a step that runs a host program. The program prints the cases of one suite as KTAP."""
+    """Returns a step that runs a host program, which prints the cases of one suite as KTAP."""
 
     def run() -> list[Outcome]:
         program, took_s = host_program(argv())
@@ -190,7 +191,7 @@ def host_program(argv: list[str]) -> tuple[subprocess.CompletedProcess[str], flo
 
 
 def wait_for(program: "subprocess.Popen[str]") -> int:
-    """Waits for a program and returns its status. Adds its CPU time, with its children, to the step."""
+    """Waits for a program and returns its status. Adds its CPU time to that of the step."""
     _, status, usage = os.wait4(program.pid, 0)
     program.returncode = os.waitstatus_to_exitcode(status)
     spent.cpu_s = getattr(spent, "cpu_s", 0.0) + usage.ru_utime + usage.ru_stime
@@ -321,9 +322,9 @@ def cost(share: list[suites.Planned], kernel: str) -> float:
 def shares(
     planned: list[suites.Planned], guests: int, kernel: str
 ) -> list[list[suites.Planned]]:
-    """Distributes guest suites so that all guests take about the same time. One guest runs all KUnit suites.
+    """Distributes guest suites so that all guests take about the same time.
 
-    Suites of a guest keep their order in the table.
+    One guest runs all KUnit suites. Suites of a guest keep their order in the table.
     """
     kunit = [suite for suite in planned if suite.kind == "kunit"]
     found = [kunit, *([] for _ in range(guests - 1))]
@@ -379,7 +380,8 @@ def report_steps(builds: Builds) -> Iterator[Step]:
 
     The last step has correct atomics instead of the race: its run must pass.
     """
-    # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite that.
+    # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite
+    # that.
     memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
     # Two tasks write one variable until KCSAN reports the race, or for 30 rounds.
     race = """modprobe racy; cd /sys/kernel/debug/racy
