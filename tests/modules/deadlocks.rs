@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Does what may end in a deadlock, when it is loaded, so that tests can see that lockdep reports it.
+//! Contains deadlocks, to test that lockdep reports them. The parameter `what` selects one.
 //!
-//! Those that can be had without one are: it is enough for lockdep that somebody takes locks in an
-//! order that others might not.
+//! Most of them do not hang the loading task: lockdep reports a lock order that may deadlock with
+//! another task.
 
 #![forbid(unsafe_code)]
 
@@ -54,17 +54,17 @@ module! {
     type: DeadlocksModule,
     name: "deadlocks",
     authors: ["The kscale authors"],
-    description: "Has deadlocks on purpose",
+    description: "Deadlocks, for tests of lockdep",
     license: "GPL",
     params: {
         what: u8 {
             default: 0,
-            description: "0: wait for itself by SRCU, 1: with a lock, 2: in reclaim, 3: CPU hotplug, 4: reads, 5: a work item, 6: flush queue",
+            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue",
         },
     },
 }
 
-/// Has a lock that somebody takes who may be waited for.
+/// A lock that SRCU readers and the shrinker acquire.
 #[pin_data]
 struct Locked {
     #[pin]
@@ -77,7 +77,7 @@ impl Locked {
     }
 }
 
-/// Waits for a reader who cannot go on.
+/// Waits for a grace period inside a read-side critical section.
 fn wait_in_guard() -> Result {
     let domain: Domain<Normal> = new_domain!()?;
     let _guard = domain.read_lock();
@@ -85,7 +85,7 @@ fn wait_in_guard() -> Result {
     Ok(())
 }
 
-/// Waits for readers with a lock that one of them has taken.
+/// Waits for a grace period under a lock that a reader acquires.
 fn wait_with_lock_of_reader() -> Result {
     let domain: Domain<Normal> = new_domain!()?;
     let locked = Locked::new()?;
@@ -111,7 +111,7 @@ impl shrinker::Callbacks for Locked {
     }
 }
 
-/// Allocates memory with a lock that is taken by who has memory freed.
+/// Allocates memory under a lock that a shrinker acquires.
 fn lock_in_reclaim() -> Result<shrinker::Registration<Locked>> {
     let locked = Locked::new()?;
     let shrinker = Shrinker::new(c"deadlocks", shrinker::Flags::NONE)?.register(locked.clone())?;
@@ -122,7 +122,7 @@ fn lock_in_reclaim() -> Result<shrinker::Registration<Locked>> {
     Ok(shrinker)
 }
 
-/// Waits until CPUs neither come nor go, while one does.
+/// Hotplug callbacks that acquire the CPU hotplug lock.
 struct Hears;
 
 #[vtable]
@@ -133,7 +133,7 @@ impl hotplug::Callbacks for Hears {
     }
 }
 
-/// Reads twice, between which a writer may begin to wait.
+/// Acquires a semaphore for reading twice. A writer may start to wait in between.
 fn read_twice() -> Result {
     let value = KBox::pin_init(new_rwsem!(0_u32), GFP_KERNEL)?;
     let first = value.read();
@@ -142,7 +142,7 @@ fn read_twice() -> Result {
     Ok(())
 }
 
-/// Has the last reference to the queue that it is in.
+/// A work item that owns the last reference to its queue.
 #[pin_data]
 struct Last {
     #[pin]
@@ -173,7 +173,7 @@ fn drop_queue_in_item() -> Result {
         }),
         GFP_KERNEL,
     )?;
-    // It waits for the lock until this has no reference.
+    // The item waits for this lock until its reference is the last one.
     let mut theirs = last.queue.lock();
     let _ = queue.enqueue(last.clone());
     *theirs = Some(queue);
@@ -199,12 +199,12 @@ mod flush_queue {
         WhenFull, //
     };
 
-    /// Longer than it takes.
+    /// The timeout of the queue: longer than the test.
     const NEVER_MS: u32 = 3_600_000;
 
     type Queue = FlushQueue<CachedDomain, Looks>;
 
-    /// Looks at the queue that has it flush.
+    /// Callbacks that use their own flush queue.
     struct Looks(SetOnce<Arc<Queue>>);
 
     #[vtable]
@@ -219,12 +219,12 @@ mod flush_queue {
     pub(super) fn look_in_flush() -> Result {
         let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
         let looks = Arc::new(Looks(SetOnce::new()), GFP_KERNEL)?;
-        // Its timer flushes with no lock held.
+        // A flush by the timer holds no lock, so the timeout is long.
         let queue = Queue::with_timeout(Arc::new(domain, GFP_KERNEL)?, looks.clone(), NEVER_MS)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
         looks.0.populate(queue.clone());
 
-        // More than the rings of all CPUs have room for.
+        // More than the rings of all CPUs can hold.
         for _ in 0..10_000 {
             let range = queue.space().alloc_fast(1, 0xf_ffff, WhenFull::Fail)?;
             drop(queue.queue(range));
@@ -242,7 +242,7 @@ mod flush_queue {
     }
 }
 
-/// What has to stay for the report to come.
+/// The registration that must exist until the report.
 #[expect(dead_code, reason = "is only dropped")]
 enum DeadlocksModule {
     Nothing,

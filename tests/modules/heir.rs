@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses values of the module `outlives` after that module has gone.
+//! Uses values of the module `outlives` after that module was unloaded.
 
 #![forbid(unsafe_code)]
 
@@ -30,12 +30,12 @@ module! {
     type: HeirModule,
     name: "heir",
     authors: ["The kscale authors"],
-    description: "Uses what another module gave away, for tests",
+    description: "Uses values of an unloaded module, for tests",
     license: "GPL",
     params: {
         what: u8 {
             default: 0,
-            description: "What is used: 1 a guard, which is dropped, 2 locks",
+            description: "1: drop a guard, 2: use locks",
         },
     },
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Leaks memory on load, or commits other errors, so that tests can check that the kernel reports
-//! them.
+//! Leaks memory or guards, or removes values in a walk, to test that the kernel reports it.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +23,7 @@ module! {
     type: LeakyModule,
     name: "leaky",
     authors: ["The kscale authors"],
-    description: "Leaks on purpose",
+    description: "Leaks, for tests",
     license: "GPL",
     params: {
         what: u8 {
@@ -36,7 +35,7 @@ module! {
 
 struct LeakyModule;
 
-/// Removes a value of a list while it walks another: two tasks that do so may deadlock.
+/// Removes a value of a list while it walks the list. Two tasks that do so may deadlock.
 fn remove_in_walk(f: fn(&List<u32>, &mut dyn FnMut())) -> Result {
     let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
     let mut entry = Some(list.push_front(1, GFP_KERNEL)?);

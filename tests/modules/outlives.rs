@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Gives away values that outlive it, to test their use after the module has gone.
+//! Hands values over to other modules, to test their use after this module was unloaded.
 
 #![forbid(unsafe_code)]
 
@@ -37,12 +37,12 @@ module! {
     type: OutlivesModule,
     name: "outlives",
     authors: ["The kscale authors"],
-    description: "Gives away what outlives it, for tests",
+    description: "Hands over values that outlive it, for tests",
     license: "GPL",
     params: {
         step: u8 {
             default: 0,
-            description: "1: give a pointer, 2: replace its value, 3: drop it, 4: give locks",
+            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks",
         },
     },
 }
@@ -64,7 +64,7 @@ fn give_pointer() -> Result {
     give::<Shared>(Arc::pin_init(new_pointer!(domain, item), GFP_KERNEL)?)
 }
 
-/// Replaces the value of a pointer that an earlier load of the module gave away, during a read.
+/// Replaces the value of a pointer that an earlier load of the module handed over, during a read.
 fn replace_value() -> Result {
     let pointer: Shared = take().ok_or(ENOENT)?;
     give(pointer.domain().clone().into_down_read())?;

@@ -84,7 +84,7 @@ struct Numbers {
     pairs: PerCpu<(Cell<i64>, Cell<i64>)>,
     /// The number of pairs that were seen unequal.
     torn: Atomic<i64>,
-    /// Has so few credits that some requests fail.
+    /// A limiter with so few credits that some requests fail.
     limiter: CreditLimiter,
     /// Credits in use, as the tasks count them. Must not exceed the limit.
     in_use: Atomic<i64>,

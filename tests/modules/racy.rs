@@ -5,8 +5,8 @@
 //!
 //! ```sh
 //! cd /sys/kernel/debug/racy
-//! echo >plain & echo >plain        # adds to a number in both tasks, which race
-//! echo >atomic & echo >atomic      # which do not
+//! echo >plain & echo >plain        # both tasks add to a plain number: a data race
+//! echo >atomic & echo >atomic      # both tasks add to an atomic: no data race
 //! ```
 
 use kernel::{

@@ -4,7 +4,7 @@
 //!
 //! ```sh
 //! cd /sys/kernel/debug/shrinker_race
-//! echo 1000 >run                   # as many rounds, in this task; several may run
+//! echo 1000 >run                   # runs 1000 rounds in this task; several tasks may run
 //! cat result                       # rounds 1000 calls 1234 late 0 kept 0
 //! ```
 //!
