@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# In a guest with Debian: runs cases of guest suites as one mutant after the other, each in modules that
-# are loaded anew.
+# In a guest with Debian: runs cases of guest suites for one mutant after the other. Reloads the modules
+# for each mutant.
 #
-# A line of the plan is a number and words <suite>/<case>:<seconds>, where `*` is for all cases that a
-# suite has, which go on although one fails, each in modules of its own. Prints as job.sh does.
+# A line of the plan is the number of the mutant and words <suite>/<case>:<seconds>. `*` as a case stands
+# for all cases of the suite: they all run, and the modules are reloaded for each. Prints as job.sh does.
 
 plan=/mnt/share/plan
 tests=/kscale/tests/guest
@@ -18,7 +18,7 @@ verdict() {
 	echo "$mutant $name $1 $uptime"
 }
 
-# unload_all: the library, and all that use it, with what suites laid over the modules.
+# unload_all: unloads the library and all its users. Unmounts the test builds.
 unload_all() {
 	while [ "$(grep -cF " $modules " /proc/mounts)" -gt 1 ]; do
 		umount -l "$modules"
@@ -30,7 +30,7 @@ unload_all() {
 	[ ! -e /sys/module/kscale ] || modprobe -r kscale
 } >/dev/null 2>&1
 
-# run <number>: runs $case of $suite, and prints what came of it.
+# run <number>: runs $case of $suite, and prints its result.
 run() {
 	echo "options kscale mutant=$1" >$options
 	echo "kscale: mutant $1 suite $suite/$case" >/dev/kmsg
@@ -44,7 +44,7 @@ run() {
 	esac
 }
 
-# one_case: tells whether the mutant may go on.
+# one_case: runs $case. Fails if the next mutant must follow.
 one_case() {
 	name=$suite/$case
 	found=$(run "$mutant")
@@ -57,12 +57,12 @@ one_case() {
 	failed) [ $is_all = y ] && return 0 ;;
 	*) exit 1 ;;
 	esac
-	# Is the guest still good?
+	# Checks without the mutant that the guest still works.
 	unload_all && [ "$(run 0)" = ok ] || exit 1
 	return 1
 }
 
-# What is loaded of the test builds need not run its suites.
+# Test builds that are loaded here must not run their KUnit suites.
 printf none >/sys/module/kunit/parameters/filter_glob
 mkdir -p ${options%/*}
 while read -r mutant words; do

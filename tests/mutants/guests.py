@@ -21,22 +21,22 @@ import uml
 
 JOB = HERE / "job.sh"
 CASES = HERE / "cases.sh"
-# How long a guest itself may show no sign of progress. A bound for what hangs, not a promise.
+# Time limit for a guest without a sign of progress. It only detects hangs.
 BOOT_S = 60
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run as one mutant."""
+    """The result of a run of one mutant."""
 
     verdict: str
-    """`survived`, or how it was noticed."""
+    """`survived`, or how the mutant was noticed."""
     by: str
-    """The suite that noticed it."""
+    """The suite that noticed the mutant."""
 
     @property
     def survived(self) -> bool:
-        """Tells whether nothing noticed it."""
+        """Returns whether no suite noticed the mutant."""
         return self.verdict == "survived"
 
 
@@ -45,23 +45,23 @@ SURVIVED = Run("survived", "")
 
 @dataclass(frozen=True)
 class Task:
-    """What to run as one mutant: words <module>:<suite>:<seconds>, or <suite>/<case>:<seconds>."""
+    """The plan of one mutant: words <module>:<suite>:<seconds>, or <suite>/<case>:<seconds>."""
 
     number: int
     words: list[str]
 
     def seconds(self) -> int:
-        """Returns how long the job may print nothing."""
+        """Returns the time limit in seconds for a job without output."""
         return max(int(word.rpartition(":")[2]) for word in self.words)
 
 
 def complaints(text: str) -> int:
-    """Returns how often the library complains in a part of a log."""
+    """Returns the number of error messages of the library in a part of a log."""
     return sum(1 for line in text.replace("\r", "").splitlines() if console.complaint(line))
 
 
 def parts_of(log: str) -> list[tuple[int, str, str]]:
-    """Returns what the kernel said of each suite: the mutant, the suite, and the text."""
+    """Returns the parts of a kernel log: mutant, suite and text."""
     parts = re.split(r"kscale: mutant (\d+) suite (\S+)", log)
     return [(int(n), suite, text) for n, suite, text in zip(parts[1::3], parts[2::3], parts[3::3])]
 
@@ -69,20 +69,20 @@ def parts_of(log: str) -> list[tuple[int, str, str]]:
 def read_runs(
     output: str, log: str, ended: bool, expected: Mapping[str, int]
 ) -> dict[int, Run]:
-    """Judges what a guest printed, of each mutant that it came to.
+    """Returns the result of each mutant that a guest has started.
 
-    `ended` tells whether it came to its end by itself, and `expected` how often the library complains
-    of each suite.
+    `ended` is whether the guest ended by itself. `expected` is the number of error messages of the
+    library during each suite.
     """
     rows = re.findall(r"^(\d+) (\S+) (\S+) [\d.]+$", output, re.MULTILINE)
     runs: dict[int, Run] = {}
     for number, suite, verdict in rows:
         good = verdict in ("ok", "begin")
         runs[int(number)] = SURVIVED if good else Run(verdict, suite)
-    # What the kernel says belongs to the mutant that it was told of last.
+    # A line of the kernel log belongs to the last mutant before it.
     current, suite = 0, ""
     for number, suite, text in parts_of(log):
-        # Without a mutant it is checked whether the one before has left the kernel as it was.
+        # A run without a mutant checks that the mutant before it has not damaged the kernel.
         current = number or current
         found = "panic" if console.panicked(text) else "report" if console.reports(text) else ""
         if not found and number in runs and complaints(text) != expected.get(suite, 0):
@@ -95,7 +95,7 @@ def read_runs(
 
 
 def seconds_of(output: str) -> dict[str, float]:
-    """Returns how long each suite took that passed."""
+    """Returns the duration of each suite that passed."""
     rows = re.findall(r"^\d+ (\S+) (\S+) ([\d.]+)$", output, re.MULTILINE)
     seconds = {}
     for before, row in zip(rows, rows[1:]):
@@ -105,9 +105,9 @@ def seconds_of(output: str) -> dict[str, float]:
 
 
 class Uml:
-    """User-Mode Linux with the modules of a copy; may run in several threads, each with its own."""
+    """User-Mode Linux with the modules of a copy. Each thread has an instance."""
 
-    # It boots in less time than it takes to see whether a kernel is still good.
+    # Booting is faster than checking whether the kernel still works.
     BATCH = 1
 
     def __init__(self, kdir: Path, built: Path, out: Path, cpus: int) -> None:
@@ -120,29 +120,29 @@ class Uml:
             self.initrd = Path(shutil.copy(packed, out / "initrd.cpio"))
 
     def run(self, tasks: list[Task]) -> dict[int, Run]:
-        """Runs suites as some mutants; leaves some out if one leaves the kernel useless."""
+        """Runs the suites of some mutants. Stops early if a mutant damages the kernel."""
         for name in ("output.log", "status", "console.log"):
             (self.out / name).unlink(missing_ok=True)
         write_plan(self.out, tasks)
         quiet_s = BOOT_S + max(task.seconds() for task in tasks)
         self.machine.boot(self.initrd, quiet_s, "output.log")
-        # A kernel that only does not get to its end any more has done all that it was to do.
+        # The status exists if the job is complete, even if the kernel then fails to power off.
         ended = (self.out / "status").exists()
         return read_runs(self.output(), self.log(), ended, suites.expected_complaints())
 
     def output(self) -> str:
-        """Returns what the job printed."""
+        """Returns the output of the job."""
         path = self.out / "output.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def log(self) -> str:
-        """Returns what the kernel said."""
+        """Returns the kernel log."""
         path = self.out / "console.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
 
 class Qemu:
-    """A guest of qemu/run.py with the modules of a copy, which are test builds."""
+    """A guest of qemu/run.py with test builds of the modules of a copy."""
 
     BATCH = 40
 
@@ -154,14 +154,14 @@ class Qemu:
         self.complaints = suites.expected_complaints()
 
     def boot(self, quiet_s: float, *options: str) -> subprocess.CompletedProcess[str]:
-        """Boots a guest, which is ended when it shows no sign of progress for so long."""
+        """Boots a guest. Ends it after `quiet_s` seconds without a sign of progress."""
         argv = [sys.executable, str(CHECKOUT / "qemu/run.py"), "--kdir", str(self.kdir)]
         argv += ["--modules", str(self.built), "--out", str(self.out)]
         argv += ["--timeout", str(int(quiet_s)), "--append", "mempool_debug", *options]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     def run(self, tasks: list[Task]) -> dict[int, Run]:
-        """Runs suites as some mutants; leaves some out if one leaves the kernel useless."""
+        """Runs the suites of some mutants. Stops early if a mutant damages the kernel."""
         share = self.out / "share"
         share.mkdir(parents=True, exist_ok=True)
         write_plan(share, tasks)
@@ -174,22 +174,22 @@ class Qemu:
         return read_runs(self.output(), self.log(), good, self.complaints)
 
     def output(self) -> str:
-        """Returns what the job printed."""
+        """Returns the output of the job."""
         return (self.out / "output.log").read_text(errors="replace")
 
     def log(self) -> str:
-        """Returns what the kernel said."""
+        """Returns the kernel log."""
         return (self.out / "console.log").read_text(errors="replace")
 
 
 def write_plan(directory: Path, tasks: list[Task]) -> None:
-    """Writes what job.sh reads."""
+    """Writes the plan that job.sh reads."""
     lines = [f"{task.number} {' '.join(task.words)}\n" for task in tasks]
     (directory / "plan").write_text("".join(lines))
 
 
 def module_of(built: Path, names: list[str]) -> dict[str, str]:
-    """Returns the module that each suite is in; those that none has are left out."""
+    """Returns the module of each suite. Omits suites that no module has."""
     images = {name: (built / f"{name}.ko").read_bytes() for name in modules.with_suites(built)}
     found = {}
     for suite in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs mutants in the programs of tests/host that have sources of the library in them."""
+"""Runs mutants in the programs of tests/host that contain sources of the library."""
 
 import os
 import shutil
@@ -11,11 +11,11 @@ from pathlib import Path
 from guests import Run
 from tree import CHECKOUT, Copy, Failed, common
 
-# Bounds for what hangs, not promises.
+# Time limits that only detect hangs.
 BUILD_TIMEOUT_S = 1200
 RUN_TIMEOUT_S = 600
 
-# What the copy calls, at the root of each program.
+# The functions that the copy calls, for the root of each program.
 READER = """
 mod mutant {
     pub(crate) fn is(number: u32) -> bool {
@@ -28,7 +28,7 @@ mod mutant {
 
 
 def build(copy: Copy, program: str) -> Callable[[int], Run]:
-    """Builds a program with the copy's sources, and returns what runs it as a mutant."""
+    """Builds a program with the sources of the copy. Returns a function that runs it as a mutant."""
     copy.make()
     target = copy.source / "tests/host" / program
     shutil.rmtree(target, ignore_errors=True)
@@ -52,12 +52,12 @@ def build(copy: Copy, program: str) -> Callable[[int], Run]:
 
 
 def add_reader(root: Path) -> None:
-    """Adds what the copy calls to the root of a crate."""
+    """Adds the functions that the copy calls to the root of a crate."""
     root.write_text(root.read_text() + READER)
 
 
 def build_iova(copy: Copy, source: Path) -> Path:
-    """Builds what drives the magazine cache."""
+    """Builds the test program of the magazine cache."""
     add_reader(source / "main.rs")
     program = copy.directory / "iova-storm"
     rustc = common.load_tools()["RUSTC"]
@@ -67,7 +67,7 @@ def build_iova(copy: Copy, source: Path) -> Path:
 
 
 def build_loom(copy: Copy, source: Path) -> Path:
-    """Builds what explores interleavings. Its own mutants are of the sources as they are."""
+    """Builds the model checker of interleavings. Its own mutants are of the original sources."""
     add_reader(source / "src/main.rs")
     for path in (source / "mutants").glob("*.rs"):
         path.write_text(path.read_text().replace('"../../../rust/', f'"{CHECKOUT}/rust/'))
@@ -83,7 +83,7 @@ BUILDERS = {"iova": build_iova, "loom": build_loom}
 
 
 def checked(argv: list[str], where: Path, env: dict[str, str] | None = None) -> None:
-    """Runs a compiler, and ends this with what it says if it fails."""
+    """Runs a compiler. Exits with its output if it fails."""
     run = subprocess.run(
         argv,
         cwd=where,

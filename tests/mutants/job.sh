@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# In a guest: runs KUnit suites as one mutant after the other, each in modules that are loaded anew.
+# In a guest: runs KUnit suites for one mutant after the other. Reloads the modules for each mutant.
 #
-# A line of the plan is a number and words <module>:<suite>:<seconds>. Prints `<number> <suite> <verdict>
-# <seconds since boot>` for each suite, up to the first that does not pass. If it passes again without
-# the mutant, the next one follows; if not, the guest is of no use any more, and that is the end.
+# A line of the plan is the number of the mutant and words <module>:<suite>:<seconds>. Prints `<number>
+# <suite> <verdict> <seconds since boot>` for each suite, until a suite does not pass. That suite runs
+# again without the mutant. If it passes, the next mutant follows. If not, the guest is damaged and ends.
 
 plan=/mnt/share/plan
 [ -r $plan ] || plan=/mnt/out/plan
@@ -16,7 +16,7 @@ verdict() {
 	echo "$mutant $suite $1 $uptime"
 }
 
-# is_running <process>
+# is_running <process>: the process has not ended.
 is_running() {
 	read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
 	case ${stat##*) } in
@@ -24,12 +24,12 @@ is_running() {
 	esac
 }
 
-# limited <seconds> <command...>: leaves it alone, and fails, if it takes longer.
+# limited <seconds> <command...>: runs a command. Fails after a time limit, without killing the command.
 limited() {
 	ticks=$((20 * $1))
 	shift
 	"$@" >/dev/null 2>&1 &
-	# A signal may cut one look short.
+	# Checks twice: a signal may interrupt the first read.
 	while is_running $! || is_running $!; do
 		[ $ticks -gt 0 ] || return 124
 		ticks=$((ticks - 1))
@@ -46,7 +46,7 @@ unload() {
 	[ "$module" = kscale ] || modprobe -r "$module" && modprobe -r kscale
 }
 
-# run <number>: runs $suite of $module, and prints what came of it.
+# run <number>: runs $suite of $module, and prints its result.
 run() {
 	echo "kscale: mutant $1 suite $suite" >/dev/kmsg
 	limited "$seconds" load "$1"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which mutant this run is: only in the copy that `make mutants` builds.
+//! Selects the active mutant. Only in the copy that `make mutants` builds.
 
 use kernel::{
     prelude::*,
@@ -13,14 +13,14 @@ use kernel::{
 use crate::module::param::Param;
 
 crate::writable_param! {
-    /// The number of the mutant; 0 is none, and [`RECORD`] says what is reached.
+    /// The number of the active mutant. 0: none. [`RECORD`]: record the mutants that are reached.
     static MUTANT: Param = ("mutant", 0, "The mutant that this is");
 }
 
-/// More than there are mutants.
+/// The size of `REACHED`, larger than the number of mutants.
 const COUNT: usize = 0;
 
-/// Says in the kernel's log which mutants' code runs.
+/// Logs the mutants whose code runs.
 const RECORD: u32 = u32::MAX;
 
 static REACHED: [Atomic<u32>; COUNT] = [const { Atomic::new(0) }; COUNT];

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Changes the library and rcrypt in thousands of ways, and looks which of them the tests notice.
+"""Makes thousands of mutants of the library and of rcrypt, and lists those that no test notices.
 
-A program copies the sources and wraps what can be wrong: `if mutant::is(7) { wrong } else { right }`.
-That copy is built once for each kernel, and a run is of one mutant. First comes User-Mode Linux, with
-the KUnit suites that reach the mutant's code; then, with what survives, what lanes.txt says of its
-file: programs of the host, KUnit suites and guest suites in QEMU. A mutant that hangs or crashes is
-noticed, too.
+A program copies the sources and makes each change conditional: `if mutant::is(7) { wrong } else
+{ right }`. The copy is built once for each kernel. A run activates one mutant.
 
-Prints the score of each file, and each survivor with its place. Those in equivalent.txt do not count.
-Exit status 0 if nothing survived.
+A mutant first runs on User-Mode Linux, with the KUnit suites that reach its code. Survivors run in
+the lanes that lanes.txt has for their file: host programs, KUnit suites and guest suites in QEMU. A
+mutant that hangs or crashes is noticed, too.
 
-Environment: FILES=<prefix>... takes only the mutants of these files; COUNT=<n> takes only so many,
-always the same; AGAIN=y takes only the survivors of the last run; LANES="uml host release debug" leaves
-out what is not there; JOBS=<n> User-Mode Linuxes at once.
+Prints the score of each file, and each survivor with its place. Mutants in equivalent.txt do not
+count. The exit status is 0 if no mutant survived.
+
+Environment:
+  FILES=<prefix>...   selects the mutants of these files
+  COUNT=<n>           selects n mutants, always the same
+  AGAIN=y             selects the survivors of the last run
+  LANES=<lane>...     selects lanes: uml host release debug
+  JOBS=<n>            number of User-Mode Linux instances
 """
 
 import argparse
@@ -39,11 +43,10 @@ import suites
 
 OUT = CHECKOUT / "out/mutants"
 RECORD = 0xFFFFFFFF
-# So many of the sample may be gone, as sources change, before somebody has to look.
+# Size of sample.txt, and how many of its mutants may no longer exist in the sources.
 SAMPLE_SIZE = 40
 SAMPLE_MISSING = 8
-# Bounds for what hangs, not promises: how long suites may take before it is known how long they do, and
-# how much longer as a mutant.
+# Time limits that only detect hangs: for suites of unknown duration, and the factor for a mutant.
 GUEST_TIMEOUT_S = 900
 RECORD_S = 300
 LEAST_S = 20
@@ -66,14 +69,14 @@ def kernel(flavour: str) -> Path:
 
 
 def key_lines(name: str) -> list[str]:
-    """Returns the keys in a file beside this one: its lines that are not indented, nor comments."""
+    """Returns the keys in a file of this directory: the lines without indentation and comments."""
     lines = (HERE / name).read_text().splitlines()
     return [line for line in lines if line and not line[0].isspace() and line[0] != "#"]
 
 
 @dataclass
 class Suites:
-    """KUnit suites in one kind of guest: which code they reach, and how long they take."""
+    """KUnit suites in one kind of guest, with the code that they reach and their durations."""
 
     runner: guests.Uml | guests.Qemu
     modules: dict[str, str]
@@ -81,19 +84,19 @@ class Suites:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def task(self, number: int, names: Iterable[str]) -> guests.Task:
-        """Returns suites as a guest takes them, each with how long it may take.
+        """Returns the task of a guest: suites with their time limits.
 
-        A slow host is slow without a mutant, too.
+        The limits follow from durations without a mutant, so a slow host has longer limits.
         """
         limit_s = {name: int(LEAST_S + PATIENCE * self.seconds.get(name, 0)) for name in names}
         return guests.Task(number, [f"{self.modules[n]}:{n}:{s}" for n, s in limit_s.items()])
 
     def measure(self, number: int = 0) -> None:
-        """Runs all suites without a mutant, which must pass, and notes how long they take.
+        """Runs all suites without a mutant, and records their durations. All must pass.
 
-        With the number RECORD, notes what they reach, too.
+        With the number RECORD, also records the mutants that they reach.
         """
-        # As nothing is known of how long they take.
+        # The durations are not known yet.
         words = [f"{module}:{name}:{RECORD_S}" for name, module in self.modules.items()]
         run = self.runner.run([guests.Task(number, words)]).get(number)
         if run is None or not run.survived:
@@ -108,7 +111,7 @@ class Suites:
                 self.reached.setdefault(suite, set()).add(int(match[2]))
 
     def plan(self, mutant: Mutant) -> list[str]:
-        """Returns the suites that reach a mutant: those named like its file, then the quick ones."""
+        """Returns the suites that reach a mutant: suites named as its file first, then by duration."""
         words = set(re.split(r"[/_.]", mutant.file))
         names = [name for name in self.modules if mutant.number in self.reached.get(name, ())]
         return sorted(names, key=lambda name: (-len(words & set(name.split("_"))), self.seconds[name]))
@@ -116,7 +119,7 @@ class Suites:
     def run(
         self, mutants: list[Mutant], results: "Results", runners: list[guests.Uml] | list[guests.Qemu]
     ) -> None:
-        """Runs the suites that reach each mutant, in several guests at once."""
+        """Runs the suites that reach each mutant, in several guests in parallel."""
         todo = [mutant for mutant in mutants if self.plan(mutant)]
         note(f"{len(todo)} of {len(mutants)} mutants are in code that KUnit reaches")
         idle: queue.Queue[guests.Uml | guests.Qemu] = queue.Queue()
@@ -150,14 +153,14 @@ class Cases(Suites):
     """Cases of guest suites, `<suite>/<case>`."""
 
     def task(self, number: int, names: Iterable[str]) -> guests.Task:
-        """Returns cases as a guest takes them, each with how long it may take."""
+        """Returns the task of a guest: cases with their time limits."""
         limit_s = {name: int(LEAST_S + PATIENCE * self.seconds.get(name, 0)) for name in names}
         return guests.Task(number, [f"{name}:{s}" for name, s in limit_s.items()])
 
     def measure(self, number: int = RECORD) -> None:
-        """Runs all cases without a mutant, and notes how long they take and what they reach.
+        """Runs all cases without a mutant. Records their durations and the mutants that they reach.
 
-        Those that do not pass are left out. What is noted is kept for the next time.
+        Cases that fail are excluded. The record is kept for the next run.
         """
         path = self.runner.out / "reached.json"
         stamp = self.stamp()
@@ -175,14 +178,14 @@ class Cases(Suites):
                 self.runner.complaints = self.runner.complaints | {name: complaints}
 
     def stamp(self) -> str:
-        """Returns what changes when what is noted may not be true any more."""
+        """Returns a digest that changes when the record may be outdated."""
         lines = (self.runner.built.parent / "src/mutants.jsonl").read_text().splitlines()
         keys = "".join(json.loads(line)["key"] for line in lines).encode()
         files = sorted(path for path in (CHECKOUT / "tests/guest").rglob("*") if path.is_file())
         return hashlib.sha256(keys + b"".join(path.read_bytes() for path in files)).hexdigest()
 
     def record(self, suite: str) -> dict[str, tuple[float, int, list[int]]]:
-        """Runs all cases of a suite without a mutant, each in modules that are loaded anew."""
+        """Runs all cases of a suite without a mutant. Reloads the modules for each case."""
         run = self.runner.run([guests.Task(RECORD, [f"{suite}/*:{GUEST_TIMEOUT_S}"])]).get(RECORD)
         if run is None or run.verdict in ("hang", "panic", "report", "not-unloaded"):
             raise Failed(f"without a mutant: {run}, see {self.runner.out}")
@@ -197,13 +200,13 @@ class Cases(Suites):
         return found
 
     def plan(self, mutant: Mutant) -> list[str]:
-        """Returns the cases that reach a mutant, the quick ones first."""
+        """Returns the cases that reach a mutant, by duration."""
         names = [name for name in self.reached if mutant.number in self.reached[name]]
         return sorted(names, key=lambda name: self.seconds[name])
 
 
 class Results:
-    """What is known of each mutant, kept in a file as it comes."""
+    """The results of all mutants. Each result is written to a file at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -211,7 +214,7 @@ class Results:
         self.lock = threading.Lock()
 
     def note(self, mutant: Mutant, run: guests.Run) -> None:
-        """Keeps what a run found."""
+        """Records the result of a run."""
         with self.lock:
             if not run.survived:
                 if len(self.noticed) % 50 == 0:
@@ -223,14 +226,14 @@ class Results:
 
 
 def read_lanes() -> list[tuple[str, str, list[str]]]:
-    """Returns the lines of lanes.txt: a prefix of files, where, and what."""
+    """Returns the lines of lanes.txt: prefix of files, lane, suites."""
     lines = (HERE / "lanes.txt").read_text().splitlines()
     rows = [words for line in lines if (words := line.partition("#")[0].split())]
     return [(words[0], words[1], words[2:]) for words in rows]
 
 
 def uml_runners(kdir: Path, built: Path, out: Path) -> list[guests.Uml]:
-    """Returns as many User-Mode Linuxes as this machine has CPUs for: each has two."""
+    """Returns User-Mode Linux instances: one for every two CPUs of the host."""
     jobs = int(os.environ.get("JOBS") or max(1, common.cpus() // 2))
     return [guests.Uml(kdir, built, out / f"run-{job}", 2) for job in range(jobs)]
 
@@ -269,12 +272,12 @@ def in_qemu(
 
 
 def matches(name: str, globs: list[str]) -> bool:
-    """Tells whether a suite is one of those asked for; `*` may end a glob."""
+    """Returns whether a suite matches one of the globs. `*` may end a glob."""
     return any(name == glob or glob[-1] == "*" and name.startswith(glob[:-1]) for glob in globs)
 
 
 def on_host(copy: Copy, program: str, mutants: list[Mutant], results: Results) -> None:
-    """Runs a program of the host that has the mutants' files in it."""
+    """Runs a host program that contains the files of the mutants."""
     left = [mutant for mutant in mutants if mutant.key not in results.noticed]
     if not left:
         return
@@ -284,7 +287,7 @@ def on_host(copy: Copy, program: str, mutants: list[Mutant], results: Results) -
 
 
 def run_all(copy: Copy, mutants: list[Mutant], results: Results) -> None:
-    """Runs mutants in one lane after the other, as long as nothing notices them."""
+    """Runs mutants in one lane after the other, until a test notices them."""
     lanes = (os.environ.get("LANES") or "uml host release debug").split()
     if "uml" in lanes:
         in_uml(copy, mutants, results)
@@ -329,7 +332,7 @@ def report(mutants: list[Mutant], results: Results, equivalent: set[str]) -> lis
 
 
 def chosen(mutants: list[Mutant]) -> list[Mutant]:
-    """Returns the mutants that the environment asks for."""
+    """Returns the mutants that the environment selects."""
     prefixes = (os.environ.get("FILES") or "").split()
     if prefixes:
         mutants = [m for m in mutants if m.file.startswith(tuple(prefixes))]
@@ -344,14 +347,14 @@ def chosen(mutants: list[Mutant]) -> list[Mutant]:
 
 
 def check(copy: Copy, equivalent: set[str]) -> None:
-    """Complains about equivalent mutants that are not there any more."""
+    """Prints the keys of equivalent.txt that match no mutant."""
     known = {mutant.key for mutant in copy.mutants}
     for key in sorted(equivalent - known):
         note(f"equivalent.txt: gone: {key}")
 
 
 def whole() -> int:
-    """Runs all mutants that are asked for, and returns the exit status."""
+    """Runs all selected mutants, and returns the exit status."""
     copy = Copy(OUT)
     copy.make()
     equivalent = set(key_lines("equivalent.txt"))
@@ -367,13 +370,13 @@ def whole() -> int:
 
 
 def read_sample() -> dict[str, str]:
-    """Returns the keys in sample.txt, and the suite that each is for."""
+    """Returns the keys in sample.txt, each with the suite that notices it."""
     lines = (HERE / "sample.txt").read_text().splitlines()
     return {key: suite.strip() for key, suite in zip(lines, lines[1:]) if suite[:1] == "\t"}
 
 
 def sample() -> int:
-    """Runs each mutant of sample.txt with one suite, which must notice it; prints KTAP."""
+    """Runs each mutant of sample.txt with its suite, which must notice it. Prints KTAP."""
     asked = read_sample()
     copy = Copy(OUT / "sample", set(asked))
     kdir = kernel("uml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Makes the copy of the sources that has all mutants in it, and builds it."""
+"""Creates and builds the copy of the sources that contains all mutants."""
 
 import json
 import os
@@ -16,14 +16,14 @@ sys.path.append(str(CHECKOUT / "scripts"))
 import common
 import kbuild
 
-# Bounds for what hangs, not promises.
+# Time limits that only detect hangs.
 CARGO_TIMEOUT_S = 1200
-# Each finds mutants that do not compile, which hide others: types, then borrows, then lints.
+# Each build finds mutants that do not compile. They hide later errors: types, borrows, lints.
 MAX_BUILDS = 12
 
 
 class Failed(Exception):
-    """Something could not be built, and why."""
+    """A build failed. The argument is the reason."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Mutant:
 
 
 def mutator() -> Path:
-    """Builds the program that makes the copy, in the cache, and returns its path."""
+    """Builds the program that creates the copy, in the cache. Returns its path."""
     tools = common.load_tools()
     target = common.cache_dir() / "mutants"
     cargo = Path(tools["RUSTC"]).with_name("cargo")
     env = os.environ | {"RUSTC": tools["RUSTC"], "CARGO_TARGET_DIR": str(target)}
-    # Crates that are there already are not asked for again.
+    # Uses crates in the cache first, without the network.
     for options in (["--offline"], []):
         run = subprocess.run(
             [str(cargo), "build", "--release", "--quiet", *options],
@@ -62,7 +62,7 @@ def mutator() -> Path:
 
 
 class Copy:
-    """The sources with their mutants, in a directory, and what is built of them."""
+    """A directory with the sources and their mutants, and its builds."""
 
     def __init__(self, directory: Path, only: set[str] | None = None) -> None:
         self.directory = directory
@@ -88,12 +88,12 @@ class Copy:
         self.mutants = [Mutant(**json.loads(line)) for line in lines]
 
     def now(self, mutants: list[Mutant]) -> list[Mutant]:
-        """Returns mutants with the numbers of the last build, but for those that are left out."""
+        """Returns mutants with their numbers of the last build. Omits those that do not compile."""
         by_key = {mutant.key: mutant for mutant in self.mutants}
         return [by_key[mutant.key] for mutant in mutants if mutant.key in by_key]
 
     def build(self, kdir: Path, out: Path, kunit: bool) -> Path:
-        """Makes the copy and builds its modules; leaves mutants out that do not compile."""
+        """Creates the copy and builds its modules, without mutants that do not compile."""
         for _ in range(MAX_BUILDS):
             self.make()
             log = build_once(kdir, out, self.source, kunit)
@@ -108,7 +108,7 @@ class Copy:
         raise Failed("there is no end of mutants that do not compile")
 
     def guilty(self, log: str) -> list[Mutant]:
-        """Returns the mutants that a build complains about."""
+        """Returns the mutants that cause the errors of a build."""
         numbers: set[int] = set()
         for diagnostic in diagnostics(log):
             spans = diagnostic["spans"]
@@ -119,7 +119,7 @@ class Copy:
                     arms = Arms(path.read_bytes())
                     inside |= arms.around(span["byte_start"], span["byte_end"])
             if not inside and spans:
-                # What is missing because a statement is.
+                # An item is missing because its statement was removed.
                 path = Path(spans[0]["file_name"])
                 inside = Arms(path.read_bytes()).removed_near(spans[0]["byte_start"])
             numbers |= inside
@@ -133,7 +133,7 @@ def diagnostics(log: str) -> list[dict]:
 
 
 class Arms:
-    """Where the wrong texts of a file of the copy are."""
+    """The places of the mutants' code in a file of the copy."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -142,7 +142,7 @@ class Arms:
             self.arms.append((match.end(), self.end(match.end()), int(match[1])))
 
     def end(self, begin: int) -> int:
-        """Returns where the brace that is open ends."""
+        """Returns the place of the closing brace."""
         depth = 1
         for match in re.finditer(rb"[{}]", self.text[begin:]):
             depth += 1 if match[0] == b"{" else -1
@@ -151,12 +151,12 @@ class Arms:
         return len(self.text)
 
     def around(self, begin: int, end: int) -> set[int]:
-        """Returns the mutant whose text has this in it, if there is one."""
+        """Returns the mutant whose code contains a place, or an empty set."""
         found = [arm for arm in self.arms if arm[0] <= begin and end <= arm[1]]
         return {min(found, key=lambda arm: arm[1] - arm[0])[2]} if found else set()
 
     def removed_near(self, place: int) -> set[int]:
-        """Returns the mutants without a statement in the function that has this place."""
+        """Returns the mutants that remove a statement in the function around a place."""
         begin = self.text.rfind(b"\n    fn ", 0, place)
         begin = max(begin, self.text.rfind(b"fn ", 0, place), 0)
         end = self.text.find(b"\n    }\n", place)
@@ -169,7 +169,7 @@ class Arms:
 
 
 def build_once(kdir: Path, out: Path, source: Path, kunit: bool) -> str | None:
-    """Builds the modules of a copy; returns what was printed if that failed."""
+    """Builds the modules of a copy. Returns the output if the build failed."""
     variables = {"KRUSTFLAGS": "--error-format=json --cap-lints=warn"}
     if kunit:
         variables["KUNIT"] = "y"
@@ -183,7 +183,7 @@ def build_once(kdir: Path, out: Path, source: Path, kunit: bool) -> str | None:
 
 
 def main() -> None:
-    """Builds one copy: a program of its own, as Kbuild goes by the environment."""
+    """Builds one copy, in a process of its own: Kbuild reads the environment."""
     kdir, out, source = (Path(word) for word in sys.argv[1:])
     kbuild.Kbuild(kdir, out, common.load_tools(), source).build()
 
