@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs the tests of the harness itself, and prints KTAP.
+"""Runs the host tests of the harness, and prints KTAP.
 
-Boots real guests, which panic, hang and so on. --kdir is their kernel.
+Some tests boot guests that panic, hang or fail in other ways. --kdir is their kernel.
 """
 
 import argparse
@@ -22,7 +22,7 @@ class KtapResult(unittest.TestResult):
     def __init__(self) -> None:
         super().__init__()
         self.subtests: list[str] = []
-        """What failed of the test that runs."""
+        """The failed subtests of the current test."""
 
     def _print(self, test: unittest.TestCase, ok: bool, detail: str = "") -> None:
         self.subtests = []
@@ -50,7 +50,7 @@ class KtapResult(unittest.TestResult):
             self.subtests.append(f"{subtest.id()}\n{bad[-1][1]}")
 
     def stopTest(self, test: unittest.TestCase) -> None:
-        # With no other failure than these, a test is neither a success nor a failure to unittest.
+        # If only subtests fail, unittest calls neither addSuccess() nor addFailure() for the test.
         if self.subtests:
             self._print(test, False, "\n".join(self.subtests))
         super().stopTest(test)

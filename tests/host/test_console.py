@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Kernel reports are found on the console, and nothing else is taken for one."""
+"""Console logs: reports of the kernel are found, and other lines are not reported."""
 
 import unittest
 
@@ -133,7 +133,7 @@ class Spans(unittest.TestCase):
         self.assertEqual(console.spans(lines[0]), [])
 
 
-# The two sides of a data race, and what code that only passes things on says of whose it is.
+# A data race, and stack frames that decide whether its sides are code of this project.
 RACE = """
 ==================================================================
 BUG: KCSAN: data-race in {top} / {top}
@@ -163,10 +163,10 @@ OF_A_KERNEL_MODULE = " crypt_map+0x14/0x20 [dm_crypt]"
 
 
 class Races(unittest.TestCase):
-    """console.reports(), of KCSAN"""
+    """console.reports() with reports of KCSAN"""
 
     def reports(self, one: str, other: str) -> list[str]:
-        """Returns what is found in a log with this race, with time stamps and callers."""
+        """Returns the reports in a log with a race of these frames, time stamps and callers."""
         race = RACE.format(top=one.split("+")[0].strip(), one=one, other=other)
         return console.reports("\n".join(f"[    1.000000][ T91] {line}" for line in race.splitlines()))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What Kbuild recorded of a call of rustc is understood."""
+"""The rustc commands that Kbuild has recorded are parsed."""
 
 import sys
 import unittest

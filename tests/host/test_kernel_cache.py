@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernel cache: built once, never half, by one run at a time."""
+"""The kernel cache: a kernel is built once, completely, and by one process at a time."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
-# A kernel tree that builds in no time: bzImage counts its builds, and waits while HOLD exists.
+# A tree that builds at once. The target bzImage counts its builds, and waits while HOLD exists.
 MAKEFILE = """\
 VERSION = 7
 PATCHLEVEL = 3
@@ -58,7 +58,7 @@ class Cache(unittest.TestCase):
         self.git("-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-q", "-m", "t")
 
     def program(self, name: str, prints: str) -> Path:
-        """Writes a program that prints one line, whatever it is asked."""
+        """Writes a program that prints one line, with any arguments."""
         path = self.temp / name
         path.write_text(f"#!/bin/sh\necho '{prints}'\n")
         path.chmod(0o755)
@@ -92,7 +92,7 @@ class Cache(unittest.TestCase):
         return run.communicate(timeout=DEADLINE_S)
 
     def build(self, **variables: str) -> Path:
-        """Builds successfully, and returns the directory."""
+        """Builds the kernel, which must succeed, and returns its directory."""
         run = self.start(**variables)
         output, messages = self.finish(run)
         self.assertEqual(run.returncode, 0, messages)
@@ -106,7 +106,7 @@ class Cache(unittest.TestCase):
             time.sleep(0.05)
 
     def builds(self, entry: Path) -> int:
-        """Returns how often the kernel in `entry` was built since it was last empty."""
+        """Returns the number of builds in `entry` since it was created."""
         return len((entry / "builds").read_text().splitlines())
 
     def test_second_run_builds_nothing(self) -> None:
@@ -133,7 +133,7 @@ class Cache(unittest.TestCase):
         self.assertEqual(output, "")
         self.assertIn("the log is", messages)
         (self.temp / "broken").unlink()
-        # Counts from one: nothing of the failed build is left.
+        # The count is 1: the failed build left nothing.
         self.assertEqual(self.builds(self.build()), 1)
 
     def test_killed_build_is_not_used(self) -> None:
@@ -151,7 +151,7 @@ class Cache(unittest.TestCase):
         first = self.start()
         self.wait_for((self.temp / "started").exists, "build that started")
         second = self.start()
-        # The second says that it waits, and only then may the first go on.
+        # The first continues only after the second has printed that it waits.
         line = second.stderr.readline()
         self.assertIn("waits: another run builds the release kernel", line)
         self.assertIsNone(first.poll())
@@ -189,7 +189,7 @@ class Cache(unittest.TestCase):
         self.assertIn("has no CONFIG_RUST_INLINE_HELPERS", messages)
 
     def refused(self) -> str:
-        """Expects that the tree is refused in one line, and returns that."""
+        """Checks that the tree is refused with a one-line message, and returns the message."""
         run = self.start()
         _, messages = self.finish(run)
         self.assertEqual(run.returncode, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Kernels that are built from a patched copy of the source: the source itself never changes."""
+"""Kernels with patches are built from a copy of the source. The source never changes."""
 
 import contextlib
 import io
@@ -87,7 +87,7 @@ class Patched(unittest.TestCase):
         second = source.make_patched(changed, ("other",))
         (self.patches / "other.patch").write_text(PATCH.replace("+other", "+another"))
         third = source.make_patched(self.fetched, ("other",))
-        # Kernels that are built from them differ, too.
+        # The kernels of different patches have different cache entries, too.
         self.assertEqual(len({each.path for each in (first, second, third)}), 3)
         self.assertEqual(len({each.version for each in (first, second, third)}), 3)
         self.assertEqual((third.path / "lib/changed.c").read_text(), "first\nanother\nthird\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make test` shares its work out by cost, and says what it did not run."""
+"""`make test` distributes its work by cost, and reports the suites that did not run."""
 
 import contextlib
 import importlib.util
@@ -23,7 +23,7 @@ SPEC.loader.exec_module(run)
 
 
 def planned(*table: tuple[str, str, float]) -> list[suites.Planned]:
-    """Returns suites by kind, name and cost."""
+    """Returns suites with these kinds, names and costs."""
     return [suites.Planned(kind, name, ("release",), False, cost) for kind, name, cost in table]
 
 
@@ -105,10 +105,10 @@ class Steps(unittest.TestCase):
 
 
 class Guests(unittest.TestCase):
-    """A guest whose run ends in one way or the other."""
+    """The result of a guest for each way in which it may end."""
 
     def rows(self, command: str) -> list[ktap.Suite]:
-        """Returns the rows of a guest in whose place `command` of sh runs in its directory."""
+        """Returns the rows of a guest. The shell runs `command` in its directory instead of it."""
         built: Future[str] = Future()
         built.set_result("modules")
         builds = unittest.mock.Mock(modules=lambda **_: built)
@@ -144,7 +144,7 @@ class Guests(unittest.TestCase):
 
 
 class Mutants(unittest.TestCase):
-    """A mutant whose guest does not come up is not caught, and the reason is said."""
+    """A mutant whose guest does not boot is not caught. The reason is printed."""
 
     def test_the_reason_is_said(self) -> None:
         built: Future[str] = Future()

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Checks that misuse of the library does not compile, and that rustc says why.
+"""Checks that misuse of the library does not compile, and that rustc reports the expected errors.
 
-Every tests/ui/<room>/*.rs is a crate that must be refused with the errors in the .stderr beside it; the
-rooms are those of rust/, and crate, for the library as a whole. Every tests/ui/pass/*.rs must compile,
-or the others would be refused for a wrong reason, such as a missing flag. Prints KTAP and, at the end,
-how many cases passed; exit status 1 if one failed.
+Each tests/ui/<room>/*.rs is a crate that must fail with the errors in its .stderr. The rooms are
+the directories of rust/, and `crate` for the library as a whole. Each tests/ui/pass/*.rs must
+compile: this shows that the others do not fail for a wrong reason, such as a missing flag. Prints
+KTAP and the numbers of cases that passed and failed. The exit status is 1 if a case failed.
 
-The command is the one that Kbuild left behind for a crate that uses the library (.dm_offset.o.cmd
-in the build directory), with another source and output. It generates code, as some assertions are
-evaluated only then.
+The command is that of Kbuild for a crate that uses the library (.dm_offset.o.cmd in the build
+directory), with another source and output. It generates code: some assertions are evaluated only
+then.
 
-Of each error .stderr has the code, the message, and the line it points at. The rest of what rustc
-prints, such as labels, hints, paths, line numbers and the order, changes from one version of it to
-the next, or whenever a file is edited.
+For each error, .stderr has the code, the message, and the source line. The rest of rustc's output,
+such as labels, hints, paths, line numbers and the order, changes with the version of rustc or with
+edits of a file.
 """
 
 import argparse
@@ -35,16 +35,16 @@ from typing import Any
 UI = Path(__file__).resolve().parent
 CHECKOUT = UI.parent.parent
 
-# A bound for one compilation that hangs, in seconds; it needs less than one.
+# Time limit for a hung compilation, in seconds. Normally it takes less than one.
 DEADLINE_S = 1200
 
-# What Kbuild tells rustc about its outputs.
+# The rustc options of Kbuild for outputs.
 OUTPUT_FLAGS = ("--emit=", "--out-dir")
 
 
 @dataclass(frozen=True)
 class Rustc:
-    """How Kbuild compiles a crate that uses the library."""
+    """Kbuild's command to compile a crate that uses the library."""
 
     argv: list[str]
     env: dict[str, str]
@@ -61,7 +61,7 @@ class Rustc:
 
     @classmethod
     def of_command(cls, saved: str, cwd: Path) -> "Rustc":
-        """Takes rustc's part, up to the source, of a command line."""
+        """Returns the rustc command, up to the source, in a saved command line."""
         env = {**os.environ, "LC_ALL": "C", "RUSTC_BOOTSTRAP": "1"}
         argv: list[str] = []
         words = iter(shlex.split(saved))
@@ -78,7 +78,7 @@ class Rustc:
         return cls(argv, env, cwd)
 
     def compile(self, source: Path) -> "Outcome":
-        """Compiles a case as far as rustc gets."""
+        """Compiles a case."""
         with tempfile.TemporaryDirectory(prefix="kscale-ui-") as out:
             argv = [*self.argv, "--error-format=json", f"--emit=obj={out}/case.o", str(source)]
             try:
@@ -88,7 +88,7 @@ class Rustc:
                 )
             except subprocess.TimeoutExpired:
                 return Outcome(False, f"rustc took more than {DEADLINE_S} s\n")
-        # Rustc may say the same of a line several times, and in any order.
+        # rustc may report an error of a line several times, in any order.
         errors: set[str] = set()
         for line in run.stderr.splitlines():
             diagnostic = json.loads(line) if line.startswith("{") else None
@@ -101,29 +101,29 @@ class Rustc:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What rustc said about a case."""
+    """The result of compiling a case."""
 
     compiled: bool
     errors: str
 
 
 def is_summary(diagnostic: dict[str, Any]) -> bool:
-    """Tells whether it is the one that only counts the others."""
+    """Returns whether a diagnostic is the summary with the number of errors."""
     return not diagnostic["spans"] and diagnostic["message"].startswith("aborting due to")
 
 
 def rendered(diagnostic: dict[str, Any]) -> str:
-    """Returns what .stderr has of an error."""
+    """Returns the text of an error for .stderr."""
     code = (diagnostic["code"] or {}).get("code")
     where = "".join(f"  --> {line}\n" for line in pointed_at(diagnostic))
     return f"error{f'[{code}]' if code else ''}: {message(diagnostic)}\n{where}"
 
 
 def message(diagnostic: dict[str, Any]) -> str:
-    """Returns the message without paths of modules, which rustc cuts more or less of."""
+    """Returns the message without module paths, which rustc shortens differently."""
     text = diagnostic["message"]
     for span in diagnostic["spans"]:
-        # rustc < 1.88 has what a constant panicked with in the label only.
+        # rustc < 1.88 has the panic message of a constant only in the label.
         panicked = re.search(r"program panicked at '(.*)', ", span["label"] or "")
         if panicked:
             text = f"evaluation panicked: {panicked[1]}"
@@ -131,7 +131,7 @@ def message(diagnostic: dict[str, Any]) -> str:
 
 
 def pointed_at(diagnostic: dict[str, Any]) -> list[str]:
-    """Returns the lines of source that the error is about, or the file where they are ours."""
+    """Returns the source lines of an error. Returns the file name for code of the library."""
     lines = []
     for span in diagnostic["spans"]:
         if not span["is_primary"]:
@@ -147,7 +147,7 @@ def pointed_at(diagnostic: dict[str, Any]) -> list[str]:
 
 
 def verdict(case: Path, outcome: Outcome, bless: bool) -> list[str]:
-    """Returns what is wrong with a case, as lines; none if it behaved."""
+    """Returns the failure of a case as lines, or an empty list."""
     if case.parent.name == "pass":
         return [] if outcome.compiled else outcome.errors.splitlines()
     if outcome.compiled:
@@ -168,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--modules", type=Path, required=True, help="directory that our modules were built in"
     )
-    parser.add_argument("--bless", action="store_true", help="write what rustc says to .stderr")
+    parser.add_argument("--bless", action="store_true", help="write the errors to .stderr")
     parser.add_argument("names", nargs="*", help="cases to run, all by default")
     args = parser.parse_args(argv)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The module that the target of a case belongs to: `#[vtable]` asks for one.
+//! The module of the targets in the cases: `#[vtable]` needs one.
 
 use kernel::prelude::*;
 

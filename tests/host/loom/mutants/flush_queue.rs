@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The counters of flush queues, and what can be wrong with them.
+//! The counters of flush queues, and their mutants.
 
 use super::Mutants;
 

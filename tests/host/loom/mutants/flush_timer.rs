@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether the timer of a flush queue is armed, and what can be wrong with it.
+//! The state of the timer of a flush queue, and its mutants.
 
 use super::Mutants;
 

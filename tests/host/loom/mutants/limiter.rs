@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The credit limiters, and what can be wrong with them.
+//! The credit limiters, and their mutants.
 
 use super::Mutants;
 

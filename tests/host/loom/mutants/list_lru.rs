@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether lists take no more items, and what can be wrong with that.
+//! The flag that closes lists to new items, and its mutants.
 
 use super::Mutants;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The slots of the page stash, and what can be wrong with them.
+//! The slots of the page stash, and their mutants.
 
 use super::Mutants;
 

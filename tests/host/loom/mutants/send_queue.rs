@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The list of bios that wait for the worker of a `SendQueue`, and what can be wrong with it.
+//! The list of bios that wait for the worker of a `SendQueue`, and its mutants.
 
 use super::Mutants;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts of values on their way, and what can be wrong with them.
+//! The counts of values that wait for their destructor, and their mutants.
 
 use super::Mutants;
 

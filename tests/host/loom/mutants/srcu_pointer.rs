@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The address of a node, and what can be wrong with it.
+//! The address of a node, and its mutants.
 
 use super::Mutants;
 
