@@ -15,7 +15,7 @@ use core::{
     num::{
         NonZeroU16,
         NonZeroU32, //
-    },
+    }, //
 };
 
 use kscale::{
@@ -94,7 +94,7 @@ struct PerBio {
 
 #[pin_data]
 struct Bench {
-    device: dm::Device,
+    device: dm::DeviceId,
     what: What,
     queue: Workqueue,
     #[pin]
@@ -111,7 +111,7 @@ impl dm::Target for Bench {
     type PerBio = PerBio;
 
     fn ctr(
-        table: &mut dm::Table<'_>,
+        builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
@@ -122,7 +122,7 @@ impl dm::Target for Bench {
             .find(|(known, _)| name.to_bytes() == known.as_bytes())
             .ok_or(dm::CtrError::invalid(c"unknown name"))?;
 
-        let device = table.get_device(path, 0)?;
+        let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"bench_targets", Flags::PERCPU, 0)?;
 
         Ok(try_pin_init!(Self {
@@ -134,7 +134,7 @@ impl dm::Target for Bench {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         let sector = bio.target_sector();
         bio.data().sector = sector;
 
@@ -151,7 +151,7 @@ impl dm::Target for Bench {
         }
     }
 
-    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
         bio.done()
     }
 }

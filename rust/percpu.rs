@@ -11,7 +11,7 @@
 //!
 //! | access | for | safe because of |
 //! | --- | --- | --- |
-//! | [`PerCpu::this_cpu()`] | `T: Send` | [`LocalInterruptDisabled`]: no other code runs here |
+//! | [`PerCpu::this_cpu()`] | `T: Send` | [`IrqsOffGuard`]: no other code runs here |
 //! | [`PerCpu::raw_cpu()`] | `T: Sync` | the type; the task may move to another CPU |
 //! | [`PerCpu::get_cpu()`] | `T: Sync` | the type; the task stays on its CPU |
 //! | [`PerCpu::per_cpu()`], [`PerCpu::iter()`] | `T: Sync` | the type |
@@ -48,10 +48,10 @@ mod guard;
 pub mod hotplug;
 mod ints;
 pub mod limiter;
+mod partial;
 mod slots;
 #[cfg(kscale_kunit)]
 pub(crate) mod testing;
-mod unfinished;
 
 pub use cpus::{
     possible_cpus,
@@ -60,7 +60,7 @@ pub use cpus::{
 pub use guard::{
     local_interrupt_disable,
     preempt_disable,
-    LocalInterruptDisabled,
+    IrqsOffGuard,
     PreemptDisabled, //
 };
 pub use ints::{

@@ -50,7 +50,7 @@ impl kernel::Module for OffsetModule {
 /// A target instance, built from one table line.
 #[pin_data]
 struct Offset {
-    device: dm::Device,
+    device: dm::DeviceId,
     offset_sectors: u64,
     /// Bios passed to `map`. Statistics only, hence per-CPU.
     #[pin]
@@ -66,7 +66,7 @@ impl dm::Target for Offset {
     type PerBio = ();
 
     fn ctr(
-        table: &mut dm::Table<'_>,
+        builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
@@ -74,11 +74,11 @@ impl dm::Target for Offset {
         args.finish(c"too many arguments")?;
 
         // Device mapper rejects the table unless the whole target lies on the device.
-        let device = table
+        let device = builder
             .get_device(path, offset_sectors)
             .map_err(|error| dm::CtrError::new(c"device lookup failed", error))?;
-        table.send_flush_bios();
-        table.send_discard_bios();
+        builder.send_flush_bios();
+        builder.send_discard_bios();
 
         Ok(try_pin_init!(Self {
             device,
@@ -87,7 +87,7 @@ impl dm::Target for Offset {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         // OVERFLOW: The whole target lies on the device, but a flush has no sector.
         let sector = bio.target_sector().wrapping_add(self.offset_sectors);
 
@@ -95,11 +95,11 @@ impl dm::Target for Offset {
         bio.remap(self.device, sector)
     }
 
-    fn status_info(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_info(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         write!(out, "mapped={}", self.mapped.sum())
     }
 
-    fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_table(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         let device = out.device_name(self.device).unwrap_or_default();
         write!(out, "{device} {}", self.offset_sectors)
     }

@@ -105,7 +105,7 @@ static NEXT_NUMBER: Atomic<u32> = Atomic::new(0);
 /// A target instance, built from one table line.
 #[pin_data]
 struct Hist {
-    device: dm::Device,
+    device: dm::DeviceId,
     number: u32,
     /// Owns the histogram. On drop, the file waits for its readers.
     #[pin]
@@ -121,17 +121,17 @@ impl dm::Target for Hist {
     type PerBio = Option<Instant<Monotonic>>;
 
     fn ctr(
-        table: &mut dm::Table<'_>,
+        builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
         args.finish(c"too many arguments")?;
 
-        let device = table
+        let device = builder
             .get_device(path, 0)
             .map_err(|error| dm::CtrError::new(c"device lookup failed", error))?;
-        table.send_flush_bios();
-        table.send_discard_bios();
+        builder.send_flush_bios();
+        builder.send_discard_bios();
         let number = NEXT_NUMBER.fetch_add(1, Relaxed);
         let dir = debugfs::Dir::new(&CString::try_from_fmt(fmt!("percpu_hist-{number}"))?);
         let latencies = Latencies(PerCpuInts::new()?);
@@ -143,25 +143,25 @@ impl dm::Target for Hist {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         *bio.data() = Some(Instant::now());
         let sector = bio.target_sector();
         bio.remap(self.device, sector)
     }
 
-    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
         if let Some(start) = *bio.data() {
             bio.target().latencies.count(start.elapsed());
         }
         bio.done()
     }
 
-    fn status_info(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_info(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         let bios = self.latencies.total();
         write!(out, "bios={bios} debugfs=percpu_hist-{}", self.number)
     }
 
-    fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_table(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         write!(out, "{}", out.device_name(self.device).unwrap_or_default())
     }
 }

@@ -43,13 +43,13 @@ mod integrity;
 
 #[cfg(kscale_kunit)]
 pub use self::buffer::Buffer;
+use self::filled::FillPosition;
 pub(crate) use self::filled::Filled;
-use self::filled::Place;
 #[doc(inline)]
 pub use self::integrity::{
-    IntegrityProfile,
-    TagPool,
-    Tags, //
+    IntegrityPayload,
+    IntegrityPool,
+    IntegrityProfile, //
 };
 
 /// The size of a sector in bytes. It is the unit of positions and lengths in the block layer.
@@ -177,9 +177,9 @@ impl Segment<'_> {
 /// # Invariants
 ///
 /// As those of [`Segment`]. The bytes may also be written, and no other live segment of this bio
-/// contains them. If there is a place, it is the position of the bytes in the memory that its
+/// contains them. If there is a position, it is that of the bytes in the memory that its
 /// `Filled` counts.
-pub struct SegmentMut<'a>(Segment<'a>, Option<Place<'a>>);
+pub struct SegmentMut<'a>(Segment<'a>, Option<FillPosition<'a>>);
 
 impl<'a> SegmentMut<'a> {
     /// Returns the length in bytes, at most [`PAGE_SIZE`].
@@ -209,9 +209,9 @@ impl<'a> SegmentMut<'a> {
     ///
     /// The caller must have written it, or must reset [`Self::filled()`] if the write fails.
     #[inline]
-    pub(crate) fn note_filled(&self) {
-        if let Some(place) = self.1 {
-            place.note(0, self.0.len);
+    pub(crate) fn record_filled(&self) {
+        if let Some(position) = self.1 {
+            position.record(0, self.0.len);
         }
     }
 
@@ -373,14 +373,14 @@ impl<'a> SegmentsMut<'a> {
     #[inline]
     pub fn next_segment(&mut self, max_bytes: NonZeroU32) -> Option<SegmentMut<'a>> {
         // OVERFLOW: The number of bytes left never exceeds `len`.
-        let place = self
-            .1
-            .map(|(filled, len)| Place::new(filled, len.wrapping_sub(self.remaining_bytes())));
+        let position = self.1.map(|(filled, len)| {
+            FillPosition::new(filled, len.wrapping_sub(self.remaining_bytes()))
+        });
 
         // INVARIANT: `0` visits every byte once, so no two segments overlap. The bytes may be
         // written by the type invariants. The remaining bytes begin with the segment.
         let segment = self.0.next_segment(max_bytes)?;
-        Some(SegmentMut(segment, place))
+        Some(SegmentMut(segment, position))
     }
 }
 

@@ -15,8 +15,8 @@
 //!
 //! # The life of a bio
 //!
-//! [`Target::map()`] takes a [`MapBio`] and returns a [`Map`]. A `Map` can only be made from a bio,
-//! so no bio is lost:
+//! [`Target::map()`] takes a [`MapBio`] and returns a [`MapResult`]. A `MapResult` can only be made
+//! from a bio, so no bio is lost:
 //!
 //! - [`MapBio::remap()`] sends the bio to a device. On completion, [`Target::end_io()`] gets it as
 //!   an [`EndBio`].
@@ -26,9 +26,9 @@
 //!   ended. A `Bio` that is dropped ends with [`BlkError::IOERR`]. Functions that may run in an
 //!   interrupt get an [`IrqBio`] instead.
 //!
-//! On devices with integrity metadata, a bio may have [`Tags`]. The bio owns the tags while a
-//! device may use them: [`MapBio::set_tags()`] or [`CloneBio::set_tags()`] attaches them, and
-//! [`Bio::segments_and_tags()`] lends them again after completion.
+//! On devices with integrity metadata, a bio may have an [`IntegrityPayload`]. The bio owns the
+//! tags while a device may use them: [`MapBio::set_integrity()`] or [`CloneBio::set_integrity()`]
+//! attaches them, and [`Bio::segments_and_integrity()`] lends them again after completion.
 //!
 //! Targets with [`Target::AUDITED`] are recorded in the audit log. [`ReadClone::audit()`] records
 //! an event of a sector.
@@ -46,7 +46,7 @@
 //! | `end_io` | any, including hard interrupts | no | everything |
 //! | `done` of [`CloneBio::submit()`] | any, including hard interrupts | no | everything |
 //! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
-//! | functions of [`Bio::queue_soft()`] | softirq | no | everything |
+//! | functions of [`Bio::queue_bh()`] | softirq | no | everything |
 //! | drop of [`Target::PerBio`] | any, including hard interrupts | no | everything |
 //! | suspend and resume hooks | ioctl | yes, NOIO | `message`, `status`; `map` unless drained |
 //! | `message`, `status` | ioctl | yes, NOIO | everything, including themselves |
@@ -66,22 +66,22 @@
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 //!
 //! [`BlkError::IOERR`]: crate::block::bio::BlkError::IOERR
-//! [`Tags`]: crate::block::bio::Tags
+//! [`IntegrityPayload`]: crate::block::bio::IntegrityPayload
 
 mod bio;
 mod submit;
 mod target;
 
-pub(crate) use self::target::target_type::wait_for_tails;
+pub(crate) use self::target::target_type::synchronize_rcu_tasks;
 
 #[doc(inline)]
 pub use self::{
     bio::{
-        bounce::Blocks,
+        bounce::CompoundSource,
         clone::CloneBio,
         end_io::{
             EndBio,
-            EndIo, //
+            EndIoResult, //
         },
         integrity::{
             DeviceName,
@@ -90,23 +90,23 @@ pub use self::{
         irq::IrqBio,
         list::BioList,
         map::{
-            Map,
-            MapBio, //
+            MapBio,
+            MapResult, //
         },
         owned::Bio, //
     },
-    submit::sorted::SendQueue,
+    submit::sorted::SortedSubmitQueue,
     target::{
         args::{
             Args,
             CtrError,
             SecretArg, //
         },
-        ctr::Table,
-        devices::Device,
+        ctr::TargetBuilder,
+        devices::DeviceId,
         queue_limits::Limits,
         registration::Registration,
-        status::Output,
+        status::StatusBuf,
         Target, //
     }, //
 };

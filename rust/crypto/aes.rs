@@ -92,14 +92,14 @@ impl Drop for EncKey {
 mod tests {
     use super::*;
 
-    use crate::crypto::secret::Key;
+    use crate::crypto::secret::SecretBytes;
 
     #[test]
     fn known_answers() -> Result {
         // FIPS 197, appendix C.
         const KEY: &[u8] = b"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
         let block = 0x00112233445566778899aabbccddeeff_u128.to_be_bytes();
-        let key = Key::from_hex(KEY)?;
+        let key = SecretBytes::from_hex(KEY)?;
 
         for (len, expected) in [
             (16, 0x69c4e0d86a7b0430d8cdb78070b4c55a_u128),

@@ -3,8 +3,8 @@
 //! Keys that userspace added to the keyrings of the kernel.
 //!
 //! For a table line or a message that names a secret instead of containing it. [`request()`]
-//! searches the keyrings of the current task, and copies the secret to a [`Key`], which is wiped on
-//! drop. Userspace remains responsible for removing the copy in the keyring.
+//! searches the keyrings of the current task, and copies the secret to a [`SecretBytes`], which is
+//! wiped on drop. Userspace remains responsible for removing the copy in the keyring.
 //!
 //! Not supported: calling userspace to construct a missing key, other types than those of
 //! [`KeyType`], changing keys.
@@ -28,7 +28,7 @@ use core::ptr::{
 
 use crate::{
     bindings,
-    crypto::secret::Key, //
+    crypto::secret::SecretBytes, //
 };
 
 /// Key types with a secret.
@@ -100,7 +100,7 @@ impl KeyType {
 ///
 /// Context: Process context. May sleep. C: `request_key()`.
 #[inline]
-pub fn request(key_type: KeyType, description: &CStr, len: usize) -> Result<Key> {
+pub fn request(key_type: KeyType, description: &CStr, len: usize) -> Result<SecretBytes> {
     key_type.raw().request(description, len)
 }
 
@@ -118,7 +118,7 @@ struct RawType {
 
 impl RawType {
     /// See [`request()`].
-    fn request(&self, description: &CStr, len: usize) -> Result<Key> {
+    fn request(&self, description: &CStr, len: usize) -> Result<SecretBytes> {
         // SAFETY: `key_type` is a type by the type invariants, and `description` a C string. A NULL
         // domain tag selects the domain of the type.
         let key = from_err_ptr(unsafe {
@@ -141,7 +141,7 @@ impl RawType {
     /// # Safety
     ///
     /// `key` must be of this type.
-    unsafe fn copy_secret(&self, key: &KeyRef, len: usize) -> Result<Key> {
+    unsafe fn copy_secret(&self, key: &KeyRef, len: usize) -> Result<SecretBytes> {
         let locked = key.lock();
         let mut secret_len = 0;
         // SAFETY: The key is of this type by this function's contract, and its semaphore is held.
@@ -156,7 +156,7 @@ impl RawType {
         }
         // SAFETY: By the type invariants it points to `len` bytes. They do not change until
         // `locked` is dropped at the end.
-        Key::new(unsafe { core::slice::from_raw_parts(secret.cast(), len) })
+        SecretBytes::new(unsafe { core::slice::from_raw_parts(secret.cast(), len) })
     }
 }
 

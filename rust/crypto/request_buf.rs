@@ -4,10 +4,10 @@
 //!
 //! A driver may use a request after the call that submitted it has returned, on another CPU or by
 //! DMA. So the request, its initialisation vector and its tables must not be on a stack. A
-//! [`Frame`] is a single allocation for all of them, from a pool of the cipher.
+//! [`RequestBuf`] is a single allocation for all of them, from a pool of the cipher.
 //!
-//! The submitter of a frame waits until the driver has completed it, at once or through a
-//! [`Pending`]. So the frame, and the memory that it points to, stay valid until then.
+//! The submitter of a request buffer waits until the driver has completed it, at once or through a
+//! [`Pending`]. So the request buffer, and the memory that it points to, stay valid until then.
 
 use kernel::{
     error::to_result,
@@ -39,8 +39,8 @@ use crate::{
     }, //
 };
 
-/// Frames in the reserve of a cipher. One is enough for forward progress: a task holds at most one
-/// while it waits. With more, several CPUs make progress when memory is short.
+/// RequestPool in the reserve of a cipher. One is enough for forward progress: a task holds at most
+/// one while it waits. With more, several CPUs make progress when memory is short.
 const RESERVE: usize = 4;
 
 /// A C request of type `R`, with the memory that it points to.
@@ -52,8 +52,8 @@ struct Layout<H, R> {
     request: R,
 }
 
-/// The pool of frames of a cipher.
-pub(crate) struct Frames<H, R> {
+/// The pool of request buffers of a cipher.
+pub(crate) struct RequestPool<H, R> {
     pool: Pin<KBox<Mempool<KmallocBytes>>>,
     _layout: PhantomData<fn() -> (H, R)>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Frames<H, R> {
 ///
 /// `memory` holds a [`Layout`], followed by room for the context of a cipher. Its `wait` is
 /// initialised, and its other bytes were all zero when it was made. No driver uses it.
-pub(crate) struct Frame<'p, H, R> {
+pub(crate) struct RequestBuf<'p, H, R> {
     memory: Element<&'p Mempool<KmallocBytes>>,
     _layout: PhantomData<(H, R)>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Frame<'p, H, R> {
 /// The type must have both properties.
 pub(crate) unsafe trait Head {}
 
-impl<H: Head, R> Frames<H, R> {
+impl<H: Head, R> RequestPool<H, R> {
     /// Creates the pool for a cipher whose context has `reqsize` bytes.
     ///
     /// Context: Process context. May sleep.
@@ -97,12 +97,12 @@ impl<H: Head, R> Frames<H, R> {
         })
     }
 
-    /// Allocates a frame.
+    /// Allocates a request buffer.
     ///
-    /// Fails with [`ENOMEM`] if there is no frame and `gfp` may not sleep.
+    /// Fails with [`ENOMEM`] if there is no request buffer and `gfp` may not sleep.
     ///
     /// Context: Any context except NMI. May sleep if `gfp` allows it.
-    pub(crate) fn alloc(&self, gfp: Gfp) -> Result<Frame<'_, H, R>> {
+    pub(crate) fn alloc(&self, gfp: Gfp) -> Result<RequestBuf<'_, H, R>> {
         let memory = self.pool.alloc(gfp)?;
         let layout: NonNull<Layout<H, R>> = memory.as_byte_ptr().cast();
 
@@ -112,14 +112,14 @@ impl<H: Head, R> Frames<H, R> {
         unsafe { bindings::crypto_init_wait(&raw mut (*layout.as_ptr()).wait) };
 
         // INVARIANT: As initialised above; `new()` left room for the context.
-        Ok(Frame {
+        Ok(RequestBuf {
             memory,
             _layout: PhantomData,
         })
     }
 }
 
-impl<'p, H: Head, R> Frame<'p, H, R> {
+impl<'p, H: Head, R> RequestBuf<'p, H, R> {
     /// Returns the address of the layout, valid by the type invariants while `self` lives.
     #[inline]
     fn layout(&self) -> *mut Layout<H, R> {
@@ -129,22 +129,22 @@ impl<'p, H: Head, R> Frame<'p, H, R> {
     /// Returns the memory that the request points to.
     #[inline]
     pub(crate) fn head(&mut self) -> &mut H {
-        // SAFETY: No driver uses the frame, by the type invariants. `H` was all-zero initially,
-        // which is a valid value by the contract of `Head`.
+        // SAFETY: No driver uses the request buffer, by the type invariants. `H` was all-zero
+        // initially, which is a valid value by the contract of `Head`.
         unsafe { &mut (*self.layout()).head }
     }
 
     /// Returns the request, which is followed by its context.
     #[inline]
     pub(crate) fn request(&mut self) -> *mut R {
-        // SAFETY: The frame is valid by the type invariants.
+        // SAFETY: The request buffer is valid by the type invariants.
         unsafe { &raw mut (*self.layout()).request }
     }
 
     /// Returns the wait. It must be the callback data of the request.
     #[inline]
     pub(crate) fn wait(&mut self) -> *mut bindings::crypto_wait {
-        // SAFETY: The frame is valid by the type invariants.
+        // SAFETY: The request buffer is valid by the type invariants.
         unsafe { &raw mut (*self.layout()).wait }
     }
 
@@ -175,7 +175,8 @@ impl<'p, H: Head, R> Frame<'p, H, R> {
 
     /// Submits the request without waiting for it, unless the driver's queue is full.
     ///
-    /// Returns the frame and the result if the driver has completed it. Fails as [`Self::run()`].
+    /// Returns the request buffer and the result if the driver has completed it. Fails as
+    /// [`Self::run()`].
     ///
     /// # Safety
     ///
@@ -193,7 +194,7 @@ impl<'p, H: Head, R> Frame<'p, H, R> {
         // SAFETY: By this function's contract.
         let error = unsafe { crypt(self.request()) };
         if is_async && error == EINPROGRESS.to_errno() {
-            // INVARIANT: `EINPROGRESS` means that the driver still uses the frame.
+            // INVARIANT: `EINPROGRESS` means that the driver still uses the request buffer.
             return Started::Pending(Pending(ManuallyDrop::new(self)));
         }
         let result = if is_async {
@@ -204,7 +205,8 @@ impl<'p, H: Head, R> Frame<'p, H, R> {
         Started::Done(self, result)
     }
 
-    /// Waits until an asynchronous driver, which returned `error`, has completed the frame.
+    /// Waits until an asynchronous driver, which returned `error`, has completed the request
+    /// buffer.
     #[inline]
     fn wait_unless_done(&mut self, error: c_int) -> Result {
         // The wait is uninterruptible, so the driver has completed the request afterwards. A
@@ -235,36 +237,37 @@ fn check_context(is_async: bool) -> Result {
     Ok(())
 }
 
-/// The result of submitting a frame.
+/// The result of submitting a request buffer.
 pub(crate) enum Started<'p, H: Head, R> {
-    /// The driver has completed the frame.
-    Done(Frame<'p, H, R>, Result),
-    /// The driver still uses the frame.
+    /// The driver has completed the request buffer.
+    Done(RequestBuf<'p, H, R>, Result),
+    /// The driver still uses the request buffer.
     Pending(Pending<'p, H, R>),
 }
 
-/// A frame in flight. Its drop waits for the driver.
+/// A request buffer in flight. Its drop waits for the driver.
 ///
 /// # Invariants
 ///
-/// All invariants of [`Frame`] hold after `wait` of the frame is completed, which happens exactly
-/// once.
-pub(crate) struct Pending<'p, H: Head, R>(ManuallyDrop<Frame<'p, H, R>>);
+/// All invariants of [`RequestBuf`] hold after `wait` of the request buffer is completed, which
+/// happens exactly once.
+pub(crate) struct Pending<'p, H: Head, R>(ManuallyDrop<RequestBuf<'p, H, R>>);
 
 impl<'p, H: Head, R> Pending<'p, H, R> {
-    /// Waits until the driver has completed the frame, and returns the frame and the result.
+    /// Waits until the driver has completed the request buffer, and returns the request buffer and
+    /// the result.
     ///
     /// Context: Process context. May sleep.
-    pub(crate) fn wait(mut self) -> (Frame<'p, H, R>, Result) {
+    pub(crate) fn wait(mut self) -> (RequestBuf<'p, H, R>, Result) {
         let result = self.0.wait_unless_done(EINPROGRESS.to_errno());
         // SAFETY: `self` is not used again, and not dropped.
-        let frame = unsafe { ManuallyDrop::take(&mut self.0) };
+        let buf = unsafe { ManuallyDrop::take(&mut self.0) };
 
         mem::forget(self);
-        (frame, result)
+        (buf, result)
     }
 
-    /// Returns whether the driver has completed the frame.
+    /// Returns whether the driver has completed the request buffer.
     #[cfg(all(kscale_kunit, not(CONFIG_PREEMPT_RT)))]
     pub(crate) fn is_done(&mut self) -> bool {
         // SAFETY: The completion is initialised by the type invariants.
@@ -281,7 +284,7 @@ impl<H: Head, R> Drop for Pending<'_, H, R> {
     }
 }
 
-impl<H, R> Drop for Frame<'_, H, R> {
+impl<H, R> Drop for RequestBuf<'_, H, R> {
     fn drop(&mut self) {
         // SAFETY: The memory has `size()` bytes, and no driver uses it by the type invariants.
         unsafe {
@@ -295,7 +298,7 @@ impl<H, R> Drop for Frame<'_, H, R> {
 
 /// Calls `work` with interrupts disabled, and then with softirqs disabled.
 #[cfg(kscale_kunit)]
-pub(crate) fn where_nobody_may_sleep<T>(mut work: impl FnMut() -> T) -> [T; 2] {
+pub(crate) fn in_atomic_contexts<T>(mut work: impl FnMut() -> T) -> [T; 2] {
     let irqs_off = kernel::interrupt::local_interrupt_disable();
     let with_irqs_off = work();
     drop(irqs_off);

@@ -2,8 +2,9 @@
 
 //! Key material that is wiped when its owner is dropped.
 //!
-//! A [`Key`] is an allocation that is never moved or grown, and that is wiped on drop. Use it for
-//! all data that must not remain in freed memory. Do not keep copies in a `KVec<u8>` or an array.
+//! A [`SecretBytes`] is an allocation that is never moved or grown, and that is wiped on drop. Use
+//! it for all data that must not remain in freed memory. Do not keep copies in a `KVec<u8>` or an
+//! array.
 
 use kernel::{
     alloc::flags::__GFP_NOWARN,
@@ -23,12 +24,12 @@ use crate::bindings;
 ///
 /// [`Debug`](fmt::Debug) prints the length only. [`LowerHex`] prints the secret in the format of
 /// device-mapper tables.
-pub struct Key {
+pub struct SecretBytes {
     /// Never grown: a reallocation would free the old bytes without wiping them.
     bytes: KVec<u8>,
 }
 
-impl Key {
+impl SecretBytes {
     /// Copies a secret.
     ///
     /// Fails with [`ENOMEM`] if there is no memory for it.
@@ -130,19 +131,19 @@ impl Key {
     }
 }
 
-impl Drop for Key {
+impl Drop for SecretBytes {
     fn drop(&mut self) {
         self.wipe();
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SecretBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({} bytes)", self.bytes.len())
+        write!(f, "SecretBytes({} bytes)", self.bytes.len())
     }
 }
 
-impl LowerHex for Key {
+impl LowerHex for SecretBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for byte in self.as_bytes() {
             f.write_char(digit(byte >> 4))?;
@@ -164,7 +165,7 @@ fn digit(value: u8) -> char {
 
 /// Zeroes `bytes`. The compiler does not remove the write, even if the bytes are not read again.
 ///
-/// For secrets on the stack. A [`Key`] wipes its bytes itself.
+/// For secrets on the stack. A [`SecretBytes`] wipes its bytes itself.
 ///
 /// Context: Any context. Never sleeps.
 #[inline]
@@ -174,14 +175,14 @@ pub fn memzero_explicit(bytes: &mut [u8]) {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(kscale_key)]
+#[kunit_tests(kscale_secret)]
 mod tests {
     use super::*;
     use kernel::str::CString;
 
     #[test]
     fn hex_round_trip() -> Result {
-        let key = Key::from_hex(b"00Ff10a9E7")?;
+        let key = SecretBytes::from_hex(b"00Ff10a9E7")?;
 
         assert_eq!(key.as_bytes(), &[0x00, 0xff, 0x10, 0xa9, 0xe7]);
         assert_eq!(
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn every_byte_prints_as_two_digits() -> Result {
         for byte in 0..=u8::MAX {
-            let key = Key::new(&[byte])?;
+            let key = SecretBytes::new(&[byte])?;
             let expected = CString::try_from_fmt(fmt!("{byte:02x}"))?;
 
             assert_eq!(
@@ -209,49 +210,49 @@ mod tests {
     #[test]
     fn a_key_that_is_too_long_is_refused() {
         for len in [1 << 23, 1 << 48, usize::MAX] {
-            assert_eq!(Key::random(len).err(), Some(ENOMEM));
+            assert_eq!(SecretBytes::random(len).err(), Some(ENOMEM));
         }
     }
 
     #[test]
     fn unpaired_digit_is_ignored() -> Result {
-        assert_eq!(Key::from_hex(b"abc")?.as_bytes(), &[0xab]);
-        assert_eq!(Key::from_hex(b"a")?.as_bytes(), &[]);
-        assert_eq!(Key::from_hex(b"")?.as_bytes(), &[]);
+        assert_eq!(SecretBytes::from_hex(b"abc")?.as_bytes(), &[0xab]);
+        assert_eq!(SecretBytes::from_hex(b"a")?.as_bytes(), &[]);
+        assert_eq!(SecretBytes::from_hex(b"")?.as_bytes(), &[]);
         Ok(())
     }
 
     #[test]
     fn not_a_digit() {
         for digits in [b"0g", b"g0", b"0 ", b"-1", b"0\0"] {
-            assert_eq!(Key::from_hex(digits).err(), Some(EINVAL));
+            assert_eq!(SecretBytes::from_hex(digits).err(), Some(EINVAL));
         }
     }
 
     #[test]
     fn random_keys_differ() -> Result {
-        let key = Key::random(32)?;
+        let key = SecretBytes::random(32)?;
 
         assert_eq!(key.as_bytes().len(), 32);
-        assert!(key.as_bytes() != Key::random(32)?.as_bytes());
-        assert_eq!(Key::random(0)?.as_bytes(), &[]);
+        assert!(key.as_bytes() != SecretBytes::random(32)?.as_bytes());
+        assert_eq!(SecretBytes::random(0)?.as_bytes(), &[]);
         Ok(())
     }
 
     #[test]
     fn debug_hides_the_secret() -> Result {
-        let key = Key::new(b"secret")?;
+        let key = SecretBytes::new(b"secret")?;
 
         assert_eq!(
             CString::try_from_fmt(fmt!("{key:?}"))?.to_bytes(),
-            b"Key(6 bytes)"
+            b"SecretBytes(6 bytes)"
         );
         Ok(())
     }
 
     #[test]
     fn only_a_secret_as_long_takes_the_place() -> Result {
-        let mut key = Key::new(b"secret")?;
+        let mut key = SecretBytes::new(b"secret")?;
 
         for other in [&b""[..], b"short", b"too long"] {
             assert_eq!(key.replace(other), Err(EINVAL));
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn wipe_zeroes_every_byte() -> Result {
-        let mut key = Key::new(&[0xa5; 64])?;
+        let mut key = SecretBytes::new(&[0xa5; 64])?;
 
         key.wipe();
 

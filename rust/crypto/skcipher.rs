@@ -45,7 +45,7 @@ mod tests {
         block::bio::Buffer,
         crypto::{
             request_buf,
-            secret::Key, //
+            secret::SecretBytes, //
         },
         mm::{
             gfp::Gfp,
@@ -105,7 +105,7 @@ mod tests {
     fn cipher(vector: &Vector) -> Result<Skcipher> {
         let mut cipher = Skcipher::new(vector.cipher)?;
 
-        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        cipher.set_key(SecretBytes::from_hex(vector.key)?.as_bytes())?;
         Ok(cipher)
     }
 
@@ -121,9 +121,9 @@ mod tests {
     fn known_answers() -> Result {
         for vector in &VECTORS {
             let cipher = cipher(vector)?;
-            let iv = Key::from_hex(vector.iv)?;
-            let plaintext = Key::from_hex(vector.plaintext)?;
-            let ciphertext = Key::from_hex(vector.ciphertext)?;
+            let iv = SecretBytes::from_hex(vector.iv)?;
+            let plaintext = SecretBytes::from_hex(vector.plaintext)?;
+            let ciphertext = SecretBytes::from_hex(vector.ciphertext)?;
             let len = plaintext.as_bytes().len();
             let src = Buffer::new(plaintext.as_bytes(), 0)?;
             let mut dst = Buffer::new(&[], 0)?;
@@ -153,7 +153,7 @@ mod tests {
         for vector in &VECTORS {
             let cipher = cipher(vector)?;
             let mut request = cipher.request();
-            let iv = Key::from_hex(vector.iv)?;
+            let iv = SecretBytes::from_hex(vector.iv)?;
             let mut data = KVec::new();
             for i in 0..4096_usize {
                 data.push((i * 7 % 251) as u8, GFP_KERNEL)?;
@@ -277,10 +277,10 @@ mod tests {
         let [vector, ..] = &VECTORS;
         let mut cipher = Skcipher::new(&later_name()?)?;
         assert!(cipher.is_async() && cipher.may_sleep());
-        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
-        let iv = Key::from_hex(vector.iv)?;
-        let plaintext = Key::from_hex(vector.plaintext)?;
-        let ciphertext = Key::from_hex(vector.ciphertext)?;
+        cipher.set_key(SecretBytes::from_hex(vector.key)?.as_bytes())?;
+        let iv = SecretBytes::from_hex(vector.iv)?;
+        let plaintext = SecretBytes::from_hex(vector.plaintext)?;
+        let ciphertext = SecretBytes::from_hex(vector.ciphertext)?;
         let len = plaintext.as_bytes().len();
         let src = Buffer::new(plaintext.as_bytes(), 0)?;
         let mut dst = Buffer::new(&[], 0)?;
@@ -347,11 +347,11 @@ mod tests {
     fn who_may_not_sleep_is_refused_a_cipher_that_finishes_later() -> Result {
         let [vector, ..] = &VECTORS;
         let mut cipher = Skcipher::new(&later_name()?)?;
-        cipher.set_key(Key::from_hex(vector.key)?.as_bytes())?;
+        cipher.set_key(SecretBytes::from_hex(vector.key)?.as_bytes())?;
         let mut data = Buffer::new(&[7; 512], 0)?;
         let mut request = cipher.request();
 
-        for result in request_buf::where_nobody_may_sleep(|| {
+        for result in request_buf::in_atomic_contexts(|| {
             request.encrypt_in_place(data.segment_mut(0, 512)?, &[0; 16])
         }) {
             assert_eq!(result, Err(EDEADLK));

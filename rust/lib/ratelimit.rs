@@ -12,7 +12,7 @@ use crate::bindings;
 ///
 /// Context: Any context. Never sleeps. C: `printk_ratelimit()`.
 #[cold]
-pub fn may_print() -> bool {
+pub fn printk_ratelimit() -> bool {
     // SAFETY: The name is a C string, and is only printed.
     unsafe { bindings::__printk_ratelimit(c"kscale".as_char_ptr()) != 0 }
 }

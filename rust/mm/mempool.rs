@@ -81,7 +81,7 @@ pub use element::{
 pub use kmalloc::Kmalloc;
 pub use memory::{
     Memory,
-    Slot,
+    RawElement,
     ValueMemory, //
 };
 pub use pages::Pages;

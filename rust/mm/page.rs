@@ -42,8 +42,8 @@ use crate::{
 
 mod compound;
 
-pub(crate) use self::compound::is_block;
-pub use self::compound::Block;
+pub(crate) use self::compound::is_compound;
+pub use self::compound::CompoundPage;
 
 #[cfg(CONFIG_HIGHMEM)]
 compile_error!("pages in high memory have no address");
@@ -575,7 +575,7 @@ mod tests {
         }
         let order = core::num::NonZeroU32::new(8).ok_or(EINVAL)?;
         for _ in 0..=totalram_pages() >> 8 {
-            drop(Block::alloc(EASILY, order)?);
+            drop(CompoundPage::alloc(EASILY, order)?);
         }
         Ok(())
     }
@@ -602,7 +602,7 @@ mod tests {
         ALLOC.fail(|| {
             assert_eq!(Page::<0>::alloc(Gfp::KERNEL).err(), Some(ENOMEM));
             assert_eq!(Page::alloc_near(Gfp::KERNEL, cpu).err(), Some(ENOMEM));
-            assert_eq!(Block::alloc(Gfp::KERNEL, order).err(), Some(ENOMEM));
+            assert_eq!(CompoundPage::alloc(Gfp::KERNEL, order).err(), Some(ENOMEM));
             assert_eq!(alloc_bulk(Gfp::KERNEL, &mut [None]), 0);
         });
         assert!(Page::<0>::alloc(Gfp::KERNEL).is_ok());

@@ -50,8 +50,8 @@ use crate::{
 type Action = unsafe fn(NonNull<c_void>);
 
 /// A cleanup record.
-struct Undo {
-    noted: Noted,
+struct Record {
+    id: RecordId,
     module: *mut bindings::module,
     stop: Action,
     free: Action,
@@ -70,8 +70,8 @@ enum Stage {
     Stopped,
 }
 
-// SAFETY: `on_going()` requires functions that any task may call.
-unsafe impl Send for Undo {}
+// SAFETY: `register()` requires functions that any task may call.
+unsafe impl Send for Record {}
 
 /// The most modules that can be going at a time. Further ones wait.
 const MAX_GOING: usize = 8;
@@ -85,25 +85,25 @@ struct GoingModule {
     /// The address of the `struct module`, 0 if the entry is free.
     address: usize,
     /// The number of records added for the module since it is going. A `u64` does not overflow.
-    noted: u64,
+    added: u64,
 }
 
 /// All cleanup records, and the modules that are going.
-struct Undos {
-    stack: Stack<Undo>,
+struct Records {
+    stack: Stack<Record>,
     /// The number of the next record. A `u64` does not overflow.
     next: u64,
     going: [GoingModule; MAX_GOING],
 }
 
-impl Undos {
+impl Records {
     const fn new() -> Self {
         Self {
             stack: Stack::new(),
             next: 0,
             going: [GoingModule {
                 address: 0,
-                noted: 0,
+                added: 0,
             }; MAX_GOING],
         }
     }
@@ -115,17 +115,17 @@ impl Undos {
 }
 
 /// Counts the records that are added for a going module, until this is dropped.
-struct Watch {
+struct AddCounter {
     address: usize,
 }
 
-impl Watch {
+impl AddCounter {
     /// Waits until fewer than [`MAX_GOING`] modules are going.
     fn new(module: *mut bindings::module) -> Self {
         let address = module.addr();
         loop {
-            if let Some(free) = UNDOS.lock().going_mut(0) {
-                *free = GoingModule { address, noted: 0 };
+            if let Some(free) = RECORDS.lock().going_mut(0) {
+                *free = GoingModule { address, added: 0 };
                 return Self { address };
             }
             fsleep(Delta::from_millis(10));
@@ -133,15 +133,17 @@ impl Watch {
     }
 
     /// Returns the number of records added for the module, including those that have run.
-    fn noted(&self) -> u64 {
-        let mut undos = UNDOS.lock();
-        undos.going_mut(self.address).map_or(0, |going| going.noted)
+    fn added(&self) -> u64 {
+        let mut records = RECORDS.lock();
+        records
+            .going_mut(self.address)
+            .map_or(0, |going| going.added)
     }
 }
 
-impl Drop for Watch {
+impl Drop for AddCounter {
     fn drop(&mut self) {
-        if let Some(going) = UNDOS.lock().going_mut(self.address) {
+        if let Some(going) = RECORDS.lock().going_mut(self.address) {
             going.address = 0;
         }
     }
@@ -149,46 +151,46 @@ impl Drop for Watch {
 
 /// Fails the addition of a record in tests.
 #[cfg(kscale_kunit)]
-pub(crate) static NOTE: crate::testing::failpoint::Failpoint =
+pub(crate) static ADD: crate::testing::failpoint::Failpoint =
     crate::testing::failpoint::Failpoint::new();
 
 global_lock! {
     // SAFETY: Initialised by `Notifier::new()`, before any other module can be loaded.
-    unsafe(uninit) static UNDOS: Mutex<Undos> = Undos::new();
+    unsafe(uninit) static RECORDS: Mutex<Records> = Records::new();
 }
 
 /// Adds a record. Allocates with no lock held, as callbacks of shrinkers take the lock.
-fn note(
+fn add(
     module: *mut bindings::module,
     (stop, free): (Action, Action),
     data: NonNull<c_void>,
     stage: Stage,
-) -> Result<Noted> {
+) -> Result<RecordId> {
     #[cfg(kscale_kunit)]
-    NOTE.check()?;
-    let mut node = Node::new(Undo {
-        noted: Noted(0),
+    ADD.check()?;
+    let mut node = Node::new(Record {
+        id: RecordId(0),
         module,
         stop,
         free,
         data,
         stage,
     })?;
-    let mut undos = UNDOS.lock();
+    let mut records = RECORDS.lock();
 
-    let noted = Noted(undos.next);
-    node.value.noted = noted;
-    undos.next = undos.next.wrapping_add(1);
-    if let Some(going) = undos.going_mut(module.addr()) {
-        going.noted = going.noted.wrapping_add(1);
+    let id = RecordId(records.next);
+    node.value.id = id;
+    records.next = records.next.wrapping_add(1);
+    if let Some(going) = records.going_mut(module.addr()) {
+        going.added = going.added.wrapping_add(1);
     }
-    undos.stack.push(node);
-    Ok(noted)
+    records.stack.push(node);
+    Ok(id)
 }
 
-/// The number of a record, from [`on_going()`] or [`prepare()`].
+/// The number of a record, from [`register()`] or [`prepare()`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Noted(u64);
+pub(crate) struct RecordId(u64);
 
 /// Returns whether the functions at `addresses` are code of `module`.
 ///
@@ -215,34 +217,34 @@ pub(crate) unsafe fn has_code(module: *mut bindings::module, addresses: &[usize]
 /// - It must be sound to call `stop` once with `data`, in process context, from any task: when the
 ///   module's init and exit functions no longer run, or from [`stop_now()`].
 /// - It must be sound to call `free` after `stop`, when nothing refers to the module any more.
-pub(crate) unsafe fn on_going(
+pub(crate) unsafe fn register(
     module: *mut bindings::module,
     stop: Action,
     free: Action,
     data: NonNull<c_void>,
-) -> Result<Noted> {
-    note(module, (stop, free), data, Stage::Active)
+) -> Result<RecordId> {
+    add(module, (stop, free), data, Stage::Active)
 }
 
-/// As [`on_going()`], but `stop` is not called before [`activate()`].
+/// As [`register()`], but `stop` is not called before [`activate()`].
 ///
 /// # Safety
 ///
-/// As for [`on_going()`], except that `stop` need not be sound to call before [`activate()`] is.
+/// As for [`register()`], except that `stop` need not be sound to call before [`activate()`] is.
 pub(crate) unsafe fn prepare(
     module: *mut bindings::module,
     stop: Action,
     free: Action,
     data: NonNull<c_void>,
-) -> Result<Noted> {
-    note(module, (stop, free), data, Stage::Stopped)
+) -> Result<RecordId> {
+    add(module, (stop, free), data, Stage::Stopped)
 }
 
 /// Sets the stage of a record, if the record still exists.
-fn set_stage(noted: Noted, stage: Stage) {
-    let mut undos = UNDOS.lock();
-    if let Some(undo) = undos.stack.find_mut(|undo| undo.noted == noted) {
-        undo.stage = stage;
+fn set_stage(id: RecordId, stage: Stage) {
+    let mut records = RECORDS.lock();
+    if let Some(record) = records.stack.find_mut(|record| record.id == id) {
+        record.stage = stage;
     }
 }
 
@@ -250,37 +252,37 @@ fn set_stage(noted: Noted, stage: Stage) {
 ///
 /// # Safety
 ///
-/// - `noted` must be from [`prepare()`], and this must be called at most once for it.
+/// - `id` must be from [`prepare()`], and this must be called at most once for it.
 /// - The module must not have been able to go since then: its init function runs, or the caller
 ///   holds a reference to it or is a destructor that [`srcu`] waits for.
-pub(crate) unsafe fn activate(noted: Noted) {
-    set_stage(noted, Stage::Active);
+pub(crate) unsafe fn activate(id: RecordId) {
+    set_stage(id, Stage::Active);
 }
 
 /// Calls `stop` of a record, unless the module is going and the notifier calls it.
 ///
 /// `free` is called later in any case. Does nothing if `stop` was called already.
-pub(crate) fn stop_now(noted: Noted) {
-    stop_last(|undo| undo.noted == noted);
+pub(crate) fn stop_now(id: RecordId) {
+    stop_last(|record| record.id == id);
 }
 
 /// Calls `stop` of the newest active record that `is_fit`, and returns whether there was one.
-fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
-    let mut undos = UNDOS.lock();
-    let undo = undos
+fn stop_last(is_fit: impl Fn(&Record) -> bool) -> bool {
+    let mut records = RECORDS.lock();
+    let record = records
         .stack
-        .find_mut(|undo| undo.stage == Stage::Active && is_fit(undo));
-    let Some(undo) = undo else {
+        .find_mut(|record| record.stage == Stage::Active && is_fit(record));
+    let Some(record) = record else {
         return false;
     };
-    undo.stage = Stage::Stopping;
-    let (noted, stop, data) = (undo.noted, undo.stop, undo.data);
-    drop(undos);
+    record.stage = Stage::Stopping;
+    let (id, stop, data) = (record.id, record.stop, record.data);
+    drop(records);
 
     // SAFETY: The record was active, so `stop` is called once, and before `free`. The module's init
     // and exit functions no longer run, or the caller is `stop_now()`.
     unsafe { stop(data) };
-    set_stage(noted, Stage::Stopped);
+    set_stage(id, Stage::Stopped);
     true
 }
 
@@ -288,11 +290,11 @@ fn stop_last(is_fit: impl Fn(&Undo) -> bool) -> bool {
 ///
 /// If so, neither function was called nor will be. If not, both functions are called, unless they
 /// were called already.
-pub(crate) fn take_back(noted: Noted) -> bool {
-    UNDOS
+pub(crate) fn cancel(id: RecordId) -> bool {
+    RECORDS
         .lock()
         .stack
-        .take(|undo| undo.noted == noted && undo.stage == Stage::Active)
+        .take(|record| record.id == id && record.stage == Stage::Active)
         .is_some()
 }
 
@@ -321,7 +323,7 @@ impl Notifier {
             block <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
                 // SAFETY: The library's module init calls this, once, and no other module can use
                 // the library before that returns.
-                unsafe { UNDOS.init() };
+                unsafe { RECORDS.init() };
                 // SAFETY: As above.
                 unsafe { workqueue::init() };
                 let block = bindings::notifier_block {
@@ -348,27 +350,27 @@ impl Notifier {
     ) -> c_int {
         // CAST: From 32 to 64 bits.
         if state == bindings::module_state_MODULE_STATE_GOING as c_ulong {
-            Self::undo(module.cast());
+            Self::run_records(module.cast());
         }
         // CAST: The constant is 0.
         bindings::NOTIFY_DONE as c_int
     }
 
     /// Runs the records of a going module. Waits for the module's last reference.
-    fn undo(module: *mut bindings::module) {
-        let watch = Watch::new(module);
+    fn run_records(module: *mut bindings::module) {
+        let watch = AddCounter::new(module);
         let mut going = None;
         let mut rounds = 0;
         loop {
-            let noted = watch.noted();
-            while stop_last(|undo| undo.module == module) {}
+            let added = watch.added();
+            while stop_last(|record| record.module == module) {}
             workqueue::flush_for(module);
             srcu::wait_for_callbacks(module);
             // The `stop` functions, and destructors that were waited for, may have added records or
             // given values to other destructors. So the loop ends when no record was added
             // meanwhile. Records of other modules have no code of this one.
-            let has_noted = watch.noted() != noted;
-            if !has_noted && !Self::is_noted(module) {
+            let has_added = watch.added() != added;
+            if !has_added && !Self::has_records(module) {
                 if going.is_some() {
                     break;
                 }
@@ -380,43 +382,43 @@ impl Notifier {
             //
             // SAFETY: The module is not freed before the notifiers have returned.
             let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
-            if has_noted && !is_referenced && going.is_none() {
+            if has_added && !is_referenced && going.is_none() {
                 // Work that always queues itself again may add records each time: stop it, too.
                 rounds += 1;
                 if rounds == MAX_ROUNDS {
                     going = Some(workqueue::Going::new(module));
                 }
             }
-            let undo = if is_referenced {
+            let record = if is_referenced {
                 None
             } else {
-                Self::next_to_free(module)
+                Self::take_stopped(module)
             };
-            let Some(undo) = undo else {
+            let Some(record) = record else {
                 fsleep(Delta::from_millis(10));
                 continue;
             };
             // SAFETY: `stop` was called, and nothing refers to the module any more. The record was
             // removed from the stack, so `free` is called once.
-            unsafe { (undo.value.free)(undo.value.data) };
+            unsafe { (record.value.free)(record.value.data) };
         }
         srcu::forget_destructors(module);
         lock_class::forget(module);
     }
 
     /// Returns whether there are records of a module.
-    fn is_noted(module: *mut bindings::module) -> bool {
-        let undos = UNDOS.lock();
-        let is_noted = undos.stack.iter().any(|undo| undo.module == module);
-        is_noted
+    fn has_records(module: *mut bindings::module) -> bool {
+        let records = RECORDS.lock();
+        let has_records = records.stack.iter().any(|record| record.module == module);
+        has_records
     }
 
     /// Removes the newest stopped record of a module.
-    fn next_to_free(module: *mut bindings::module) -> Option<KBox<Node<Undo>>> {
-        UNDOS
+    fn take_stopped(module: *mut bindings::module) -> Option<KBox<Node<Record>>> {
+        RECORDS
             .lock()
             .stack
-            .take(|undo| undo.module == module && undo.stage == Stage::Stopped)
+            .take(|record| record.module == module && record.stage == Stage::Stopped)
     }
 }
 
@@ -426,9 +428,9 @@ impl PinnedDrop for Notifier {
         // SAFETY: `block` is registered by the type invariants.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
         // The library is unloaded last. The notifier is not called for the library itself any more.
-        Self::undo(this_module::<crate::LocalModule>().as_ptr());
+        Self::run_records(this_module::<crate::LocalModule>().as_ptr());
         workqueue::destroy_leaked();
-        dm::wait_for_tails();
+        dm::synchronize_rcu_tasks();
     }
 }
 
@@ -494,24 +496,24 @@ mod tests {
     #[test]
     fn things_are_taken_back_when_memory_is_short() -> Result {
         let was_watched = is_watched();
-        let mut noted = KVec::new();
+        let mut id = KVec::new();
         // More records than any preallocation.
         for _ in 0..100 {
             let module = this_module::<crate::LocalModule>().as_ptr();
             let data = NonNull::dangling();
             // SAFETY: The library is loaded, and both functions do nothing.
-            let one = unsafe { on_going(module, nothing, nothing, data) }?;
-            noted.push(one, GFP_KERNEL)?;
+            let one = unsafe { register(module, nothing, nothing, data) }?;
+            id.push(one, GFP_KERNEL)?;
         }
 
         // As in reclaim.
         // SAFETY: Only sets lockdep's state of this task. The call below resets it.
         unsafe { bindings::fs_reclaim_acquire(bindings::GFP_KERNEL) };
-        let taken = noted.iter().filter(|one| take_back(**one)).count();
+        let taken = id.iter().filter(|one| cancel(**one)).count();
         // SAFETY: As above.
         unsafe { bindings::fs_reclaim_release(bindings::GFP_KERNEL) };
 
-        assert_eq!(taken, noted.len());
+        assert_eq!(taken, id.len());
         assert_eq!(is_watched(), was_watched);
         Ok(())
     }
@@ -530,7 +532,7 @@ mod tests {
     /// # Safety
     ///
     /// There are no requirements.
-    unsafe fn note_stop(data: NonNull<c_void>) {
+    unsafe fn log_stop(data: NonNull<c_void>) {
         let digit = data.addr().get() as u32;
         CALLS
             .stopped
@@ -540,7 +542,7 @@ mod tests {
     /// # Safety
     ///
     /// There are no requirements.
-    unsafe fn note_free(data: NonNull<c_void>) {
+    unsafe fn log_free(data: NonNull<c_void>) {
         let digit = data.addr().get() as u32;
         CALLS
             .freed
@@ -556,57 +558,57 @@ mod tests {
     }
 
     /// Returns an address that belongs to no module.
-    fn nowhere(number: usize) -> *mut bindings::module {
+    fn fake_module(number: usize) -> *mut bindings::module {
         ptr::without_provenance_mut(number)
     }
 
     /// Adds a record with a digit as its data.
-    fn note_digit(module: *mut bindings::module, digit: usize, stage: Stage) -> Result<Noted> {
+    fn add_digit(module: *mut bindings::module, digit: usize, stage: Stage) -> Result<RecordId> {
         let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
-        note(module, (note_stop, note_free), data, stage)
+        add(module, (log_stop, log_free), data, stage)
     }
 
     /// Frees the newest stopped record, and returns whether there was one.
     fn free_next(module: *mut bindings::module) -> bool {
-        let Some(undo) = Notifier::next_to_free(module) else {
+        let Some(record) = Notifier::take_stopped(module) else {
             return false;
         };
         // SAFETY: The functions have no requirements.
-        unsafe { (undo.value.free)(undo.value.data) };
+        unsafe { (record.value.free)(record.value.data) };
         true
     }
 
     #[test]
     fn what_was_noted_last_is_undone_first() -> Result {
-        let (module, other) = (nowhere(8), nowhere(16));
+        let (module, other) = (fake_module(8), fake_module(16));
         calls();
         for digit in 1..=4 {
-            note_digit(module, digit, Stage::Active)?;
+            add_digit(module, digit, Stage::Active)?;
         }
-        let others = note_digit(other, 9, Stage::Active)?;
-        assert!(Notifier::is_noted(module));
+        let others = add_digit(other, 9, Stage::Active)?;
+        assert!(Notifier::has_records(module));
         assert!(!free_next(module));
 
-        while stop_last(|undo| undo.module == module) {}
+        while stop_last(|record| record.module == module) {}
         assert_eq!(calls(), (4321, 0));
         while free_next(module) {}
         assert_eq!(calls(), (0, 4321));
-        assert!(!Notifier::is_noted(module));
+        assert!(!Notifier::has_records(module));
 
         // Records of another module do not change.
-        assert!(Notifier::is_noted(other));
-        assert!(take_back(others));
-        assert!(!Notifier::is_noted(other));
+        assert!(Notifier::has_records(other));
+        assert!(cancel(others));
+        assert!(!Notifier::has_records(other));
         assert_eq!(calls(), (0, 0));
         Ok(())
     }
 
     #[test]
     fn what_is_stopped_now_is_freed_later() -> Result {
-        let module = nowhere(8);
+        let module = fake_module(8);
         calls();
-        let first = note_digit(module, 1, Stage::Active)?;
-        let second = note_digit(module, 2, Stage::Active)?;
+        let first = add_digit(module, 1, Stage::Active)?;
+        let second = add_digit(module, 2, Stage::Active)?;
 
         stop_now(first);
         assert_eq!(calls(), (1, 0));
@@ -614,32 +616,32 @@ mod tests {
         stop_now(first);
         assert_eq!(calls(), (0, 0));
         // Too late: it was stopped.
-        assert!(!take_back(first));
+        assert!(!cancel(first));
 
         assert!(free_next(module));
         assert!(!free_next(module));
         assert_eq!(calls(), (0, 1));
-        assert!(take_back(second));
-        assert!(!take_back(second));
-        assert!(!Notifier::is_noted(module));
+        assert!(cancel(second));
+        assert!(!cancel(second));
+        assert!(!Notifier::has_records(module));
         Ok(())
     }
 
     #[test]
     fn what_is_prepared_is_not_stopped_before_it_is_active() -> Result {
-        let module = nowhere(8);
+        let module = fake_module(8);
         calls();
-        let noted = note_digit(module, 1, Stage::Stopped)?;
-        let other = note_digit(module, 2, Stage::Stopped)?;
+        let id = add_digit(module, 1, Stage::Stopped)?;
+        let other = add_digit(module, 2, Stage::Stopped)?;
 
-        stop_now(noted);
-        assert!(!stop_last(|undo| undo.module == module));
-        assert!(!take_back(noted));
+        stop_now(id);
+        assert!(!stop_last(|record| record.module == module));
+        assert!(!cancel(id));
         // SAFETY: No module has that address.
-        unsafe { activate(noted) };
+        unsafe { activate(id) };
         stop_now(other);
         assert_eq!(calls(), (0, 0));
-        assert!(stop_last(|undo| undo.module == module));
+        assert!(stop_last(|record| record.module == module));
         assert_eq!(calls(), (1, 0));
 
         assert!(free_next(module) && free_next(module));
@@ -649,23 +651,23 @@ mod tests {
 
     #[test]
     fn what_is_noted_for_a_module_that_goes_is_counted() -> Result {
-        let (module, other) = (nowhere(8), nowhere(16));
-        let watch = Watch::new(module);
-        let others = Watch::new(other);
+        let (module, other) = (fake_module(8), fake_module(16));
+        let watch = AddCounter::new(module);
+        let others = AddCounter::new(other);
 
         // Records that are removed again count, too.
-        for noted in 1..=3 {
-            assert!(take_back(note_digit(module, 1, Stage::Active)?));
-            assert_eq!((watch.noted(), others.noted()), (noted, 0));
+        for added in 1..=3 {
+            assert!(cancel(add_digit(module, 1, Stage::Active)?));
+            assert_eq!((watch.added(), others.added()), (added, 0));
         }
         drop(watch);
-        assert!(take_back(note_digit(module, 1, Stage::Active)?));
+        assert!(cancel(add_digit(module, 1, Stage::Active)?));
 
         // A new module at the same address starts at 0.
-        let watch = Watch::new(module);
-        assert_eq!((watch.noted(), others.noted()), (0, 0));
-        assert!(take_back(note_digit(other, 1, Stage::Active)?));
-        assert_eq!((watch.noted(), others.noted()), (0, 1));
+        let watch = AddCounter::new(module);
+        assert_eq!((watch.added(), others.added()), (0, 0));
+        assert!(cancel(add_digit(other, 1, Stage::Active)?));
+        assert_eq!((watch.added(), others.added()), (0, 1));
         Ok(())
     }
 
@@ -673,16 +675,16 @@ mod tests {
     fn some_modules_go_at_a_time() -> Result {
         let mut watches = KVec::with_capacity(MAX_GOING + 1, GFP_KERNEL)?;
         for number in 1..=MAX_GOING {
-            watches.push(Watch::new(nowhere(8 * number)), GFP_KERNEL)?;
+            watches.push(AddCounter::new(fake_module(8 * number)), GFP_KERNEL)?;
         }
-        assert!(UNDOS.lock().going_mut(0).is_none());
+        assert!(RECORDS.lock().going_mut(0).is_none());
 
         drop(watches.pop());
-        watches.push(Watch::new(nowhere(8 * 99)), GFP_KERNEL)?;
+        watches.push(AddCounter::new(fake_module(8 * 99)), GFP_KERNEL)?;
         drop(watches);
-        let mut undos = UNDOS.lock();
-        let is_free = (1..=99).all(|number| undos.going_mut(8 * number).is_none());
-        drop(undos);
+        let mut records = RECORDS.lock();
+        let is_free = (1..=99).all(|number| records.going_mut(8 * number).is_none());
+        drop(records);
         assert!(is_free);
         Ok(())
     }

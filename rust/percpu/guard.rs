@@ -12,10 +12,10 @@ use crate::bindings;
 /// may still run. The owner of the proof must not sleep, and must not call C code that enables
 /// interrupts unconditionally. Types do not prevent this, as for every guard of the kernel.
 ///
-/// Proofs nest without a limit, and may be dropped in any order. The drop of the last proof restores
-/// the state of interrupts before the first proof. The kernel's
-/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same byte of `preempt_count()`. Proofs use at
-/// most half of it; further proofs are counted in a per-CPU variable. A leaked proof leaves
+/// Proofs nest without a limit, and may be dropped in any order. The drop of the last proof
+/// restores the state of interrupts before the first proof. The kernel's
+/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same byte of `preempt_count()`. Proofs use
+/// at most half of it; further proofs are counted in a per-CPU variable. A leaked proof leaves
 /// interrupts disabled.
 ///
 /// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without preemption;
@@ -26,23 +26,23 @@ use crate::bindings;
 /// A call of the helper `local_interrupt_disable()` by this task on this CPU has no matching
 /// `local_interrupt_enable()` yet.
 #[must_use = "interrupts are on again as soon as it is dropped"]
-pub struct LocalInterruptDisabled(NotThreadSafe);
+pub struct IrqsOffGuard(NotThreadSafe);
 
 /// Disables interrupts on this CPU.
 ///
 /// Context: Any context except NMI. Never sleeps. C: `local_interrupt_disable()` in
 /// `include/linux/interrupt_rc.h`.
 #[inline]
-pub fn local_interrupt_disable() -> LocalInterruptDisabled {
-    // SAFETY: The helper `local_interrupt_disable()` saves the state of interrupts, and may be called
-    // in any state.
+pub fn local_interrupt_disable() -> IrqsOffGuard {
+    // SAFETY: The helper `local_interrupt_disable()` saves the state of interrupts, and may be
+    // called in any state.
     unsafe { bindings::local_interrupt_disable() };
 
     // INVARIANT: The call above has no matching call yet.
-    LocalInterruptDisabled(NotThreadSafe)
+    IrqsOffGuard(NotThreadSafe)
 }
 
-impl Drop for LocalInterruptDisabled {
+impl Drop for IrqsOffGuard {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants a call of `local_interrupt_disable()` has no matching call

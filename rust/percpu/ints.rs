@@ -26,8 +26,8 @@ use super::{
         is_possible,
         possible_cpus, //
     },
-    slots::PerCpu,
-    unfinished::slot, //
+    partial::slot,
+    slots::PerCpu, //
 };
 
 /// `N` integers of every possible CPU, for statistics.

@@ -25,12 +25,12 @@ use super::{
     },
     guard::{
         preempt_disable,
-        LocalInterruptDisabled,
+        IrqsOffGuard,
         PreemptDisabled, //
     },
-    unfinished::{
+    partial::{
         slot,
-        Unfinished, //
+        PartialPerCpu, //
     }, //
 };
 
@@ -86,7 +86,7 @@ impl<T> PerCpu<T> {
         I: PinInit<T, E>,
         Error: From<E>,
     {
-        let mut slots = Unfinished::new()?;
+        let mut slots = PartialPerCpu::new()?;
 
         for cpu in possible_cpus() {
             slots.init_next(cpu, init(cpu))?;
@@ -107,7 +107,7 @@ impl<T> PerCpu<T> {
     {
         // INVARIANT: `pcpu_alloc_noprof()` in `mm/percpu.c` zeroes the slots of all possible CPUs.
         // Zeros are a valid `T`.
-        Ok(Self::of(Unfinished::<T>::new()?.finish()))
+        Ok(Self::of(PartialPerCpu::<T>::new()?.finish()))
     }
 
     /// Wraps slots whose values are all initialised.
@@ -126,7 +126,7 @@ impl<T> PerCpu<T> {
     /// Context: Any context except NMI. Never sleeps. C: `this_cpu_ptr()` in
     /// `include/linux/percpu-defs.h`.
     #[inline]
-    pub fn this_cpu<'a>(&'a self, _interrupts_off: &'a LocalInterruptDisabled) -> &'a T
+    pub fn this_cpu<'a>(&'a self, _interrupts_off: &'a IrqsOffGuard) -> &'a T
     where
         T: Send,
     {
@@ -243,7 +243,7 @@ impl<T> Drop for PerCpu<T> {
     fn drop(&mut self) {
         // SAFETY: By the type invariants `finish()` returned `base`, and all values are
         // initialised. Nothing uses `self` after this.
-        drop(unsafe { Unfinished::<T>::all(self.base) });
+        drop(unsafe { PartialPerCpu::<T>::all(self.base) });
     }
 }
 

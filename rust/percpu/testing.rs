@@ -14,7 +14,7 @@ use kernel::{
 
 use super::{
     local_interrupt_disable,
-    LocalInterruptDisabled, //
+    IrqsOffGuard, //
 };
 
 use crate::bindings;
@@ -61,6 +61,6 @@ impl Drop for MigrationDisabled {
 }
 
 /// Disables interrupts, except with `CONFIG_PREEMPT_RT`, where spinlocks sleep.
-pub(crate) fn interrupts_off_for_locks() -> Option<LocalInterruptDisabled> {
+pub(crate) fn interrupts_off_for_locks() -> Option<IrqsOffGuard> {
     (!cfg!(CONFIG_PREEMPT_RT)).then(local_interrupt_disable)
 }

@@ -12,7 +12,7 @@
 //!
 //! - delayed items: their timers would outlive the queue;
 //! - softirq queues: bios use the kernel's, see
-//!   [`Bio::queue_soft()`](crate::block::dm::Bio::queue_soft);
+//!   [`Bio::queue_bh()`](crate::block::dm::Bio::queue_bh);
 //! - attributes.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
@@ -40,7 +40,7 @@ pub(crate) use going::{
 };
 use going::{
     is_refused,
-    Listed, //
+    ListEntry, //
 };
 
 /// The flags of a [`Workqueue`]: the CPU and the priority of its workers.
@@ -96,11 +96,11 @@ impl BitOr for Flags {
 ///
 /// # Invariants
 ///
-/// `raw` came from a successful `alloc_workqueue_noprof()` and has not been destroyed. If `listed`
-/// is [`Some`], it lists `raw`.
+/// `raw` came from a successful `alloc_workqueue_noprof()` and has not been destroyed. If
+/// `list_entry` is [`Some`], it lists `raw`.
 pub struct Workqueue {
     raw: NonNull<bindings::workqueue_struct>,
-    listed: Option<Listed>,
+    list_entry: Option<ListEntry>,
 }
 
 // SAFETY: A `workqueue_struct` is not tied to the task that allocated it: any task that can sleep
@@ -125,8 +125,8 @@ impl Workqueue {
     /// Context: Process context. May sleep. C: `alloc_workqueue()` in `include/linux/workqueue.h`.
     pub fn new(name: &CStr, flags: Flags, max_active: u32) -> Result<Self> {
         let mut this = Self::for_library(name, flags, max_active)?;
-        // INVARIANT: `listed` lists `raw`.
-        this.listed = Some(Listed::new(this.raw)?);
+        // INVARIANT: `list_entry` lists `raw`.
+        this.list_entry = Some(ListEntry::new(this.raw)?);
         Ok(this)
     }
 
@@ -157,7 +157,7 @@ impl Workqueue {
         // INVARIANT: `alloc_workqueue_noprof()` returns NULL on failure, so it has succeeded.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
-            listed: None,
+            list_entry: None,
         })
     }
 
@@ -211,7 +211,7 @@ impl Drop for Workqueue {
     /// The wait makes it safe to unload the code of the items afterwards.
     fn drop(&mut self) {
         // Unlist the queue before it is destroyed.
-        drop(self.listed.take());
+        drop(self.list_entry.take());
         // SAFETY: By the type invariants `raw` is a queue that has not been destroyed. `&mut self`
         // is the last reference, so nothing queues to it any more.
         unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
@@ -226,7 +226,7 @@ mod tests {
     use crate::{
         mm::shrinker::as_in_reclaim,
         percpu::preempt_disable,
-        testing::leak::at_once, //
+        testing::leak::run_concurrently, //
     };
 
     use kernel::{
@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn flags_say_how_items_run() -> Result {
         // Several tasks, most likely on all CPUs.
-        at_once(8, check_flags)
+        run_concurrently(8, check_flags)
     }
 
     /// In reclaim the kernel warns of a flush of a queue without `WQ_MEM_RECLAIM`.

@@ -15,24 +15,24 @@ use core::{
 };
 
 /// A value in a `KBox`, with its type.
-struct Given {
+struct Stored {
     value: NonNull<()>,
     of: TypeId,
 }
 
 // SAFETY: `give()` requires values that are `Send`.
-unsafe impl Send for Given {}
+unsafe impl Send for Stored {}
 
 global_lock! {
     // SAFETY: Initialised by `init()`, before any other module can be loaded.
-    unsafe(uninit) static GIVEN: Mutex<KVec<Given>> = KVec::new();
+    unsafe(uninit) static STORED: Mutex<KVec<Stored>> = KVec::new();
 }
 
 /// Initialises the list of values. Must be called once.
 pub(crate) fn init() {
     // SAFETY: The library's module init calls this, once, and no other module can use the library
     // before that returns.
-    unsafe { GIVEN.init() };
+    unsafe { STORED.init() };
 }
 
 /// Stores a value for another module, or for the next load of this one.
@@ -42,26 +42,26 @@ pub(crate) fn init() {
 /// Context: Process context. May sleep.
 pub fn give<T: Send + 'static>(value: T) -> Result {
     let value = KBox::new(value, GFP_KERNEL)?;
-    let mut given = GIVEN.lock();
+    let mut stored = STORED.lock();
 
-    given.reserve(1, GFP_KERNEL)?;
+    stored.reserve(1, GFP_KERNEL)?;
     let value = NonNull::from(KBox::leak(value)).cast();
     let of = TypeId::of::<T>();
-    Ok(given.push(Given { value, of }, GFP_KERNEL)?)
+    Ok(stored.push(Stored { value, of }, GFP_KERNEL)?)
 }
 
 /// Removes and returns a stored value of type `T`, if there is one.
 ///
 /// Context: Process context. May sleep.
 pub fn take<T: Send + 'static>() -> Option<T> {
-    let mut given = GIVEN.lock();
-    let index = given.iter().position(|it| it.of == TypeId::of::<T>())?;
-    let value = given.remove(index).ok()?.value;
-    if given.is_empty() {
+    let mut stored = STORED.lock();
+    let index = stored.iter().position(|it| it.of == TypeId::of::<T>())?;
+    let value = stored.remove(index).ok()?.value;
+    if stored.is_empty() {
         // Frees the memory: a static is not dropped when the library is unloaded.
-        *given = KVec::new();
+        *stored = KVec::new();
     }
-    drop(given);
+    drop(stored);
 
     // SAFETY: `give()` leaked it as a `T`. It was removed above, so there is no other owner.
     let value = unsafe { KBox::from_raw(value.cast::<T>().as_ptr()) };

@@ -45,7 +45,7 @@ pub fn forget<T>(value: T) -> Result {
 /// work items.
 ///
 /// Context: Process context. May sleep. Waits for all calls.
-pub fn at_once(count: usize, work: fn(usize) -> Result) -> Result {
+pub fn run_concurrently(count: usize, work: fn(usize) -> Result) -> Result {
     let failures = Arc::new(Atomic::new(0_usize), GFP_KERNEL)?;
     let mut started = KVec::new();
 

@@ -54,7 +54,7 @@ const AT_ONCE: u64 = 4096;
 const OWNED: u64 = 0x9a6e_c0de_0b5e_0000;
 
 /// Maximum wait for the work item of the stash, in steps of one millisecond.
-const PATIENCE_MS: u32 = 1000;
+const TIMEOUT_MS: u32 = 1000;
 
 /// A task of a load.
 #[pin_data]
@@ -177,7 +177,7 @@ fn new_task(service: &Service, load: Load, number: u16) -> Result<Arc<Task>> {
 fn lost_at_rest(service: &Service) -> i64 {
     let held = service.held.lock();
 
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         let before = service.pages.cache.stats();
         let lost = service.pages.lost(held.len());
         if lost == 0 && service.pages.cache.stats() == before {

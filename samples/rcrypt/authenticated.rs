@@ -32,7 +32,7 @@ use kscale::{
         },
         secret::{
             memzero_explicit,
-            Key, //
+            SecretBytes, //
         }, //
     },
     lib::random,
@@ -88,7 +88,7 @@ impl Authenticated {
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
-        key: impl FnOnce() -> Result<Key>,
+        key: impl FnOnce() -> Result<SecretBytes>,
         options: Options,
     ) -> Result<Self, CtrError> {
         let bad_key = |error| CtrError::new(c"Error decoding and setting key", error);
@@ -158,7 +158,7 @@ impl Authenticated {
     }
 
     /// Replaces the key by another key of the same length. Allocates no memory of its own.
-    pub(crate) fn set_key(&mut self, key: &Key) -> Result {
+    pub(crate) fn set_key(&mut self, key: &SecretBytes) -> Result {
         self.set_cipher_key(key)?;
         match &mut self.iv {
             Vectors::Tcw(mode) => mode.set_key(key.as_bytes()),
@@ -167,7 +167,7 @@ impl Authenticated {
     }
 
     /// Sets the key of the cipher.
-    fn set_cipher_key(&mut self, key: &Key) -> Result {
+    fn set_cipher_key(&mut self, key: &SecretBytes) -> Result {
         let (encryption, rest) = key
             .as_bytes()
             .split_at_checked(self.parts.encryption)
@@ -181,7 +181,7 @@ impl Authenticated {
     }
 
     /// Returns the vectors of `mode` for this cipher, and the length of a vector in bytes.
-    fn vectors(&self, mode: Mode, key: &Key) -> Result<(Vectors, usize), CtrError> {
+    fn vectors(&self, mode: Mode, key: &SecretBytes) -> Result<(Vectors, usize), CtrError> {
         const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
         let iv_size = self.cipher.iv_size().max(MIN_IV_SIZE);
         let block_size = self.cipher.block_size();

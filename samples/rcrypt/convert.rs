@@ -21,7 +21,7 @@ use kscale::{
     crypto::{
         secret::{
             memzero_explicit,
-            Key, //
+            SecretBytes, //
         },
         skcipher::{
             Request,
@@ -81,7 +81,7 @@ impl Converter {
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
-        key: impl FnOnce() -> Result<Key>,
+        key: impl FnOnce() -> Result<SecretBytes>,
         options: Options,
     ) -> Result<Self, CtrError> {
         let bad_key = |error| CtrError::new(c"Error decoding and setting key", error);
@@ -143,7 +143,7 @@ impl Converter {
     /// Replaces the key by another key of the same length. Allocates no memory of its own.
     ///
     /// After an error the caller must not encrypt until a call succeeds.
-    pub(crate) fn set_key(&mut self, key: &Key) -> Result {
+    pub(crate) fn set_key(&mut self, key: &SecretBytes) -> Result {
         // CAST: From 32 to 64 bits.
         let extra_len = self.key_layout.extra_size_bytes as usize;
 
@@ -276,7 +276,7 @@ impl Converter {
 
 /// Sets the key of each cipher. The last `extra_len` bytes of `key` are not part of the cipher
 /// keys.
-fn set_keys(ciphers: &mut [Skcipher], extra_len: usize, key: &Key) -> Result {
+fn set_keys(ciphers: &mut [Skcipher], extra_len: usize, key: &SecretBytes) -> Result {
     if cfg!(kscale_mutant = "no_cipher") {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use kscale::{
         },
         dm::CtrError, //
     },
-    crypto::secret::Key, //
+    crypto::secret::SecretBytes, //
 };
 
 use crate::{
@@ -72,7 +72,7 @@ impl Cryptor {
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
-        key: impl FnOnce() -> Result<Key>,
+        key: impl FnOnce() -> Result<SecretBytes>,
         options: Options,
     ) -> Result<Self, CtrError> {
         let kind = if options.is_aead() {
@@ -118,7 +118,7 @@ impl Cryptor {
     /// Replaces the key by another key of the same length. Allocates no memory of its own.
     ///
     /// After an error the caller must not encrypt until a call succeeds.
-    pub(crate) fn set_key(&mut self, key: &Key) -> Result {
+    pub(crate) fn set_key(&mut self, key: &SecretBytes) -> Result {
         match &mut self.kind {
             Kind::Plain(converter) => converter.set_key(key),
             Kind::Authenticated(authenticated) => authenticated.set_key(key),

@@ -14,9 +14,9 @@ use core::num::NonZeroU32;
 
 use kscale::block::{
     bio::{
+        IntegrityPayload,
+        IntegrityPool,
         IntegrityProfile,
-        TagPool,
-        Tags,
         SECTOR_SIZE, //
     },
     dm::{
@@ -121,7 +121,7 @@ const RESERVE_BIOS: usize = 64;
 
 /// Allocates the tags of the bios of a target.
 pub(crate) struct Integrity {
-    pool: TagPool,
+    pool: IntegrityPool,
     /// Number of sectors (512 bytes) whose tags fit into one element of the reserve.
     pool_sectors: NonZeroU32,
     /// Bytes beside each encrypted sector.
@@ -135,7 +135,7 @@ impl Integrity {
         let tuple_size = layout.tuple_size as u32;
         let tuples = RESERVE_LEN.checked_div(tuple_size).unwrap_or(0).max(1);
         // OVERFLOW: At most 512 tuples of 255 bytes, and sectors of 4096 bytes.
-        let pool = TagPool::new(RESERVE_BIOS, tuples * tuple_size)
+        let pool = IntegrityPool::new(RESERVE_BIOS, tuples * tuple_size)
             .map_err(|error| CtrError::new(c"Cannot allocate integrity tags mempool", error))?;
         let pool_sectors = tuples * (options.sector_size.get() / SECTOR_SIZE);
 
@@ -150,8 +150,8 @@ impl Integrity {
     /// Allocates the tags of a new bio. When memory is short, splits the bio.
     ///
     /// Returns an error if the bio must not be split.
-    pub(crate) fn set_tags(&self, bio: &mut dm::MapBio<'_, Crypt>) -> Result {
-        let tags = match Tags::new(self.tags_len(bio)) {
+    pub(crate) fn set_integrity(&self, bio: &mut dm::MapBio<'_, Crypt>) -> Result {
+        let tags = match IntegrityPayload::new(self.tags_len(bio)) {
             Some(tags) => tags,
             None => {
                 if bio.len_bytes() / SECTOR_SIZE > self.pool_sectors.get() {
@@ -163,7 +163,7 @@ impl Integrity {
             }
         };
 
-        bio.set_tags(tags);
+        bio.set_integrity(tags);
         Ok(())
     }
 

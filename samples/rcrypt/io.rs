@@ -46,7 +46,10 @@ pub(crate) struct PerBio {
 }
 
 /// Maps a new bio.
-pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm::Map<'a, Crypt> {
+pub(crate) fn map<'a>(
+    target: Pin<&Crypt>,
+    mut bio: dm::MapBio<'a, Crypt>,
+) -> dm::MapResult<'a, Crypt> {
     let sector = bio.target_sector();
     // OVERFLOW: Wraps as in C; device mapper checks that the device is long enough.
     let device_sector = target.start.wrapping_add(sector);
@@ -77,7 +80,7 @@ pub(crate) fn map<'a>(target: Pin<&Crypt>, mut bio: dm::MapBio<'a, Crypt>) -> dm
     }
 
     if let Some(integrity) = &target.integrity {
-        if integrity.set_tags(&mut bio).is_err() {
+        if integrity.set_integrity(&mut bio).is_err() {
             return bio.kill();
         }
     }
@@ -101,7 +104,7 @@ pub(crate) fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
 /// Handles the completion of a bio by the device.
 ///
 /// Context: The context of `dm::Target::end_io()`. Queues work that takes time.
-pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
+pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIoResult<'_, Crypt> {
     if bio.op() != Op::Read || bio.result().is_err() {
         return bio.done();
     }
@@ -111,8 +114,8 @@ pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
     if !bio.target().work.decrypts_at_once {
         return bio.defer(|bio| bio.queue(crypt_queue, decrypt));
     }
-    if !bio.may_take_time() {
-        return bio.defer(|bio| bio.queue_soft(decrypt_soft));
+    if !bio.irqs_enabled() {
+        return bio.defer(|bio| bio.queue_bh(decrypt_soft));
     }
 
     stats::count(Place::DecryptedAtOnce);
@@ -151,8 +154,8 @@ fn decrypt_segments(sector: u64, segments: Option<(Pin<&Crypt>, SegmentsMut<'_>)
 /// Encrypts a write and sends it to the device.
 fn write(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
-    let tags = bio.take_tags();
-    let bounced = bio.bounce_blocks(|target| {
+    let tags = bio.take_integrity();
+    let bounced = bio.bounce_compound(|target| {
         let target = target.get_ref();
         (&target.bios, &target.pages)
     });
@@ -177,7 +180,7 @@ fn write(mut bio: dm::Bio<Crypt>) {
     match result {
         Ok(()) if sends_in_order => {
             stats::count(Place::SentInOrder);
-            clone.submit_in_order(
+            clone.submit_sorted(
                 |target| &target.get_ref().send,
                 device,
                 device_sector,

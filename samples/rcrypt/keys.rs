@@ -26,7 +26,7 @@ use kscale::{
         bio::BlkError,
         dm, //
     },
-    crypto::secret::Key,
+    crypto::secret::SecretBytes,
     sync::srcu::{
         self,
         Domain,
@@ -63,7 +63,7 @@ struct State {
     spare: Item<Option<Cryptor>>,
     /// Random key that replaces a wiped key. Allocated in advance, so that wiping does not fail
     /// halfway for lack of memory.
-    scrap: Key,
+    scrap: SecretBytes,
 }
 
 impl Keys {
@@ -82,7 +82,7 @@ impl Keys {
             state <- {
                 let spare = Item::new(None, GFP_KERNEL)?;
                 // CAST: From 32 to 64 bits.
-                let scrap = Key::random(layout.size_bytes as usize)?;
+                let scrap = SecretBytes::random(layout.size_bytes as usize)?;
                 new_mutex!(State {
                     is_suspended: false,
                     text,
@@ -230,7 +230,7 @@ impl State {
     }
 
     /// Sets the key of the spare cryptor. After an error the key is wiped.
-    fn set_key(&mut self, key: &Key, text: KeyText) -> Result {
+    fn set_key(&mut self, key: &SecretBytes, text: KeyText) -> Result {
         let cryptor = self.spare.as_mut().ok_or(EIO)?;
 
         match cryptor.set_key(key) {

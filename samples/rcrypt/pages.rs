@@ -45,7 +45,7 @@ use kscale::{
         mempool::Allocator,
         page::{
             self,
-            Block,
+            CompoundPage,
             Page, //
         },
         page_stash::{
@@ -265,8 +265,8 @@ impl Allocator for LimitedPages {
     }
 }
 
-impl dm::Blocks for LimitedPages {
-    fn alloc_block(&self, max_order: NonZeroU32) -> Option<Block> {
+impl dm::CompoundSource for LimitedPages {
+    fn alloc_compound(&self, max_order: NonZeroU32) -> Option<CompoundPage> {
         /// Does not wait for memory, warn about failure or wake kswapd and kcompactd: the caller
         /// falls back to single pages.
         const OPTIONAL: Gfp = Gfp::NOMEMALLOC.union(Gfp::NORETRY).union(Gfp::NOWARN);
@@ -284,7 +284,7 @@ impl dm::Blocks for LimitedPages {
             if !self.allocated.try_charge(count, limit) {
                 return None;
             }
-            let block = Block::alloc(gfp, NonZeroU32::new(order)?);
+            let block = CompoundPage::alloc(gfp, NonZeroU32::new(order)?);
             match block {
                 Ok(_) => stats::count_compound_pages(count),
                 Err(_) => self.allocated.uncharge(count),
@@ -293,7 +293,7 @@ impl dm::Blocks for LimitedPages {
         })
     }
 
-    fn free_block(&self, block: Block) {
+    fn free_compound(&self, block: CompoundPage) {
         self.allocated.uncharge(block.pages());
     }
 }
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn what_is_not_had_does_not_count() -> Result {
-        use kscale::block::dm::Blocks;
+        use kscale::block::dm::CompoundSource;
 
         for mode in MODES {
             let pages = LimitedPages::new(mode, Strategy::Mixed)?;
@@ -391,7 +391,7 @@ mod tests {
             page::ALLOC.fail(|| {
                 assert!(pages.alloc(OPTIONAL).is_none());
                 assert!(pages.alloc(Gfp::KERNEL).is_none());
-                assert!(pages.alloc_block(order).is_none());
+                assert!(pages.alloc_compound(order).is_none());
                 pages.alloc_bulk(OPTIONAL, &mut slots);
             });
             assert!(slots.iter().all(Option::is_none));
@@ -422,12 +422,12 @@ mod tests {
 
     #[test]
     fn blocks_are_for_two_strategies_and_count() -> Result {
-        use kscale::block::dm::Blocks;
+        use kscale::block::dm::CompoundSource;
 
         let order = NonZeroU32::MIN.saturating_add(1);
         for strategy in [Strategy::Single, Strategy::Bulk, Strategy::Recycled(8)] {
             let pages = LimitedPages::new(Mode::Credit, strategy)?;
-            assert!(pages.alloc_block(order).is_none());
+            assert!(pages.alloc_compound(order).is_none());
         }
 
         for (mode, strategy) in MODES
@@ -435,15 +435,15 @@ mod tests {
             .flat_map(|mode| [(mode, Strategy::Compound), (mode, Strategy::Mixed)])
         {
             let pages = LimitedPages::new(mode, strategy)?;
-            let block = pages.alloc_block(order).ok_or(ENOMEM)?;
+            let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
             assert!(block.order() <= order.get());
             assert_eq!(pages.allocated.pages(), block.pages());
-            pages.free_block(block);
+            pages.free_compound(block);
             assert_eq!(pages.allocated.pages(), 0);
 
             let limit = pages.share.limit_pages();
             pages.allocated.charge(limit + error_pages(mode));
-            assert!(pages.alloc_block(order).is_none());
+            assert!(pages.alloc_compound(order).is_none());
             pages.allocated.uncharge(limit + error_pages(mode));
         }
         Ok(())
@@ -451,34 +451,34 @@ mod tests {
 
     #[test]
     fn smaller_blocks_are_as_good() -> Result {
-        use kscale::block::dm::Blocks;
+        use kscale::block::dm::CompoundSource;
 
         let pages = LimitedPages::new(Mode::Credit, Strategy::Compound)?;
         let limit = pages.share.limit_pages();
         pages.allocated.charge(limit - 3);
 
         let order = NonZeroU32::MIN.saturating_add(4);
-        let block = pages.alloc_block(order).ok_or(ENOMEM)?;
+        let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
         assert_eq!(block.pages(), 2);
-        pages.free_block(block);
+        pages.free_compound(block);
         pages.allocated.uncharge(limit - 3);
         Ok(())
     }
 
     #[test]
     fn mixed_has_blocks_that_cpus_keep_or_none() -> Result {
-        use kscale::block::dm::Blocks;
+        use kscale::block::dm::CompoundSource;
 
         let pages = LimitedPages::new(Mode::Credit, Strategy::Mixed)?;
         let order = NonZeroU32::MIN.saturating_add(7);
-        let block = pages.alloc_block(order).ok_or(ENOMEM)?;
+        let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
         assert_eq!(block.order(), ORDER_OF_CPU);
-        pages.free_block(block);
+        pages.free_compound(block);
 
         // The rest of the limit suffices for a smaller block.
         let limit = pages.share.limit_pages();
         pages.allocated.charge(limit - 3);
-        assert!(pages.alloc_block(order).is_none());
+        assert!(pages.alloc_compound(order).is_none());
         pages.allocated.uncharge(limit - 3);
         Ok(())
     }

@@ -189,7 +189,7 @@ fn register() -> Result<dm::Registration<Crypt>> {
 /// A target instance, built from one table line.
 #[pin_data]
 pub(crate) struct Crypt {
-    device: dm::Device,
+    device: dm::DeviceId,
     /// Start of the target on `device`, in sectors.
     start: u64,
     /// Added to the sector number from which the IV is generated.
@@ -206,7 +206,7 @@ pub(crate) struct Crypt {
     work: Work,
     /// Submits writes in sector order if `work.sends_in_order` is set.
     #[pin]
-    send: dm::SendQueue<Crypt>,
+    send: dm::SortedSubmitQueue<Crypt>,
     /// Allocates the clones that carry encrypted data to the device.
     #[pin]
     bios: BioSet,
@@ -237,7 +237,7 @@ impl dm::Target for Crypt {
     type PerBio = io::PerBio;
 
     fn ctr(
-        table: &mut dm::Table<'_>,
+        table: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, CtrError> {
         const TOO_FEW: &CStr = c"Not enough arguments";
@@ -309,26 +309,26 @@ impl dm::Target for Crypt {
             keys <- Keys::new(cryptor, key_text, key_layout),
             is_zoned,
             work,
-            send <- dm::SendQueue::new(send),
+            send <- dm::SortedSubmitQueue::new(send),
             bios <- BioSet::new(RESERVE_BIOS),
             pages <- Mempool::new(pages::RESERVE_PAGES, pages),
             cipher,
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         io::map(self, bio)
     }
 
-    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
         io::end_io(bio)
     }
 
-    fn zones(self: Pin<&Self>) -> dm::Device {
+    fn zones(self: Pin<&Self>) -> dm::DeviceId {
         self.device
     }
 
-    fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_table(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         self.keys.with_text(|key| {
             let line = Line {
                 cipher: self.cipher(),
@@ -344,11 +344,11 @@ impl dm::Target for Crypt {
         })
     }
 
-    fn status_ima(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_ima(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         table::write_ima(self.cipher(), self.keys.layout(), &self.options, out)
     }
 
-    fn message(self: Pin<&Self>, args: dm::Args<'_>, _out: &mut dm::Output<'_>) -> Result {
+    fn message(self: Pin<&Self>, args: dm::Args<'_>, _out: &mut dm::StatusBuf<'_>) -> Result {
         self.keys.message(args)
     }
 

@@ -26,7 +26,7 @@ use core::str::FromStr;
 use kscale::crypto::keyring;
 use kscale::{
     block::dm::CtrError,
-    crypto::secret::Key, //
+    crypto::secret::SecretBytes, //
 };
 
 use crate::options::Options;
@@ -89,13 +89,16 @@ impl<'a> KeyArg<'a> {
     ///
     /// Returns [`EINVAL`] if the argument is invalid or the key has another length, and the errors
     /// of the key search, for example [`ENOKEY`].
-    pub(crate) fn fetch(&self) -> Result<(Key, KeyText)> {
+    pub(crate) fn fetch(&self) -> Result<(SecretBytes, KeyText)> {
         match self.source {
-            Source::Digits(b"-") => Ok((Key::new(&[])?, KeyText::Digits(Key::new(&[])?))),
+            Source::Digits(b"-") => Ok((
+                SecretBytes::new(&[])?,
+                KeyText::Digits(SecretBytes::new(&[])?),
+            )),
             _ if self.size_bytes == 0 => Err(EINVAL),
             Source::Digits(digits) => Ok((
-                Key::from_hex(digits)?,
-                KeyText::Digits(Key::from_hex(digits)?),
+                SecretBytes::from_hex(digits)?,
+                KeyText::Digits(SecretBytes::from_hex(digits)?),
             )),
             Source::Keyring(name) => fetch(name, self.size_bytes),
         }
@@ -104,7 +107,7 @@ impl<'a> KeyArg<'a> {
 
 /// Reads the key `<key type>:<description>` from its keyring.
 #[cfg(CONFIG_KEYS)]
-fn fetch(name: &[u8], size_bytes: u32) -> Result<(Key, KeyText)> {
+fn fetch(name: &[u8], size_bytes: u32) -> Result<(SecretBytes, KeyText)> {
     // `isspace()` in C, for Latin-1. The table line prints the name without quoting.
     if name.iter().any(|byte| matches!(byte, b' ' | 9..=13 | 0xa0)) {
         pr_err!("whitespace chars not allowed in key string\n");
@@ -123,7 +126,7 @@ fn fetch(name: &[u8], size_bytes: u32) -> Result<(Key, KeyText)> {
 
 /// Never called, see [`KeyArg::parse()`].
 #[cfg(not(CONFIG_KEYS))]
-fn fetch(_name: &[u8], _size_bytes: u32) -> Result<(Key, KeyText)> {
+fn fetch(_name: &[u8], _size_bytes: u32) -> Result<(SecretBytes, KeyText)> {
     Err(EINVAL)
 }
 
@@ -147,7 +150,7 @@ fn split_at_colon(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// The key as the table line prints it.
 pub(crate) enum KeyText {
     /// The key itself.
-    Digits(Key),
+    Digits(SecretBytes),
     /// A reference to the key: `<key type>:<description>`.
     Name(CString),
     /// Zeros, for a wiped key.
@@ -291,7 +294,7 @@ mod tests {
     };
     use core::num::NonZeroU32;
 
-    fn key(arg: &[u8]) -> Result<Key> {
+    fn key(arg: &[u8]) -> Result<SecretBytes> {
         Ok(KeyArg::parse(arg).ok_or(ENOENT)?.fetch()?.0)
     }
 
@@ -370,7 +373,8 @@ mod tests {
 
     #[test]
     fn line_is_printed_as_dm_crypt_does() -> Result {
-        let digits = |key: &[u8]| -> Result<KeyText> { Ok(KeyText::Digits(Key::new(key)?)) };
+        let digits =
+            |key: &[u8]| -> Result<KeyText> { Ok(KeyText::Digits(SecretBytes::new(key)?)) };
         let name = CString::try_from_fmt(fmt!("logon:rcrypt:disk"))?;
 
         for (key, size_bytes, options, expected) in [

@@ -33,14 +33,14 @@ use crate::{
 /// Handles the completion of a read by the device.
 ///
 /// Context: The context of `dm::Target::end_io()`. Queues work that takes time.
-pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
-    if !bio.target().work.decrypts_at_once || !bio.may_take_time() {
+pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIoResult<'_, Crypt> {
+    if !bio.target().work.decrypts_at_once || !bio.irqs_enabled() {
         return bio.defer(|bio| bio.queue(crypt_queue, decrypt));
     }
 
     stats::count(Place::DecryptedAtOnce);
     let sector = bio.data().sector;
-    match decrypt_segments(sector, bio.segments_and_tags()) {
+    match decrypt_segments(sector, bio.segments_and_integrity()) {
         Ok(()) => bio.done(),
         Err(Fault::Changed { .. }) => bio.defer(|bio| bio.queue(crypt_queue, recheck)),
         // `RESOURCE` is returned before the first sector is decrypted.
@@ -53,7 +53,7 @@ pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIo<'_, Crypt> {
 fn decrypt(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
 
-    match decrypt_segments(sector, bio.segments_and_tags()) {
+    match decrypt_segments(sector, bio.segments_and_integrity()) {
         Err(Fault::Changed { .. }) => recheck(bio),
         result => bio.end(result.map_err(BlkError::from)),
     }
@@ -92,7 +92,7 @@ fn recheck(mut bio: dm::Bio<Crypt>) {
         Err((bio, error)) => return bio.end(Err(error)),
     };
 
-    let result = match clone.segments_and_tags() {
+    let result = match clone.segments_and_integrity() {
         Some((target, data, tags)) => target
             .keys
             .with(|cryptor| cryptor.decrypt_with_tags(sector, target.iv_offset, data, tags)),
@@ -110,7 +110,7 @@ fn recheck(mut bio: dm::Bio<Crypt>) {
 
 /// Reports that a sector or its tag is not as written.
 fn blame_device(clone: &dm::ReadClone<Crypt>, sector: u64) {
-    if ratelimit::may_print() {
+    if ratelimit::printk_ratelimit() {
         let device = clone.device_name();
         pr_err!("{device}: INTEGRITY AEAD ERROR, sector {sector}\n");
     }
@@ -121,7 +121,7 @@ fn blame_device(clone: &dm::ReadClone<Crypt>, sector: u64) {
 pub(crate) fn encrypt(
     clone: &mut dm::CloneBio<Crypt>,
     sector: u64,
-    tags: Option<kscale::block::bio::Tags>,
+    tags: Option<kscale::block::bio::IntegrityPayload>,
 ) -> BlkResult {
     let mut tags = tags.ok_or(BlkError::IOERR)?;
     let (target, plaintext, ciphertext) = clone.segments();
@@ -136,6 +136,6 @@ pub(crate) fn encrypt(
             tags.as_mut_slice(),
         )
     })?;
-    clone.set_tags(tags);
+    clone.set_integrity(tags);
     Ok(())
 }

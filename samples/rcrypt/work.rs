@@ -63,8 +63,8 @@ impl Work {
     /// `k`, as in `kcryptd`.
     pub(crate) fn new(
         options: &Options,
-        table: &dm::Table<'_>,
-        device: dm::Device,
+        table: &dm::TargetBuilder<'_>,
+        device: dm::DeviceId,
         may_sleep: bool,
         letter: char,
     ) -> Result<(Self, Workqueue), CtrError> {

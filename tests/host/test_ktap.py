@@ -106,7 +106,7 @@ KUNIT = """\
 [   12.500000] # Totals: pass:1 fail:0 skip:0 total:1
 [   12.500000] ok 1 kscale_gfp
 [   13.000000]     KTAP version 1
-[   13.000000]     # Subtest: kscale_key
+[   13.000000]     # Subtest: kscale_secret
 [   13.000000]     1..2
 [   13.500000]     ok 1 a_key_is_what_it_was_made_of
 [   13.600000] kscale: something is left behind
@@ -122,7 +122,7 @@ GUEST = """\
 class Died(unittest.TestCase):
     """Guests that end early: one failure, and a report of the suites that did not run."""
 
-    PLANNED = ["kscale_gfp", "kscale_key", "dm", "rcrypt"]
+    PLANNED = ["kscale_gfp", "kscale_secret", "dm", "rcrypt"]
     # Suites without a plan also run.
     OTHERS = "".join(
         f"[   10.2]     KTAP version 1\n[   10.2]     # Subtest: other_{number}\n[   10.2]     1..1\n"
@@ -162,7 +162,7 @@ class Died(unittest.TestCase):
         self.assertEqual((result.passed, result.failed), (0, 1))
 
     def test_the_kunit_case_that_hangs_is_named(self) -> None:
-        cases = suites.kunit_cases("kscale_key")
+        cases = suites.kunit_cases("kscale_secret")
         kunit = KUNIT.replace("a_key_is_what_it_was_made_of", cases[0])
         head, mark, tail = kunit.partition("[   11.000000] KTAP")
         log = BOOT + head + self.OTHERS + mark + tail
@@ -171,7 +171,7 @@ class Died(unittest.TestCase):
             self.rows(result),
             [
                 ("kscale_gfp", 1, 0, True),
-                ("kscale_key", 1, 1, True),
+                ("kscale_secret", 1, 1, True),
                 ("dm", 0, 0, False),
                 ("rcrypt", 0, 0, False),
             ],

@@ -40,7 +40,7 @@ use core::{
     num::{
         NonZeroU16,
         NonZeroU32, //
-    },
+    }, //
 };
 
 use kscale::{
@@ -48,8 +48,8 @@ use kscale::{
         bio::{
             BioSet,
             BlkError,
+            IntegrityPayload,
             Op,
-            Tags,
             SECTOR_SIZE, //
         },
         dm, //
@@ -175,7 +175,7 @@ impl Drop for PerBio {
 
 #[pin_data]
 struct Probe {
-    device: dm::Device,
+    device: dm::DeviceId,
     what: What,
     mapped: Atomic<i64>,
     ended: Atomic<i64>,
@@ -230,7 +230,7 @@ impl dm::Target for Probe {
     type PerBio = PerBio;
 
     fn ctr(
-        table: &mut dm::Table<'_>,
+        builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
@@ -241,9 +241,9 @@ impl dm::Target for Probe {
             .find(|(known, _)| name.to_bytes() == known.as_bytes())
             .ok_or(dm::CtrError::invalid(c"nothing of that name"))?;
 
-        let device = table.get_device(path, 0)?;
+        let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"dm_probe", Flags::UNBOUND, 4)?;
-        table.send_flush_bios();
+        builder.send_flush_bios();
 
         Ok(try_pin_init!(Self {
             device,
@@ -259,7 +259,7 @@ impl dm::Target for Probe {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         let sector = bio.target_sector();
         self.mapped.add(1, Relaxed);
         bio.data().sector = sector;
@@ -293,7 +293,7 @@ impl dm::Target for Probe {
         }
     }
 
-    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
         let what = bio.target().what;
         bio.target().ended.add(1, Relaxed);
         let is_second = core::mem::replace(&mut bio.data().was_sent_again, true);
@@ -312,7 +312,7 @@ impl dm::Target for Probe {
         }
     }
 
-    fn status_info(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_info(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         let live = LIVE.load(Relaxed);
         let (mapped, ended) = (self.mapped.load(Relaxed), self.ended.load(Relaxed));
         write!(out, "live={live} mapped={mapped} ended={ended} hooks=")?;
@@ -322,13 +322,13 @@ impl dm::Target for Probe {
         Ok(())
     }
 
-    fn status_table(self: Pin<&Self>, out: &mut dm::Output<'_>) -> fmt::Result {
+    fn status_table(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
         let device = out.device_name(self.device).unwrap_or_default();
         let name = NAMES.iter().find(|(_, what)| *what == self.what);
         write!(out, "{device} {}", name.map_or("", |(name, _)| *name))
     }
 
-    fn message(self: Pin<&Self>, mut args: dm::Args<'_>, out: &mut dm::Output<'_>) -> Result {
+    fn message(self: Pin<&Self>, mut args: dm::Args<'_>, out: &mut dm::StatusBuf<'_>) -> Result {
         match args.next().map(CStr::to_bytes) {
             // Writes to the buffer in which C also returns the text, while the words are borrowed.
             Some(b"echo") => {
@@ -343,7 +343,7 @@ impl dm::Target for Probe {
         }
     }
 
-    fn zones(self: Pin<&Self>) -> dm::Device {
+    fn zones(self: Pin<&Self>) -> dm::DeviceId {
         self.device
     }
 
@@ -453,17 +453,17 @@ impl dm::Target for ProbeTags {
     type PerBio = ();
 
     fn ctr(
-        _table: &mut dm::Table<'_>,
+        _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         Ok(Ok::<_, Error>(Self))
     }
 
-    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
-        let Some(tags) = Tags::new(1 << 20) else {
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
+        let Some(tags) = IntegrityPayload::new(1 << 20) else {
             return bio.kill();
         };
-        bio.set_tags(tags);
+        bio.set_integrity(tags);
         bio.end(Ok(()))
     }
 }
@@ -494,7 +494,7 @@ impl dm::Target for ProbeChain {
     type PerBio = Link;
 
     fn ctr(
-        _table: &mut dm::Table<'_>,
+        _builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let max_len = args.parsed(c"bad number")?;
@@ -505,7 +505,7 @@ impl dm::Target for ProbeChain {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         if bio.op() != Op::Read || bio.accept_partial(NonZeroU32::MIN).is_err() {
             return bio.kill();
         }

@@ -91,13 +91,13 @@ impl dm::Target for Idle {
     type PerBio = ();
 
     fn ctr(
-        _: &mut dm::Table<'_>,
+        _: &mut dm::TargetBuilder<'_>,
         _: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         Ok(Ok::<Self, Error>(Self))
     }
 
-    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         bio.kill()
     }
 }
@@ -118,7 +118,7 @@ enum How {
 /// Table line: `<start> <len> going_late <dev path> <clone|end_io|queue>`.
 #[pin_data]
 struct Late {
-    device: dm::Device,
+    device: dm::DeviceId,
     how: How,
     queue: ManuallyDrop<Workqueue>,
     #[pin]
@@ -132,7 +132,7 @@ impl dm::Target for Late {
     type PerBio = ();
 
     fn ctr(
-        table: &mut dm::Table<'_>,
+        builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
@@ -142,7 +142,7 @@ impl dm::Target for Late {
             b"queue" => How::Queue,
             _ => return Err(dm::CtrError::invalid(c"nothing of that name")),
         };
-        let device = table.get_device(path, 0)?;
+        let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"going_late", Flags::UNBOUND, 1)?;
 
         Ok(try_pin_init!(Self {
@@ -153,7 +153,7 @@ impl dm::Target for Late {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         let (device, sector) = (self.device, bio.target_sector());
         match self.how {
             How::Clone => bio.defer(|bio| match bio.share(|target| &target.get_ref().bios) {
@@ -167,7 +167,7 @@ impl dm::Target for Late {
         }
     }
 
-    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
         let result = bio.result();
         bio.defer(|bio| end_late(bio, result))
     }

@@ -117,9 +117,9 @@ impl SegmentMut<'_> {
         unsafe {
             bindings::kscale_memcpy_to_page(page, start, bytes.as_ptr().cast(), bytes.len());
         }
-        if let Some(place) = self.1 {
+        if let Some(position) = self.1 {
             // CAST: Both are at most `PAGE_SIZE`, by the type invariants and `place()`.
-            place.note(offset as u32, bytes.len() as u32);
+            position.record(offset as u32, bytes.len() as u32);
         }
         Ok(())
     }

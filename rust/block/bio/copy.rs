@@ -57,7 +57,7 @@ impl SegmentMut<'_> {
                 len as usize,
             )
         };
-        self.note_filled();
+        self.record_filled();
         Ok(())
     }
 }

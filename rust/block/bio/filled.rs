@@ -37,12 +37,12 @@ impl Filled {
 
 /// A position in memory whose written bytes are counted.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct FillPosition<'a> {
     filled: &'a Filled,
     start: u32,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FillPosition<'a> {
     /// Returns the position of byte `start` of the memory.
     #[inline]
     pub(super) fn new(filled: &'a Filled, start: u32) -> Self {
@@ -53,7 +53,7 @@ impl<'a> Place<'a> {
     ///
     /// The caller must have written them, or must call [`Filled::reset()`] if the write fails.
     #[inline]
-    pub(super) fn note(self, offset: u32, len: u32) {
+    pub(super) fn record(self, offset: u32, len: u32) {
         if self.start.wrapping_add(offset) == self.filled.len() {
             // INVARIANT: The next bytes in order were written.
             // OVERFLOW: At most the size of the memory of a bio, which is below 4 GiB.

@@ -3,8 +3,8 @@
 //! Integrity metadata: extra bytes that a device stores with each sector.
 //!
 //! Some devices store a few extra bytes with each sector, for example dm-integrity and disks with
-//! such a format. [`Tags`] are these bytes for the sectors of a bio, as consecutive tuples. They
-//! belong to the bio while a device may use them.
+//! such a format. An [`IntegrityPayload`] holds these bytes for the sectors of a bio, as
+//! consecutive tuples. They belong to the bio while a device may use them.
 //!
 //! Not covered: protection information, which the block layer generates and verifies.
 //!
@@ -72,7 +72,7 @@ impl IntegrityProfile {
 }
 
 /// Memory for the integrity data of one bio.
-pub struct Tags {
+pub struct IntegrityPayload {
     memory: Memory,
     /// At most the size of `memory`, and not 0. The first `len` bytes are initialised.
     len: u32,
@@ -84,12 +84,12 @@ enum Memory {
 }
 
 // SAFETY: Any task may use and free memory from `kmalloc()`.
-unsafe impl Send for Tags {}
+unsafe impl Send for IntegrityPayload {}
 
-// SAFETY: `&Tags` only allows reads.
-unsafe impl Sync for Tags {}
+// SAFETY: `&IntegrityPayload` only allows reads.
+unsafe impl Sync for IntegrityPayload {}
 
-impl Tags {
+impl IntegrityPayload {
     /// Allocates `len` zeroed bytes. Returns [`None`] if no memory is available at once, or `len`
     /// is 0.
     ///
@@ -159,10 +159,11 @@ impl Tags {
     }
 }
 
-/// A reserve of memory for [`Tags`]. It guarantees forward progress of bios when memory is short.
-pub struct TagPool(Arc<Mempool<KmallocBytes>>);
+/// A reserve of memory for [`IntegrityPayload`]s. It guarantees forward progress of bios when
+/// memory is short.
+pub struct IntegrityPool(Arc<Mempool<KmallocBytes>>);
 
-impl TagPool {
+impl IntegrityPool {
     /// Creates a reserve of `min_nr` elements of `max_len` bytes.
     ///
     /// Fails with [`EINVAL`] if `min_nr` or `max_len` is 0, and with [`ENOMEM`] if there is no
@@ -185,7 +186,7 @@ impl TagPool {
     /// Fails with [`EINVAL`] if `len` is 0 or larger than the `max_len` of the pool.
     ///
     /// Context: Process context. May sleep. Starts no I/O.
-    pub fn alloc(&self, len: u32) -> Result<Tags> {
+    pub fn alloc(&self, len: u32) -> Result<IntegrityPayload> {
         // CAST: From 32 to 64 bits.
         if len == 0 || len as usize > self.0.source().size() {
             return Err(EINVAL);
@@ -194,7 +195,7 @@ impl TagPool {
         // SAFETY: The memory has at least `len` bytes, and is not shared.
         unsafe { element.as_byte_ptr().write_bytes(0, len as usize) };
 
-        Ok(Tags {
+        Ok(IntegrityPayload {
             memory: Memory::Reserved(element),
             len,
         })
@@ -208,10 +209,10 @@ mod tests {
 
     #[test]
     fn tags_are_zeros_at_first() -> Result {
-        let pool = TagPool::new(2, 5000)?;
+        let pool = IntegrityPool::new(2, 5000)?;
 
         for len in [1, 28, 4096, 5000] {
-            for mut tags in [Tags::new(len).ok_or(ENOMEM)?, pool.alloc(len)?] {
+            for mut tags in [IntegrityPayload::new(len).ok_or(ENOMEM)?, pool.alloc(len)?] {
                 assert_eq!(tags.as_slice().len(), len as usize);
                 assert!(tags.as_slice().iter().all(|&byte| byte == 0));
                 tags.as_mut_slice().fill(0xee);
@@ -223,19 +224,19 @@ mod tests {
 
     #[test]
     fn senseless_lengths_are_refused() -> Result {
-        let pool = TagPool::new(1, 512)?;
+        let pool = IntegrityPool::new(1, 512)?;
 
-        assert!(Tags::new(0).is_none());
+        assert!(IntegrityPayload::new(0).is_none());
         assert_eq!(pool.alloc(0).err(), Some(EINVAL));
         assert_eq!(pool.alloc(513).err(), Some(EINVAL));
-        assert_eq!(TagPool::new(1, 0).err(), Some(EINVAL));
-        assert_eq!(TagPool::new(0, 512).err(), Some(EINVAL));
+        assert_eq!(IntegrityPool::new(1, 0).err(), Some(EINVAL));
+        assert_eq!(IntegrityPool::new(0, 512).err(), Some(EINVAL));
         Ok(())
     }
 
     #[test]
     fn tags_keep_their_pool() -> Result {
-        let pool = TagPool::new(1, 512)?;
+        let pool = IntegrityPool::new(1, 512)?;
         let mut tags = pool.alloc(512)?;
 
         drop(pool);

@@ -12,11 +12,11 @@ use kernel::{
 use super::bio::{
     end_io::{
         EndBio,
-        EndIo, //
+        EndIoResult, //
     },
     map::{
-        Map,
-        MapBio, //
+        MapBio,
+        MapResult, //
     }, //
 };
 
@@ -35,10 +35,10 @@ use self::{
         Args,
         CtrError, //
     },
-    ctr::Table,
-    devices::Device,
+    ctr::TargetBuilder,
+    devices::DeviceId,
     queue_limits::Limits,
-    status::Output, //
+    status::StatusBuf, //
 };
 
 /// A bio-based target. A value is the state of one table line.
@@ -70,13 +70,16 @@ pub trait Target: Sized + Send + Sync + 'static {
     type PerBio: Default + Send + 'static;
 
     /// Parses a table line and opens its devices.
-    fn ctr(table: &mut Table<'_>, args: Args<'_>) -> Result<impl PinInit<Self, Error>, CtrError>;
+    fn ctr(
+        builder: &mut TargetBuilder<'_>,
+        args: Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, CtrError>;
 
     /// Maps a bio. Runs on all CPUs at once.
     ///
     /// Runs in NOIO scope: allocations cannot start I/O. It must not wait for a bio that it
     /// submitted.
-    fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> Map<'a, Self>;
+    fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> MapResult<'a, Self>;
 
     /// Handles the completion of a bio that [`MapBio::remap()`] or [`Bio::submit()`] sent to a
     /// device.
@@ -85,25 +88,25 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// hard interrupts, on all CPUs at once.
     ///
     /// [`Bio::submit()`]: super::Bio::submit
-    fn end_io<'a>(bio: EndBio<'a, Self>) -> EndIo<'a, Self> {
+    fn end_io<'a>(bio: EndBio<'a, Self>) -> EndIoResult<'a, Self> {
         let _ = bio;
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Returns the device whose zones the mapped device has, from the first sector passed to
-    /// [`Table::get_device()`] on. A target without `zones` cannot use a zoned device.
-    fn zones(self: Pin<&Self>) -> Device {
+    /// [`TargetBuilder::get_device()`] on. A target without `zones` cannot use a zoned device.
+    fn zones(self: Pin<&Self>) -> DeviceId {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Writes the text of `dmsetup status`. The default writes nothing.
-    fn status_info(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
+    fn status_info(self: Pin<&Self>, out: &mut StatusBuf<'_>) -> fmt::Result {
         let _ = out;
         Ok(())
     }
 
     /// Writes the text of `dmsetup table`: arguments that construct the same target again.
-    fn status_table(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
+    fn status_table(self: Pin<&Self>, out: &mut StatusBuf<'_>) -> fmt::Result {
         let _ = out;
         Ok(())
     }
@@ -113,13 +116,13 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// of the target.
     ///
     /// Without `status_ima`, only the position of the line on the device is measured.
-    fn status_ima(self: Pin<&Self>, out: &mut Output<'_>) -> fmt::Result {
+    fn status_ima(self: Pin<&Self>, out: &mut StatusBuf<'_>) -> fmt::Result {
         let _ = out;
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Handles `dmsetup message`. The text written to `out` is printed.
-    fn message(self: Pin<&Self>, args: Args<'_>, out: &mut Output<'_>) -> Result {
+    fn message(self: Pin<&Self>, args: Args<'_>, out: &mut StatusBuf<'_>) -> Result {
         let _ = (args, out);
         build_error!(VTABLE_DEFAULT_ERROR)
     }

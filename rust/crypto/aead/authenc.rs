@@ -10,7 +10,7 @@ use kernel::{
 use crate::{
     bindings,
     crypto::{
-        secret::Key,
+        secret::SecretBytes,
         skcipher::not_empty, //
     }, //
 };
@@ -25,7 +25,7 @@ use super::Aead;
 ///
 /// C: `struct crypto_authenc_key_param` in `include/crypto/authenc.h`.
 pub struct AuthencKey {
-    packed: Key,
+    packed: SecretBytes,
     encryption_len: usize,
 }
 
@@ -64,7 +64,7 @@ impl AuthencKey {
             .ok_or(EINVAL)?;
 
         Ok(Self {
-            packed: Key::zeroed(len)?,
+            packed: SecretBytes::zeroed(len)?,
             encryption_len,
         })
     }

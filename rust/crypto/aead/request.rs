@@ -47,20 +47,20 @@ unsafe impl request_buf::Head for Head {}
 ///
 /// # Invariants
 ///
-/// The request of `frame` is initialised, uses the cipher of `cipher`, and completes the wait of
-/// `frame`.
+/// The request of `buf` is initialised, uses the cipher of `cipher`, and completes the wait of
+/// `buf`.
 pub struct Request<'t> {
     cipher: &'t Aead,
-    frame: request_buf::Frame<'t, Head, bindings::aead_request>,
+    buf: request_buf::RequestBuf<'t, Head, bindings::aead_request>,
 }
 
 impl<'t> Request<'t> {
-    /// Sets up a request for `cipher` in its own frame.
+    /// Sets up a request for `cipher` in its own request buffer.
     pub(super) fn new(
         cipher: &'t Aead,
-        mut frame: request_buf::Frame<'t, Head, bindings::aead_request>,
+        mut buf: request_buf::RequestBuf<'t, Head, bindings::aead_request>,
     ) -> Self {
-        let (request, wait) = (frame.request(), frame.wait());
+        let (request, wait) = (buf.request(), buf.wait());
 
         // SAFETY: `tfm` is a cipher by its type invariants. The request is valid for writes, and
         // all-zero bytes are a valid value.
@@ -75,7 +75,7 @@ impl<'t> Request<'t> {
             )
         };
         // INVARIANT: Established above.
-        Self { cipher, frame }
+        Self { cipher, buf }
     }
 
     /// Encrypts `data` in place. Writes the tag of the data, `associated` and `iv` to `tag`.
@@ -98,11 +98,11 @@ impl<'t> Request<'t> {
         iv: &[u8],
         tag: &mut [u8],
     ) -> Result {
-        // The old contents of the frame do not matter.
+        // The old contents of the request buffer do not matter.
         self.set_crypt(&data, associated, iv, tag, 0)?;
         // SAFETY: `set_crypt()` succeeded above, and the caller lends the data.
         unsafe { self.run(bindings::crypto_aead_encrypt)? };
-        if let Some(made) = self.frame.head().tag.get(..tag.len()) {
+        if let Some(made) = self.buf.head().tag.get(..tag.len()) {
             tag.copy_from_slice(made);
         }
         Ok(())
@@ -139,8 +139,8 @@ impl<'t> Request<'t> {
         more: u32,
     ) -> Result {
         let (page, offset, len) = data.as_raw_parts();
-        let request = self.frame.request();
-        let head = self.frame.head();
+        let request = self.buf.request();
+        let head = self.buf.head();
 
         if iv.len() != self.cipher.iv_size()
             || tag.len() != self.cipher.tag_size()
@@ -208,11 +208,13 @@ impl<'t> Request<'t> {
         let is_async = self.cipher.is_async;
 
         // SAFETY:
-        // - The request has a cipher, and completes the wait of the frame, by the type invariants.
+        // - The request has a cipher, and completes the wait of the request buffer, by the type
+        //   invariants.
         // - Data, initialisation vector and table are set and live, by this function's contract.
-        //   The frame has room for the context of the cipher, by the type invariants of `Aead`.
+        //   The request buffer has room for the context of the cipher, by the type invariants of
+        //   `Aead`.
         // - Unless `is_async`, the cipher has completed the request when the call returns.
-        unsafe { self.frame.run(is_async, crypt) }
+        unsafe { self.buf.run(is_async, crypt) }
     }
 }
 

@@ -20,7 +20,7 @@ mod tests {
         block::bio::Buffer,
         crypto::{
             request_buf,
-            secret::Key, //
+            secret::SecretBytes, //
         },
         mm::gfp::Gfp, //
     };
@@ -93,12 +93,12 @@ mod tests {
     }
 
     fn set_key(cipher: &mut Aead, vector: &Vector) -> Result {
-        let key = Key::from_hex(vector.key)?;
+        let key = SecretBytes::from_hex(vector.key)?;
 
         match vector.mac_key {
             None => cipher.set_key(key.as_bytes())?,
             Some(mac_key) => {
-                let mac_key = Key::from_hex(mac_key)?;
+                let mac_key = SecretBytes::from_hex(mac_key)?;
                 AuthencKey::new(key.as_bytes().len(), mac_key.as_bytes().len())?.set(
                     cipher,
                     key.as_bytes(),
@@ -113,21 +113,21 @@ mod tests {
     struct Message {
         data: Buffer,
         len: u32,
-        associated: Key,
-        iv: Key,
+        associated: SecretBytes,
+        iv: SecretBytes,
         tag: KVec<u8>,
     }
 
     impl Message {
         /// Stores the plaintext of `vector` at an offset in a page.
         fn new(vector: &Vector) -> Result<Self> {
-            let plaintext = Key::from_hex(vector.plaintext)?;
+            let plaintext = SecretBytes::from_hex(vector.plaintext)?;
 
             Ok(Self {
                 data: Buffer::new(plaintext.as_bytes(), 512)?,
                 len: plaintext.as_bytes().len() as u32,
-                associated: Key::from_hex(vector.associated)?,
-                iv: Key::from_hex(vector.iv)?,
+                associated: SecretBytes::from_hex(vector.associated)?,
+                iv: SecretBytes::from_hex(vector.iv)?,
                 tag: KVec::zeroed(vector.tag.len() / 2, GFP_KERNEL)?,
             })
         }
@@ -165,9 +165,9 @@ mod tests {
         for vector in &VECTORS {
             let cipher = make(vector)?;
             let mut request = cipher.request(Gfp::KERNEL)?;
-            let plaintext = Key::from_hex(vector.plaintext)?;
-            let ciphertext = Key::from_hex(vector.ciphertext)?;
-            let tag = Key::from_hex(vector.tag)?;
+            let plaintext = SecretBytes::from_hex(vector.plaintext)?;
+            let ciphertext = SecretBytes::from_hex(vector.ciphertext)?;
+            let tag = SecretBytes::from_hex(vector.tag)?;
             let mut message = Message::new(vector)?;
 
             // A request is used several times.
@@ -210,13 +210,13 @@ mod tests {
             for changed in 0..4 {
                 let mut message = Message::new(vector)?;
                 message.encrypt(&mut request)?;
-                let flip = |key: &Key| {
+                let flip = |key: &SecretBytes| {
                     let mut bytes = KVec::new();
                     bytes.extend_from_slice(key.as_bytes(), GFP_KERNEL)?;
                     if let Some(last) = bytes.last_mut() {
                         *last ^= 1;
                     }
-                    Key::new(&bytes)
+                    SecretBytes::new(&bytes)
                 };
                 match changed {
                     0 => {
@@ -244,7 +244,7 @@ mod tests {
     fn tags_may_be_shorter() -> Result {
         let [vector, ..] = &VECTORS;
         let mut cipher = cipher(vector)?;
-        let tag = Key::from_hex(vector.tag)?;
+        let tag = SecretBytes::from_hex(vector.tag)?;
         assert_eq!(cipher.tag_size(), 16);
 
         for refused in [0, 3, 17, MAX_TAG_SIZE + 1, usize::MAX] {
@@ -270,7 +270,7 @@ mod tests {
             let mut message = Message::new(vector)?;
             let plaintext = message.contents()?;
 
-            message.associated = Key::new(&[])?;
+            message.associated = SecretBytes::new(&[])?;
             message.encrypt(&mut request)?;
             message.decrypt(&mut request)?;
             assert!(*message.contents()? == *plaintext);
@@ -319,7 +319,7 @@ mod tests {
             let plaintext = message.contents()?;
             let long = [0; MAX_ASSOCIATED_SIZE + 1];
             message.encrypt(&mut request)?;
-            let (ciphertext, tag) = (message.contents()?, Key::new(&message.tag)?);
+            let (ciphertext, tag) = (message.contents()?, SecretBytes::new(&message.tag)?);
 
             let mut other = Buffer::new(&[7; 512], 0)?;
             let (iv, len) = (message.iv.as_bytes().len(), message.len);
@@ -353,13 +353,13 @@ mod tests {
         let mut message = Message::new(vector)?;
         let mut bytes = [5; MAX_ASSOCIATED_SIZE];
 
-        message.associated = Key::new(&bytes)?;
+        message.associated = SecretBytes::new(&bytes)?;
         message.encrypt(&mut request)?;
         message.decrypt(&mut request)?;
         message.encrypt(&mut request)?;
         // The last byte is authenticated.
         bytes[MAX_ASSOCIATED_SIZE - 1] = 6;
-        message.associated = Key::new(&bytes)?;
+        message.associated = SecretBytes::new(&bytes)?;
         assert_eq!(message.decrypt(&mut request), Err(EBADMSG));
         Ok(())
     }
@@ -409,8 +409,8 @@ mod tests {
     #[test]
     fn keys_of_other_lengths_do_not_fit_into_the_piece() -> Result {
         let [_, vector] = &VECTORS;
-        let key = Key::from_hex(vector.key)?;
-        let mac_key = Key::from_hex(vector.mac_key.ok_or(EINVAL)?)?;
+        let key = SecretBytes::from_hex(vector.key)?;
+        let mac_key = SecretBytes::from_hex(vector.mac_key.ok_or(EINVAL)?)?;
         let (key, mac_key) = (key.as_bytes(), mac_key.as_bytes());
         let mut cipher = cipher(vector)?;
         let mut both = AuthencKey::new(key.len(), mac_key.len())?;
@@ -427,7 +427,7 @@ mod tests {
         let mut request = cipher.request(Gfp::KERNEL)?;
         let mut message = Message::new(vector)?;
         message.encrypt(&mut request)?;
-        assert!(*message.tag == *Key::from_hex(vector.tag)?.as_bytes());
+        assert!(*message.tag == *SecretBytes::from_hex(vector.tag)?.as_bytes());
         for (key, mac_key) in [
             (usize::MAX, 1),
             (1, usize::MAX),
@@ -479,7 +479,7 @@ mod tests {
         let mut request = cipher.request(Gfp::KERNEL)?;
         let mut message = Message::new(vector)?;
 
-        for result in request_buf::where_nobody_may_sleep(|| message.encrypt(&mut request)) {
+        for result in request_buf::in_atomic_contexts(|| message.encrypt(&mut request)) {
             assert_eq!(result, Err(EDEADLK));
         }
         Ok(())

@@ -18,7 +18,7 @@ use core::{
 use crate::{
     bindings,
     crypto::{
-        request_buf::Frames,
+        request_buf::RequestPool,
         skcipher::{
             not_empty,
             MAX_IV_SIZE, //
@@ -46,14 +46,14 @@ pub const MAX_ASSOCIATED_SIZE: usize = 64;
 /// - `is_async` is set unless `tfm` completes every request before the call returns.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
 /// - `tag_size` is that of `tfm`, and at most [`MAX_TAG_SIZE`].
-/// - `frames` have room for the context of `tfm`.
+/// - `pool` have room for the context of `tfm`.
 pub struct Aead {
     pub(super) tfm: NonNull<bindings::crypto_aead>,
     pub(super) is_async: bool,
     iv_size: u32,
     tag_size: u32,
     pub(super) block_size: NonZeroU32,
-    frames: Frames<Head, bindings::aead_request>,
+    pool: RequestPool<Head, bindings::aead_request>,
 }
 
 // SAFETY: A `crypto_aead` is not tied to the task that allocated it: any task may call
@@ -100,10 +100,10 @@ impl Aead {
         if iv as usize > MAX_IV_SIZE || tag as usize > MAX_TAG_SIZE {
             return Err(EINVAL);
         }
-        let frames = Frames::new(request)?;
+        let pool = RequestPool::new(request)?;
 
-        // INVARIANT: `tfm` is a new cipher. The sizes are its own and were checked, and the frames
-        // were allocated for it.
+        // INVARIANT: `tfm` is a new cipher. The sizes are its own and were checked, and the request
+        // buffers were allocated for it.
         Ok(Self {
             tfm: tfm.into_raw(),
             is_async,
@@ -111,7 +111,7 @@ impl Aead {
             tag_size: tag,
             // A block size of 0 would mean no restriction on the length.
             block_size: NonZeroU32::new(block).unwrap_or(NonZeroU32::MIN),
-            frames,
+            pool,
         })
     }
 
@@ -205,7 +205,7 @@ impl Aead {
     ///
     /// Context: Any context except NMI. May sleep if `gfp` allows it.
     pub fn request(&self, gfp: Gfp) -> Result<Request<'_>> {
-        Ok(Request::new(self, self.frames.alloc(gfp)?))
+        Ok(Request::new(self, self.pool.alloc(gfp)?))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     },
     crypto::request_buf::{
         self,
-        Frames,
+        RequestPool,
         Started, //
     },
     mm::gfp::Gfp, //
@@ -23,11 +23,11 @@ use crate::{
 
 use super::{
     request::{
-        new_frame,
+        new_buf,
         Crypt,
         Data,
-        Frame,
-        Head, //
+        Head,
+        RequestBuf, //
     },
     Skcipher, //
 };
@@ -77,7 +77,7 @@ impl Skcipher {
 ///
 /// - From `oldest` on, modulo the size, `started` has `len` requests in FIFO order. The memory that
 ///   they point to is valid for `'d`.
-/// - They and `spare` are set up for `cipher` by [`new_frame()`].
+/// - They and `spare` are set up for `cipher` by [`new_buf()`].
 /// - The queue is dropped before `'d` ends.
 pub struct Queue<'d> {
     cipher: &'d Skcipher,
@@ -86,7 +86,7 @@ pub struct Queue<'d> {
     oldest: usize,
     len: usize,
     /// A completed request for reuse.
-    spare: Option<Frame<'d>>,
+    spare: Option<RequestBuf<'d>>,
     /// The first error of the requests that were waited for.
     result: Result,
     /// Invariant in `'d`: data with a shorter lifetime is refused.
@@ -111,7 +111,7 @@ impl<'d> Queue<'d> {
         // SAFETY: The segments are borrowed for `'d`.
         unsafe { self.start(&data, iv, bindings::crypto_skcipher_encrypt, dst.filled())? };
         // `dst` was written, or the counter is reset if the request fails later.
-        dst.note_filled();
+        dst.record_filled();
         Ok(())
     }
 
@@ -141,30 +141,30 @@ impl<'d> Queue<'d> {
     ) -> Result {
         self.result?;
         self.cipher.check(data, iv)?;
-        let Some(frames) = self.cipher.frames() else {
+        let Some(pool) = self.cipher.pool() else {
             // SAFETY: The segments are borrowed for longer than this call.
             return unsafe { self.cipher.request().crypt(data, iv, crypt) };
         };
-        let mut frame = self.frame(frames)?;
-        let request = frame.request();
+        let mut buf = self.buf(pool)?;
+        let request = buf.request();
 
-        // SAFETY: The request and the tables are initialised, see `new_frame()`. The data is valid
+        // SAFETY: The request and the tables are initialised, see `new_buf()`. The data is valid
         // by this function's contract.
-        unsafe { frame.head().set_crypt(request, data, iv)? };
+        unsafe { buf.head().set_crypt(request, data, iv)? };
         // SAFETY:
-        // - The request is set up, and has a callback, see `new_frame()`.
-        // - The memory that it points to is in the frame, or borrowed for `'d`. The queue drops the
-        //   returned value before `'d` ends, by the type invariants.
-        match unsafe { frame.start(self.cipher.is_async, crypt) } {
-            Started::Done(frame, Ok(())) => {
-                self.spare = Some(frame);
+        // - The request is set up, and has a callback, see `new_buf()`.
+        // - The memory that it points to is in the request buffer, or borrowed for `'d`. The queue
+        //   drops the returned value before `'d` ends, by the type invariants.
+        match unsafe { buf.start(self.cipher.is_async, crypt) } {
+            Started::Done(buf, Ok(())) => {
+                self.spare = Some(buf);
                 Ok(())
             }
             Started::Done(_, result) => result,
             Started::Pending(pending) => {
                 let free = self.oldest.wrapping_add(self.len) % MAX_STARTED;
                 if let Some(free) = self.started.get_mut(free) {
-                    // INVARIANT: The newest request is the last. `frame()` left room for it.
+                    // INVARIANT: The newest request is the last. `buf()` left room for it.
                     *free = Some((pending, filled));
                     self.len += 1;
                 }
@@ -173,20 +173,24 @@ impl<'d> Queue<'d> {
         }
     }
 
-    /// Returns a frame that is set up for the cipher, and leaves room for a request in flight.
-    fn frame(&mut self, frames: &'d Frames<Head, bindings::skcipher_request>) -> Result<Frame<'d>> {
+    /// Returns a request buffer that is set up for the cipher, and leaves room for a request in
+    /// flight.
+    fn buf(
+        &mut self,
+        pool: &'d RequestPool<Head, bindings::skcipher_request>,
+    ) -> Result<RequestBuf<'d>> {
         if self.len < MAX_STARTED {
-            if let Some(frame) = self.spare.take() {
-                return Ok(frame);
+            if let Some(buf) = self.spare.take() {
+                return Ok(buf);
             }
-            // A queue that holds frames must not wait for another: all frames may be held by such
-            // queues.
+            // A queue that holds request buffers must not wait for another: all request buffers may
+            // be held by such queues.
             let gfp = match self.len {
                 0 => Gfp::noio_or_atomic(),
                 _ => Gfp::NOWAIT,
             };
-            match frames.alloc(gfp) {
-                Ok(frame) => return Ok(new_frame(self.cipher, frame)),
+            match pool.alloc(gfp) {
+                Ok(buf) => return Ok(new_buf(self.cipher, buf)),
                 Err(error) if self.len == 0 => return Err(error),
                 Err(_) => {}
             }
@@ -194,19 +198,19 @@ impl<'d> Queue<'d> {
         self.wait_for_oldest().ok_or(ENOMEM)
     }
 
-    /// Waits for the oldest request, and returns its frame, or [`None`] without a request.
-    fn wait_for_oldest(&mut self) -> Option<Frame<'d>> {
+    /// Waits for the oldest request, and returns its request buffer, or [`None`] without a request.
+    fn wait_for_oldest(&mut self) -> Option<RequestBuf<'d>> {
         let (pending, filled) = self.started.get_mut(self.oldest)?.take()?;
         // INVARIANT: One request less, from the next one on.
         self.oldest = self.oldest.wrapping_add(1) % MAX_STARTED;
         self.len -= 1;
 
-        let (frame, result) = pending.wait();
+        let (buf, result) = pending.wait();
         if result.is_err() {
             filled.inspect(|filled| filled.reset());
         }
         self.result = self.result.and(result);
-        Some(frame)
+        Some(buf)
     }
 }
 
@@ -217,7 +221,7 @@ mod tests {
 
     use crate::{
         block::bio::Buffer,
-        crypto::request_buf::where_nobody_may_sleep, //
+        crypto::request_buf::in_atomic_contexts, //
     };
 
     use kernel::{
@@ -319,8 +323,8 @@ mod tests {
         let mut under_way = 0;
 
         cipher.queue(|queue| {
-            // The first request may sleep. The next ones reuse its frame, or allocate without
-            // sleeping.
+            // The first request may sleep. The next ones reuse its request buffer, or allocate
+            // without sleeping.
             decrypt(queue, first)?;
             // cryptd runs on the CPU of the submitter, so without preemption it makes no progress.
             let cpu = crate::percpu::preempt_disable();
@@ -408,7 +412,7 @@ mod tests {
             // SAFETY: `filled` counts these bytes.
             let segment = unsafe { data.unfilled_segment_mut(LEN, &filled) }?;
             assert_eq!((segment.len(), filled.len()), (LEN, 0));
-            segment.note_filled();
+            segment.record_filled();
         }
         assert_eq!(filled.len(), LEN);
         let result = cipher.queue(|queue| start(queue, first, fails_later, Some(&filled)));
@@ -466,7 +470,7 @@ mod tests {
             assert_eq!(result, Err(error));
         }
         let mut buffers = buffers(1)?;
-        for result in where_nobody_may_sleep(|| later.queue(|queue| decrypt(queue, &mut buffers))) {
+        for result in in_atomic_contexts(|| later.queue(|queue| decrypt(queue, &mut buffers))) {
             assert_eq!(result, Err(EDEADLK));
         }
         Ok(())

@@ -66,7 +66,7 @@ pub(super) struct Head {
 unsafe impl request_buf::Head for Head {}
 
 /// A request in its own allocation.
-pub(super) type Frame<'t> = request_buf::Frame<'t, Head, bindings::skcipher_request>;
+pub(super) type RequestBuf<'t> = request_buf::RequestBuf<'t, Head, bindings::skcipher_request>;
 
 impl Head {
     /// Makes tables with a single entry, as `sg_init_table()` in `lib/scatterlist.c` does.
@@ -162,13 +162,13 @@ pub(super) type Crypt = unsafe extern "C" fn(*mut bindings::skcipher_request) ->
 ///
 /// - `on_stack.request` is initialised, and its `base.tfm` is that of `cipher`.
 /// - The tables of `head` are initialised.
-/// - If there is a `frame`, its request is initialised, uses the cipher of `cipher`, and completes
-///   the wait of `frame`. The tables of its head are initialised.
+/// - If there is a `buf`, its request is initialised, uses the cipher of `cipher`, and completes
+///   the wait of `buf`. The tables of its head are initialised.
 pub struct Request<'t> {
     cipher: &'t Skcipher,
     on_stack: OnStack,
     head: Head,
-    frame: Option<Frame<'t>>,
+    buf: Option<RequestBuf<'t>>,
 }
 
 impl<'t> Request<'t> {
@@ -184,7 +184,7 @@ impl<'t> Request<'t> {
             (*request.as_mut_ptr()).base.tfm = &raw mut (*cipher.tfm.as_ptr()).base;
         }
 
-        // INVARIANT: `request` and `head` are initialised above; there is no frame.
+        // INVARIANT: `request` and `head` are initialised above; there is no request buffer.
         Self {
             cipher,
             on_stack: OnStack {
@@ -192,7 +192,7 @@ impl<'t> Request<'t> {
                 context: MaybeUninit::uninit(),
             },
             head: Head::new(),
-            frame: None,
+            buf: None,
         }
     }
 
@@ -222,7 +222,7 @@ impl<'t> Request<'t> {
 
         // SAFETY: The caller lends the segments.
         unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt)? };
-        dst.note_filled();
+        dst.record_filled();
         Ok(())
     }
 
@@ -238,7 +238,7 @@ impl<'t> Request<'t> {
 
         // SAFETY: The caller lends the segments.
         unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt)? };
-        dst.note_filled();
+        dst.record_filled();
         Ok(())
     }
 
@@ -278,9 +278,9 @@ impl<'t> Request<'t> {
     #[inline]
     pub(super) unsafe fn crypt(&mut self, data: &Data, iv: &[u8], crypt: Crypt) -> Result {
         self.cipher.check(data, iv)?;
-        if let Some(frames) = self.cipher.frames() {
+        if let Some(pool) = self.cipher.pool() {
             // SAFETY: By this function's contract.
-            return unsafe { self.crypt_in_frame(frames, data, iv, crypt) };
+            return unsafe { self.crypt_in_buf(pool, data, iv, crypt) };
         }
         // The cipher would overwrite the FPU state of interrupted code, see `irq_fpu_usable()` on
         // x86.
@@ -297,9 +297,9 @@ impl<'t> Request<'t> {
         // SAFETY:
         // - The request has a cipher by the type invariants. Source, destination and initialisation
         //   vector are set and live, see above.
-        // - The cipher has no frames, so by its type invariants it is synchronous, and uses nothing
-        //   after the call returns. Its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes, so
-        //   it fits.
+        // - The cipher has no request buffers, so by its type invariants it is synchronous, and
+        //   uses nothing after the call returns. Its context has at most
+        //   `MAX_SYNC_SKCIPHER_REQSIZE` bytes, so it fits.
         match unsafe { crypt((&raw mut self.on_stack).cast()) } {
             0 => Ok(()),
             error => to_result(error),
@@ -314,34 +314,34 @@ impl<'t> Request<'t> {
     /// As for [`Self::crypt()`].
     #[cold]
     #[inline(never)]
-    unsafe fn crypt_in_frame(
+    unsafe fn crypt_in_buf(
         &mut self,
-        frames: &'t request_buf::Frames<Head, bindings::skcipher_request>,
+        pool: &'t request_buf::RequestPool<Head, bindings::skcipher_request>,
         data: &Data,
         iv: &[u8],
         crypt: Crypt,
     ) -> Result {
-        let frame = match &mut self.frame {
-            Some(frame) => frame,
-            none => none.insert(new_frame(self.cipher, frames.alloc(Gfp::noio_or_atomic())?)),
+        let buf = match &mut self.buf {
+            Some(buf) => buf,
+            none => none.insert(new_buf(self.cipher, pool.alloc(Gfp::noio_or_atomic())?)),
         };
-        let request = frame.request();
+        let request = buf.request();
 
         // SAFETY: The request and the tables are initialised by the type invariants. The data is
         // valid by this function's contract.
-        unsafe { frame.head().set_crypt(request, data, iv)? };
+        unsafe { buf.head().set_crypt(request, data, iv)? };
         // SAFETY:
         // - The request has a cipher by the type invariants. Source, destination and initialisation
-        //   vector are set and live until this returns. The frame has room for the context by the
-        //   type invariants of `Skcipher`.
-        // - The callback is set, see `new_frame()`.
-        unsafe { frame.run(self.cipher.is_async, crypt) }
+        //   vector are set and live until this returns. The request buffer has room for the context
+        //   by the type invariants of `Skcipher`.
+        // - The callback is set, see `new_buf()`.
+        unsafe { buf.run(self.cipher.is_async, crypt) }
     }
 }
 
-/// Sets up the request of `frame` for `cipher`.
-pub(super) fn new_frame<'t>(cipher: &Skcipher, mut frame: Frame<'t>) -> Frame<'t> {
-    let (request, wait) = (frame.request(), frame.wait());
+/// Sets up the request of `buf` for `cipher`.
+pub(super) fn new_buf<'t>(cipher: &Skcipher, mut buf: RequestBuf<'t>) -> RequestBuf<'t> {
+    let (request, wait) = (buf.request(), buf.wait());
 
     // SAFETY: `tfm` is a cipher by its type invariants. The request is valid for writes, and
     // all-zero bytes are a valid value.
@@ -355,14 +355,15 @@ pub(super) fn new_frame<'t>(cipher: &Skcipher, mut frame: Frame<'t>) -> Frame<'t
             wait.cast(),
         )
     };
-    *frame.head() = Head::new();
-    frame
+    *buf.head() = Head::new();
+    buf
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        // With frames, the request on the stack is unused, and has no room for the context.
-        if self.cipher.frames().is_none() {
+        // With request buffers, the request on the stack is unused, and has no room for the
+        // context.
+        if self.cipher.pool().is_none() {
             // SAFETY: The request has a cipher by the type invariants, followed by memory for its
             // context: see `crypt()`.
             unsafe { bindings::skcipher_request_zero((&raw mut self.on_stack).cast()) };

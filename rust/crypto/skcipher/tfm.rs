@@ -17,7 +17,7 @@ use core::{
 
 use crate::{
     bindings,
-    crypto::request_buf::Frames, //
+    crypto::request_buf::RequestPool, //
 };
 
 use super::{
@@ -46,7 +46,7 @@ pub(crate) fn not_empty(name: &CStr) -> Result {
 ///
 /// - `tfm` came from a successful `crypto_alloc_skcipher()` and has not been freed.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
-/// - If there are `frames`, they have room for the context of `tfm`. Otherwise `tfm` is
+/// - If there are `pool`, they have room for the context of `tfm`. Otherwise `tfm` is
 ///   synchronous, and its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes.
 /// - `is_async` is set unless `tfm` completes every request before the call returns.
 pub struct Skcipher {
@@ -54,7 +54,7 @@ pub struct Skcipher {
     iv_size: u32,
     block_size: NonZeroU32,
     pub(super) is_async: bool,
-    frames: Option<Frames<Head, bindings::skcipher_request>>,
+    pool: Option<RequestPool<Head, bindings::skcipher_request>>,
 }
 
 // SAFETY: A `crypto_skcipher` is not tied to the task that allocated it: any task may call
@@ -133,8 +133,8 @@ impl Skcipher {
         // SAFETY: As above.
         // INVARIANT: `is_async` is the property of the cipher.
         this.is_async = unsafe { bindings::crypto_skcipher_is_async(tfm) };
-        // INVARIANT: The frames are allocated for the cipher.
-        this.frames = Some(Frames::new(reqsize)?);
+        // INVARIANT: The request buffers are allocated for the cipher.
+        this.pool = Some(RequestPool::new(reqsize)?);
         Ok(this)
     }
 
@@ -142,7 +142,7 @@ impl Skcipher {
     ///
     /// # Safety
     ///
-    /// `tfm` must be a cipher that the caller owns and gives up. Unless the caller sets `frames`,
+    /// `tfm` must be a cipher that the caller owns and gives up. Unless the caller sets `pool`,
     /// it must be synchronous, and its context must have at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes.
     unsafe fn from_raw(tfm: *mut bindings::crypto_skcipher) -> Result<Self> {
         // SAFETY: `tfm` is a cipher by this function's contract.
@@ -158,7 +158,7 @@ impl Skcipher {
             // A block size of 0 would mean no restriction on the length.
             block_size: NonZeroU32::new(block_size).unwrap_or(NonZeroU32::MIN),
             is_async: false,
-            frames: None,
+            pool: None,
         };
         if this.iv_size() > MAX_IV_SIZE {
             return Err(EINVAL);
@@ -166,10 +166,10 @@ impl Skcipher {
         Ok(this)
     }
 
-    /// Returns the frames of requests, if requests do not fit on the stack.
+    /// Returns the request buffers of requests, if requests do not fit on the stack.
     #[inline]
-    pub(super) fn frames(&self) -> Option<&Frames<Head, bindings::skcipher_request>> {
-        self.frames.as_ref()
+    pub(super) fn pool(&self) -> Option<&RequestPool<Head, bindings::skcipher_request>> {
+        self.pool.as_ref()
     }
 
     /// Fails with [`EINVAL`] unless the lengths of the data and the initialisation vector fit the
@@ -229,7 +229,7 @@ impl Skcipher {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn may_sleep(&self) -> bool {
-        self.frames.is_some()
+        self.pool.is_some()
     }
 
     /// Returns the name of the implementation, such as `xts-aes-vaes-avx2`.

@@ -350,7 +350,7 @@ mod tests {
     }
 
     /// A domain, and whether each of its page frames is in use.
-    struct Books {
+    struct Model {
         domain: CachedDomain,
         taken: KVec<Atomic<bool>>,
         errors: Atomic<u32>,
@@ -364,21 +364,21 @@ mod tests {
         for _ in 0..PFNS {
             taken.push(Atomic::new(false), GFP_KERNEL)?;
         }
-        let books = Books {
+        let model = Model {
             domain: domain()?,
             taken,
             errors: Atomic::new(0),
         };
-        let books = Arc::new(books, GFP_KERNEL)?;
+        let model = Arc::new(model, GFP_KERNEL)?;
 
-        on_all_cpus(&books, |books| {
+        on_all_cpus(&model, |model| {
             let mut held = [const { None }; 8];
             for round in 0..ROUNDS {
                 let slot = &mut held[round % 8];
                 let note = |range: &Range<&CachedDomain>, is_taken: bool| {
                     for pfn in range.pfn()..range.pfn() + range.size_pfns() {
-                        if books.taken[pfn].xchg(is_taken, Relaxed) == is_taken {
-                            books.errors.add(1, Relaxed);
+                        if model.taken[pfn].xchg(is_taken, Relaxed) == is_taken {
+                            model.errors.add(1, Relaxed);
                         }
                     }
                 };
@@ -386,24 +386,24 @@ mod tests {
                     note(&range, false);
                 }
                 let size_pfns = 1 + round % 7;
-                *slot = books
+                *slot = model
                     .domain
                     .alloc_fast(size_pfns, PFNS - 1, WhenFull::FlushRcaches)
                     .ok();
                 if let Some(range) = slot {
                     note(range, true);
                 } else {
-                    books.errors.add(1, Relaxed);
+                    model.errors.add(1, Relaxed);
                 }
             }
             for range in held.into_iter().flatten() {
                 for pfn in range.pfn()..range.pfn() + range.size_pfns() {
-                    books.taken[pfn].store(false, Relaxed);
+                    model.taken[pfn].store(false, Relaxed);
                 }
             }
         })?;
 
-        assert_eq!(books.errors.load(Relaxed), 0);
+        assert_eq!(model.errors.load(Relaxed), 0);
         Ok(())
     }
 }

@@ -51,11 +51,11 @@ use kernel::{
 mod array;
 mod cache;
 mod caches;
+mod cpu_rcache;
 mod cpus;
 mod depot;
 mod policy;
 mod rcache;
-mod slot;
 mod virtual_cache;
 
 pub use cache::Cache;

@@ -17,7 +17,7 @@ use core::{
     ptr::{
         self,
         NonNull, //
-    },
+    }, //
 };
 
 use super::{
@@ -61,19 +61,19 @@ impl KmallocBytes {
 /// The pointer is valid for reads and writes of the source's size in bytes, and `self` is its only
 /// owner.
 #[repr(transparent)]
-pub(crate) struct ByteSlot(NonNull<u8>);
+pub(crate) struct RawBytes(NonNull<u8>);
 
 // SAFETY: It contains no value, and `kfree()` may be called by any task.
-unsafe impl Send for ByteSlot {}
+unsafe impl Send for RawBytes {}
 
-// SAFETY: `&ByteSlot` gives access to the address only.
-unsafe impl Sync for ByteSlot {}
+// SAFETY: `&RawBytes` gives access to the address only.
+unsafe impl Sync for RawBytes {}
 
 // SAFETY:
 // - It is a transparent `NonNull`.
 // - `self` owns the memory by the type invariants, and never frees it.
 // - No method writes a value to it.
-unsafe impl Memory for ByteSlot {
+unsafe impl Memory for RawBytes {
     #[inline]
     fn into_raw(self) -> NonNull<c_void> {
         self.0.cast()
@@ -91,7 +91,7 @@ unsafe impl Memory for ByteSlot {
 //   the size of the source.
 // - `mempool_kfree()` is `kfree()`.
 unsafe impl Source for KmallocBytes {
-    type Memory = ByteSlot;
+    type Memory = RawBytes;
 
     const ALLOC: mempool_alloc_t = Some(bindings::mempool_kmalloc);
     const FREE: mempool_free_t = Some(bindings::mempool_kfree);
@@ -101,7 +101,7 @@ unsafe impl Source for KmallocBytes {
         ptr::without_provenance_mut(unsafe { (*this).size() })
     }
 
-    unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<ByteSlot>]) {
+    unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<RawBytes>]) {
         for slot in slots {
             // SAFETY: The slot holds memory by the safety requirements.
             let memory = unsafe { slot.assume_init_read() }.into_raw();

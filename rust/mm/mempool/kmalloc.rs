@@ -20,7 +20,7 @@ use core::{
 use super::{
     memory::{
         Memory,
-        Slot, //
+        RawElement, //
     },
     source::Source, //
 };
@@ -92,7 +92,7 @@ impl<T> Kmalloc<T> {
 //   that it is aligned for a `T`.
 // - `mempool_kfree()` is `kfree()`.
 unsafe impl<T> Source for Kmalloc<T> {
-    type Memory = Slot<T>;
+    type Memory = RawElement<T>;
 
     const ALLOC: mempool_alloc_t = Some(bindings::mempool_kmalloc);
     const FREE: mempool_free_t = Some(bindings::mempool_kfree);
@@ -101,7 +101,7 @@ unsafe impl<T> Source for Kmalloc<T> {
         Self::data()
     }
 
-    unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<Slot<T>>]) {
+    unsafe fn free_bulk(&self, slots: &mut [MaybeUninit<RawElement<T>>]) {
         for slot in slots {
             // SAFETY: The slot holds memory by the safety requirements.
             let memory = unsafe { slot.assume_init_read() }.into_raw();

@@ -101,19 +101,19 @@ unsafe impl<const ORDER: u32> Memory for Page<ORDER> {
 /// The pointer is aligned for a `T` and valid for reads and writes of one. `self` is its only
 /// owner.
 #[repr(transparent)]
-pub struct Slot<T>(NonNull<MaybeUninit<T>>);
+pub struct RawElement<T>(NonNull<MaybeUninit<T>>);
 
 // SAFETY: It contains no value, and the sources with slots free them in any task.
-unsafe impl<T> Send for Slot<T> {}
+unsafe impl<T> Send for RawElement<T> {}
 
-// SAFETY: A `&Slot` gives access to the address only.
-unsafe impl<T> Sync for Slot<T> {}
+// SAFETY: A `&RawElement` gives access to the address only.
+unsafe impl<T> Sync for RawElement<T> {}
 
 // SAFETY:
 // - It is a transparent `NonNull`.
 // - `self` owns the memory by the type invariants, and never frees it.
 // - No method writes a value to it.
-unsafe impl<T> Memory for Slot<T> {
+unsafe impl<T> Memory for RawElement<T> {
     #[inline]
     fn into_raw(self) -> NonNull<c_void> {
         self.0.cast()
@@ -127,7 +127,7 @@ unsafe impl<T> Memory for Slot<T> {
 }
 
 // SAFETY: By the type invariants.
-unsafe impl<T> ValueMemory for Slot<T> {
+unsafe impl<T> ValueMemory for RawElement<T> {
     type Value = T;
 
     #[inline]

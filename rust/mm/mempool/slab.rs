@@ -13,7 +13,7 @@ use core::{
 };
 
 use super::{
-    memory::Slot,
+    memory::RawElement,
     source::Source, //
 };
 
@@ -66,7 +66,7 @@ impl<R: CacheRef> Drop for Slab<R> {
 //   `Value` by the type invariants of `Cache`.
 // - `mempool_free_slab()` frees the object to the cache.
 unsafe impl<R: CacheRef + Send + Sync> Source for Slab<R> {
-    type Memory = Slot<R::Value>;
+    type Memory = RawElement<R::Value>;
 
     const ALLOC: mempool_alloc_t = Some(bindings::mempool_alloc_slab);
     const FREE: mempool_free_t = Some(bindings::mempool_free_slab);

@@ -39,13 +39,13 @@ mod tests {
     use core::mem::MaybeUninit;
 
     /// A value that counts its live instances.
-    struct Noted {
+    struct Tracked {
         live: Arc<Atomic<usize>>,
         number: usize,
         _padding: [u8; 100],
     }
 
-    impl Noted {
+    impl Tracked {
         fn new(live: &Arc<Atomic<usize>>, number: usize) -> Self {
             live.add(1, Relaxed);
             Self {
@@ -56,7 +56,7 @@ mod tests {
         }
     }
 
-    impl Drop for Noted {
+    impl Drop for Tracked {
         fn drop(&mut self) {
             self.live.fetch_sub(1, Relaxed);
         }
@@ -70,7 +70,7 @@ mod tests {
     struct Boxes;
 
     impl Allocator for Boxes {
-        type Memory = KBox<MaybeUninit<Noted>>;
+        type Memory = KBox<MaybeUninit<Tracked>>;
 
         fn alloc(&self, gfp: Gfp) -> Option<Self::Memory> {
             Kmalloc::alloc(gfp)
@@ -92,14 +92,14 @@ mod tests {
     /// Returns whether each value is live from its write until its drop.
     fn values_live_outside<S: Source>(source: S) -> Result<bool>
     where
-        S::Memory: ValueMemory<Value = Noted>,
+        S::Memory: ValueMemory<Value = Tracked>,
     {
         let live = live()?;
         let pool = pool(2, source)?;
 
-        let first = pool.alloc(Gfp::KERNEL)?.write(Noted::new(&live, 1));
+        let first = pool.alloc(Gfp::KERNEL)?.write(Tracked::new(&live, 1));
         let reserved = pool.alloc_preallocated().ok_or(ENOMEM)?;
-        let mut second = reserved.write(Noted::new(&live, 2));
+        let mut second = reserved.write(Tracked::new(&live, 2));
         second.number += 10;
         let both = live.load(Relaxed) == 2 && first.number == 1 && second.number == 12;
         drop(second);
@@ -122,7 +122,7 @@ mod tests {
     /// Returns whether a failed initialiser returns the memory to the pool.
     fn failures_lose_nothing<S: Source>(source: S) -> Result<bool>
     where
-        S::Memory: ValueMemory<Value = Noted>,
+        S::Memory: ValueMemory<Value = Tracked>,
     {
         let pool = pool(1, source)?;
 
@@ -131,12 +131,12 @@ mod tests {
             if pool.alloc_preallocated().is_some() {
                 return Ok(false);
             }
-            let failed = memory.write_init(Err::<Noted, _>(EAGAIN));
+            let failed = memory.write_init(Err::<Tracked, _>(EAGAIN));
             if failed.err() != Some(EAGAIN) {
                 return Ok(false);
             }
             let memory = pool.alloc_preallocated().ok_or(ENOMEM)?;
-            let failed = memory.write_pin_init(Err::<Noted, _>(EAGAIN));
+            let failed = memory.write_pin_init(Err::<Tracked, _>(EAGAIN));
             if failed.err() != Some(EAGAIN) {
                 return Ok(false);
             }
@@ -157,14 +157,14 @@ mod tests {
     fn an_initialiser_that_fails_half_way_drops_what_it_made() -> Result {
         #[pin_data]
         struct Two {
-            first: Noted,
+            first: Tracked,
             #[pin]
             second: PerCpuCounter,
-            third: Noted,
+            third: Tracked,
         }
         let live = live()?;
         let pool = pool(1, Kmalloc::<Two>::new())?;
-        let two = |first: Noted, third: Result<Noted>| {
+        let two = |first: Tracked, third: Result<Tracked>| {
             try_pin_init!(Two {
                 first: first,
                 second <- PerCpuCounter::new(5),
@@ -174,13 +174,13 @@ mod tests {
 
         let failed = pool
             .alloc(Gfp::KERNEL)?
-            .write_pin_init(two(Noted::new(&live, 1), Err(EIO)));
+            .write_pin_init(two(Tracked::new(&live, 1), Err(EIO)));
         assert_eq!(failed.err(), Some(EIO));
         assert_eq!(live.load(Relaxed), 0);
 
         let made = pool
             .alloc(Gfp::KERNEL)?
-            .write_pin_init(two(Noted::new(&live, 1), Ok(Noted::new(&live, 3))))?;
+            .write_pin_init(two(Tracked::new(&live, 1), Ok(Tracked::new(&live, 3))))?;
         assert_eq!(made.second.sum(), 5);
         assert_eq!(made.first.number + made.third.number, 4);
         drop(made);
@@ -299,7 +299,7 @@ mod tests {
         for (number, value) in values.iter_mut().enumerate() {
             *value = bulk
                 .take()
-                .map(|memory| memory.write(Noted::new(&live, number)));
+                .map(|memory| memory.write(Tracked::new(&live, number)));
         }
         assert!(bulk.take().is_none());
         drop(bulk);
@@ -318,7 +318,9 @@ mod tests {
         let mut slots = [const { MaybeUninit::uninit() }; 3];
 
         let mut bulk = pool.alloc_bulk(&mut slots)?;
-        let value = bulk.take().map(|memory| memory.write(Noted::new(&live, 1)));
+        let value = bulk
+            .take()
+            .map(|memory| memory.write(Tracked::new(&live, 1)));
         drop(bulk);
 
         assert!(value.is_some_and(|value| value.number == 1));

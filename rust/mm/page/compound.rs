@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Blocks of pages with an order that is set at run time.
+//! Compound pages with an order that is set at run time.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -18,7 +18,7 @@ use crate::{
     mm::gfp::Gfp, //
 };
 
-/// A naturally aligned block of two or more pages, freed on drop.
+/// A compound page: two or more pages, naturally aligned, freed on drop.
 ///
 /// The counterpart of [`Page<ORDER>`](super::Page) with an order that is set at run time.
 ///
@@ -26,21 +26,22 @@ use crate::{
 ///
 /// `page` is the first page of a compound page from the page allocator that was not freed since.
 /// `self` owns its only reference, and has exclusive access to its bytes.
-pub struct Block {
+pub struct CompoundPage {
     page: NonNull<bindings::page>,
 }
 
 // SAFETY: `__free_pages()` may run in any task and on any CPU.
-unsafe impl Send for Block {}
+unsafe impl Send for CompoundPage {}
 
-// SAFETY: The `&self` methods only read data that does not change while the block is allocated.
-unsafe impl Sync for Block {}
+// SAFETY: The `&self` methods only read data that does not change while the compound page is
+// allocated.
+unsafe impl Sync for CompoundPage {}
 
-impl Block {
-    /// The order of the largest blocks.
+impl CompoundPage {
+    /// The order of the largest compound pages.
     pub const MAX_ORDER: u32 = bindings::MAX_PAGE_ORDER;
 
-    /// Allocates a block of `1 << order` pages.
+    /// Allocates a compound page of `1 << order` pages.
     ///
     /// Without [`Gfp::ZERO`], the bytes are those of the last user.
     ///
@@ -90,17 +91,17 @@ impl Block {
         PAGE_SIZE << self.order()
     }
 
-    /// Transfers ownership of the block to C.
+    /// Transfers ownership of the compound page to C.
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<bindings::page> {
         ManuallyDrop::new(self).page
     }
 
-    /// Takes ownership of a block from C.
+    /// Takes ownership of a compound page from C.
     ///
     /// # Safety
     ///
-    /// - `page` must come from [`Block::into_raw`].
+    /// - `page` must come from [`CompoundPage::into_raw`].
     /// - The caller must own its only reference, and gives it up.
     /// - Nothing else may access its bytes from now on.
     #[inline]
@@ -110,29 +111,29 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for CompoundPage {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: The block came from the page allocator for this order, and `self` owns its only
-        // reference, by the type invariants.
+        // SAFETY: The compound page came from the page allocator for this order, and `self` owns
+        // its only reference, by the type invariants.
         unsafe { bindings::__free_pages(self.page.as_ptr(), self.order()) };
     }
 }
 
-/// Returns whether `page` is the first page of a [`Block`], rather than a single page.
+/// Returns whether `page` is the first page of a [`CompoundPage`], rather than a single page.
 ///
 /// # Safety
 ///
-/// `page` must be from [`Block::into_raw`], or from [`Page::into_raw`](super::Page::into_raw) of
-/// order 0, and must not be freed.
+/// `page` must be from [`CompoundPage::into_raw`], or from
+/// [`Page::into_raw`](super::Page::into_raw) of order 0, and must not be freed.
 #[inline]
-pub(crate) unsafe fn is_block(page: *mut bindings::page) -> bool {
+pub(crate) unsafe fn is_compound(page: *mut bindings::page) -> bool {
     // SAFETY: By the safety requirements.
     unsafe { bindings::page_head(page) }
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(kscale_page_block)]
+#[kunit_tests(kscale_page_compound)]
 mod tests {
     use super::*;
 
@@ -141,59 +142,59 @@ mod tests {
     #[test]
     fn a_block_knows_its_size() -> Result {
         for order in 1..=5 {
-            let block = Block::alloc(Gfp::KERNEL, NonZeroU32::new(order).ok_or(EINVAL)?)?;
-            assert_eq!(block.order(), order);
-            assert_eq!(block.pages(), 1 << order);
-            assert_eq!(block.size(), PAGE_SIZE << order);
+            let compound = CompoundPage::alloc(Gfp::KERNEL, NonZeroU32::new(order).ok_or(EINVAL)?)?;
+            assert_eq!(compound.order(), order);
+            assert_eq!(compound.pages(), 1 << order);
+            assert_eq!(compound.size(), PAGE_SIZE << order);
         }
         Ok(())
     }
 
     #[test]
     fn there_are_none_of_senseless_orders() -> Result {
-        for order in [Block::MAX_ORDER + 1, u32::MAX] {
+        for order in [CompoundPage::MAX_ORDER + 1, u32::MAX] {
             let order = NonZeroU32::new(order).ok_or(EINVAL)?;
-            assert!(Block::alloc(Gfp::KERNEL, order).is_err_and(|error| error == EINVAL));
+            assert!(CompoundPage::alloc(Gfp::KERNEL, order).is_err_and(|error| error == EINVAL));
         }
         Ok(())
     }
 
     #[test]
     fn blocks_are_told_from_pages() -> Result {
-        let block = Block::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
+        let compound = CompoundPage::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
         let page = Page::<0>::alloc(Gfp::KERNEL)?;
 
-        // SAFETY: Both are allocated, and come from `Block::into_raw()` and from a `Page`.
+        // SAFETY: Both are allocated, and come from `CompoundPage::into_raw()` and from a `Page`.
         unsafe {
-            assert!(is_block(block.as_ptr()));
-            assert!(!is_block(page.as_ptr()));
-            drop(Block::from_raw(block));
+            assert!(is_compound(compound.as_ptr()));
+            assert!(!is_compound(page.as_ptr()));
+            drop(CompoundPage::from_raw(compound));
         }
         Ok(())
     }
 
     #[test]
     fn the_largest_block_can_be_had() -> Result {
-        const MOST: NonZeroU32 = NonZeroU32::new(Block::MAX_ORDER).unwrap();
+        const MOST: NonZeroU32 = NonZeroU32::new(CompoundPage::MAX_ORDER).unwrap();
         let gfp = Gfp::KERNEL | Gfp::NOWARN | Gfp::NORETRY;
 
         // Memory may be fragmented.
-        if let Some(block) = Block::alloc(gfp, MOST)
+        if let Some(compound) = CompoundPage::alloc(gfp, MOST)
             .map(Some)
             .or_else(|error| (error == ENOMEM).then_some(None).ok_or(error))?
         {
-            assert_eq!(block.order(), Block::MAX_ORDER);
+            assert_eq!(compound.order(), CompoundPage::MAX_ORDER);
         }
         Ok(())
     }
 
     #[test]
     fn a_block_survives_a_trip_to_c() -> Result {
-        let raw = Block::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
+        let raw = CompoundPage::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
 
         // SAFETY: `raw` is from `into_raw()`, and was not used since.
-        let block = unsafe { Block::from_raw(raw) };
-        assert_eq!((block.order(), block.pages()), (1, 2));
+        let compound = unsafe { CompoundPage::from_raw(raw) };
+        assert_eq!((compound.order(), compound.pages()), (1, 2));
         Ok(())
     }
 }

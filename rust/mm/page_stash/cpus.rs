@@ -33,7 +33,7 @@ pub(super) const MAX_PAGES: usize = 32;
 pub(super) struct CpuPages {
     slots: Slots<bindings::page, MAX_PAGES>,
     /// A caller found no page, and the work item has yet to fill the slots.
-    pub(super) is_wanted: AtomicFlag,
+    pub(super) refill_requested: AtomicFlag,
 }
 
 // SAFETY: The pages are `Send`.
@@ -48,7 +48,7 @@ impl CpuPages {
         // INVARIANT: All slots are empty.
         Self {
             slots: Slots::new(),
-            is_wanted: AtomicFlag::new(false),
+            refill_requested: AtomicFlag::new(false),
         }
     }
 
@@ -77,14 +77,14 @@ impl CpuPages {
     /// Puts pages into the empty slots among the first `end` slots, until all of them are full.
     #[inline]
     pub(super) fn put_bulk(&self, pages: &mut [Option<Page>], end: usize) {
-        let mut rooms = self.slots.rooms(end);
+        let mut empty = self.slots.empty_slots(end);
 
         for entry in pages {
             let Some(page) = entry.take() else {
                 continue;
             };
             // INVARIANT: As in `put()`.
-            if let Err(raw) = rooms.put(page.into_raw()) {
+            if let Err(raw) = empty.put(page.into_raw()) {
                 // SAFETY: As in `put()`.
                 *entry = Some(unsafe { Page::from_raw(raw) });
                 break;
@@ -109,9 +109,9 @@ impl CpuPages {
     }
 
     /// Records that a caller found no page, and returns whether this is the first record.
-    pub(super) fn want(&self) -> bool {
+    pub(super) fn request_refill(&self) -> bool {
         // Read the flag first: many callers may come before the work item runs.
-        !self.is_wanted.load(Relaxed) && !self.is_wanted.xchg(true, Relaxed)
+        !self.refill_requested.load(Relaxed) && !self.refill_requested.xchg(true, Relaxed)
     }
 
     /// Returns the number of pages. Exact only if no other call runs.

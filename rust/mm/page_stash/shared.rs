@@ -94,7 +94,7 @@ pub struct Stats {
 }
 
 /// The flags of `fill_page_cache_func()` in `mm/slab_common.c`: a failure is always acceptable.
-const FILL: Gfp = Gfp::KERNEL
+const FILL_GFP: Gfp = Gfp::KERNEL
     .union(Gfp::NORETRY)
     .union(Gfp::NOMEMALLOC)
     .union(Gfp::NOWARN);
@@ -107,8 +107,8 @@ pub(super) struct Shared {
     filled: Atomic<u64>,
     freed: Atomic<u64>,
     /// The time base of `backoff_end_ns`.
-    made: Instant<Monotonic>,
-    /// The end of the current back-off, in nanoseconds since `made`.
+    created_at: Instant<Monotonic>,
+    /// The end of the current back-off, in nanoseconds since `created_at`.
     backoff_end_ns: Atomic<i64>,
     /// The stash was dropped and must not be filled.
     is_closed: AtomicFlag,
@@ -134,7 +134,7 @@ impl Shared {
                 options,
                 filled: Atomic::new(0),
                 freed: Atomic::new(0),
-                made: Instant::now(),
+                created_at: Instant::now(),
                 backoff_end_ns: Atomic::new(0),
                 is_closed: AtomicFlag::new(false),
                 work <- new_work!("kscale::page_stash"),
@@ -156,7 +156,7 @@ impl Shared {
 
     /// Returns the pages of the current CPU.
     #[inline]
-    pub(super) fn here(&self) -> &CpuPages {
+    pub(super) fn this_cpu(&self) -> &CpuPages {
         self.cpus.raw_cpu()
     }
 
@@ -177,29 +177,29 @@ impl Shared {
         let page = pages.get(this.options.pages_per_cpu);
 
         if page.is_none() {
-            Self::is_missed(this, pages);
+            Self::queue_refill(this, pages);
         }
         page
     }
 
     /// Puts pages into the slots of a CPU until all slots are full.
     #[inline]
-    pub(super) fn put_bulk(&self, here: &CpuPages, pages: &mut [Option<Page>]) {
-        here.put_bulk(pages, self.options.pages_per_cpu);
+    pub(super) fn put_bulk(&self, cpu: &CpuPages, pages: &mut [Option<Page>]) {
+        cpu.put_bulk(pages, self.options.pages_per_cpu);
     }
 
     /// Puts pages of a CPU into the empty entries of `pages`, or queues the work item if there are
     /// too few. Returns the number of filled entries, counted from the first.
     #[inline]
-    pub(super) fn get_bulk(this: &Arc<Self>, here: &CpuPages, pages: &mut [Option<Page>]) -> usize {
-        let mut stock = here.drain(0).take(this.options.pages_per_cpu);
+    pub(super) fn get_bulk(this: &Arc<Self>, cpu: &CpuPages, pages: &mut [Option<Page>]) -> usize {
+        let mut stock = cpu.drain(0).take(this.options.pages_per_cpu);
 
         for (index, entry) in pages.iter_mut().enumerate() {
             if entry.is_none() {
                 *entry = stock.next();
             }
             if entry.is_none() {
-                Self::is_missed(this, here);
+                Self::queue_refill(this, cpu);
                 return index;
             }
         }
@@ -208,11 +208,11 @@ impl Shared {
 
     /// Queues the work item that fills the slots of a CPU.
     #[cold]
-    fn is_missed(this: &Arc<Self>, pages: &CpuPages) {
+    fn queue_refill(this: &Arc<Self>, pages: &CpuPages) {
         // SAFETY: `in_nmi()` only reads the preempt count.
         let is_nmi = unsafe { bindings::in_nmi() };
         // The clock and work queues are not NMI-safe. A later call queues the work item.
-        if !is_nmi && !this.is_backing_off() && pages.want() {
+        if !is_nmi && !this.is_backing_off() && pages.request_refill() {
             filler::enqueue(this);
         }
     }
@@ -248,7 +248,7 @@ impl Shared {
 
         // Allocate at most one page per slot, even if other tasks take pages concurrently.
         for _ in pages.count()..room {
-            let page = Page::alloc_near(FILL, cpu)?;
+            let page = Page::alloc_near(FILL_GFP, cpu)?;
             if pages.put(page, room).is_err() {
                 break;
             }
@@ -269,13 +269,17 @@ impl Shared {
     /// Starts a back-off: the stash is not filled for `backoff_ms`.
     pub(super) fn back_off(&self) {
         let backoff_ns = i64::from(self.options.backoff_ms).saturating_mul(NSEC_PER_MSEC);
-        let end_ns = self.made.elapsed().as_nanos().saturating_add(backoff_ns);
+        let end_ns = self
+            .created_at
+            .elapsed()
+            .as_nanos()
+            .saturating_add(backoff_ns);
 
         self.backoff_end_ns.store(end_ns, Relaxed);
     }
 
     fn is_backing_off(&self) -> bool {
-        self.made.elapsed().as_nanos() < self.backoff_end_ns.load(Relaxed)
+        self.created_at.elapsed().as_nanos() < self.backoff_end_ns.load(Relaxed)
     }
 }
 
@@ -286,7 +290,7 @@ impl WorkItem for Shared {
     fn run(this: Arc<Self>) {
         for (cpu, pages) in this.cpus.iter() {
             // A caller that finds no page after this queues the work item again.
-            if !pages.is_wanted.xchg(false, Relaxed) {
+            if !pages.refill_requested.xchg(false, Relaxed) {
                 continue;
             }
             if this.is_closed.load(Relaxed) || this.is_backing_off() {
@@ -344,15 +348,15 @@ mod tests {
         Shared::run(shared.clone());
         assert_eq!(shared.count(0), 0);
         // Only the first request returns true.
-        assert!(first.want());
-        assert!(!first.want());
+        assert!(first.request_refill());
+        assert!(!first.request_refill());
         Shared::run(shared.clone());
         assert_eq!((first.count(), shared.count(0)), (3, 3));
-        assert!(!first.is_wanted.load(Relaxed));
+        assert!(!first.refill_requested.load(Relaxed));
 
         // Fill the slots of all CPUs.
         for (_, pages) in shared.cpus.iter() {
-            pages.want();
+            pages.request_refill();
         }
         Shared::run(shared.clone());
         assert_eq!(shared.count(0), 3 * possible_cpus().count());
@@ -367,13 +371,13 @@ mod tests {
         shared.fill_online()?;
         assert!(shared.count(0) >= 3);
 
-        assert!(first.want());
+        assert!(first.request_refill());
         shared.close();
         assert_eq!(shared.count(0), 0);
         assert_eq!(shared.stats().freed, shared.stats().filled);
         Shared::run(shared.clone());
         assert_eq!(shared.count(0), 0);
-        assert!(!first.is_wanted.load(Relaxed));
+        assert!(!first.refill_requested.load(Relaxed));
         Ok(())
     }
 
@@ -383,17 +387,17 @@ mod tests {
         let pages = first(&shared)?;
 
         assert!(!shared.is_backing_off());
-        assert!(pages.want());
+        assert!(pages.request_refill());
         shared.back_off();
         assert!(shared.is_backing_off());
         Shared::run(shared.clone());
         assert_eq!(shared.count(0), 0);
         // A failed `get()` does not queue the work item, either.
         assert!(Shared::get(&shared, pages).is_none());
-        assert!(!pages.is_wanted.load(Relaxed));
+        assert!(!pages.refill_requested.load(Relaxed));
 
         let pages = first(&other)?;
-        assert!(pages.want());
+        assert!(pages.request_refill());
         ALLOC.fail(|| Shared::run(other.clone()));
         assert!(other.is_backing_off());
         Ok(())
@@ -411,9 +415,9 @@ mod tests {
 
         for (backoff_ms, backoff_ns) in ROWS {
             let shared = shared(backoff_ms)?;
-            let before = shared.made.elapsed().as_nanos();
+            let before = shared.created_at.elapsed().as_nanos();
             shared.back_off();
-            let after = shared.made.elapsed().as_nanos();
+            let after = shared.created_at.elapsed().as_nanos();
 
             let begin = shared.backoff_end_ns.load(Relaxed) - backoff_ns;
             assert!((before..=after).contains(&begin));
@@ -456,6 +460,6 @@ mod tests {
 
         assert_eq!((options.pages_per_cpu, options.floor_per_cpu), (5, 0));
         assert_eq!(options.backoff_ms, 5000);
-        assert!(FILL.contains(Gfp::KERNEL | Gfp::NORETRY | Gfp::NOMEMALLOC | Gfp::NOWARN));
+        assert!(FILL_GFP.contains(Gfp::KERNEL | Gfp::NORETRY | Gfp::NOMEMALLOC | Gfp::NOWARN));
     }
 }

@@ -52,13 +52,13 @@ impl<P, const N: usize> Slots<P, N> {
     /// Earlier accesses to the page are visible to the task that gets the page.
     #[inline]
     pub(super) fn put(&self, page: NonNull<P>, end: usize) -> Result<(), NonNull<P>> {
-        self.rooms(end).put(page)
+        self.empty_slots(end).put(page)
     }
 
     /// Returns an iterator over the first `end` slots that puts pages into empty slots.
     #[inline]
-    pub(super) fn rooms(&self, end: usize) -> Rooms<'_, P> {
-        Rooms(self.first(end).iter())
+    pub(super) fn empty_slots(&self, end: usize) -> EmptySlots<'_, P> {
+        EmptySlots(self.first(end).iter())
     }
 
     /// Takes a page out of one of the first `end` slots.
@@ -96,9 +96,9 @@ impl<P, const N: usize> Slots<P, N> {
 }
 
 /// The slots that are not yet searched.
-pub(super) struct Rooms<'a, P>(Iter<'a, Atomic<*mut P>>);
+pub(super) struct EmptySlots<'a, P>(Iter<'a, Atomic<*mut P>>);
 
-impl<P> Rooms<'_, P> {
+impl<P> EmptySlots<'_, P> {
     /// Puts a page into the next empty slot, or returns the page if there is none.
     #[inline]
     pub(super) fn put(&mut self, page: NonNull<P>) -> Result<(), NonNull<P>> {

@@ -76,7 +76,7 @@ impl PageStash {
     /// Context: Any context. Never sleeps. Disables interrupts only if there is no page.
     #[inline]
     pub fn get(&self) -> Option<Page> {
-        Shared::get(&self.shared, self.shared.here())
+        Shared::get(&self.shared, self.shared.this_cpu())
     }
 
     /// Puts a page into a slot of this CPU, or returns the page if all slots are full.
@@ -84,7 +84,7 @@ impl PageStash {
     /// Context: Any context. Never sleeps. Does not disable interrupts.
     #[inline]
     pub fn put(&self, page: Page) -> Result<(), Page> {
-        self.shared.put(self.shared.here(), page)
+        self.shared.put(self.shared.this_cpu(), page)
     }
 
     /// Puts pages of this CPU into the empty entries of `pages`, starting with the first entry.
@@ -96,7 +96,7 @@ impl PageStash {
     /// Context: Any context. Never sleeps. Disables interrupts only if there are too few pages.
     #[inline]
     pub fn get_bulk(&self, pages: &mut [Option<Page>]) -> usize {
-        Shared::get_bulk(&self.shared, self.shared.here(), pages)
+        Shared::get_bulk(&self.shared, self.shared.this_cpu(), pages)
     }
 
     /// Puts pages from `pages` into the slots of this CPU, starting with the first, until all slots
@@ -107,7 +107,7 @@ impl PageStash {
     /// Context: Any context. Never sleeps. Does not disable interrupts.
     #[inline]
     pub fn put_bulk(&self, pages: &mut [Option<Page>]) {
-        self.shared.put_bulk(self.shared.here(), pages);
+        self.shared.put_bulk(self.shared.this_cpu(), pages);
     }
 
     /// Takes a page of `cpu`, like [`get()`](Self::get).
@@ -441,7 +441,7 @@ mod tests {
         cache.shared.back_off();
         assert!(cache.get_on(cpu()?).is_none());
         // No work item was queued.
-        assert!(!pages.is_wanted.load(Relaxed));
+        assert!(!pages.refill_requested.load(Relaxed));
 
         let cache = PageStash::new(
             NAME,
@@ -452,7 +452,7 @@ mod tests {
         )?;
         let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
         cache.shared.back_off();
-        assert!(pages.want());
+        assert!(pages.request_refill());
         Ok(())
     }
 
@@ -633,7 +633,7 @@ mod tests {
         assert_eq!((cache.cached(), cache.stats().freed), (2, 2));
         let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
         while cache.get_on(cpu()?).is_some() {}
-        assert!(!pages.is_wanted.load(Relaxed));
+        assert!(!pages.refill_requested.load(Relaxed));
         // The only page is within the floor.
         assert!(cache.put_on(cpu()?, page(1)?).is_ok());
         assert_eq!(cache._shrinker.call_back(2), Count::EMPTY.into_raw());

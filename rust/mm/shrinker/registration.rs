@@ -28,15 +28,15 @@ use crate::{
     bindings,
     module::cleanup::{
         self,
-        Noted, //
+        RecordId, //
     }, //
 };
 
 /// The registration of [`Callbacks`]. The kernel calls them until it is dropped.
 ///
 /// Dropping a registration waits for running callbacks: the caller must not hold a lock that a
-/// callback waits for. The kernel calls the callbacks of a leaked registration until their module is
-/// unloaded.
+/// callback waits for. The kernel calls the callbacks of a leaked registration until their module
+/// is unloaded.
 ///
 /// # Dropped in a callback
 ///
@@ -49,11 +49,11 @@ use crate::{
 /// # Invariants
 ///
 /// `instance` came from `KBox` and is registered, unless the module notifier is running the cleanup
-/// of `noted`.
+/// of `id`.
 #[must_use = "the callbacks are called no more once it is dropped"]
 pub struct Registration<T: Callbacks> {
     instance: NonNull<Instance<T>>,
-    noted: Noted,
+    id: RecordId,
     _callbacks: PhantomData<Arc<T>>,
 }
 
@@ -100,12 +100,12 @@ impl<T: Callbacks> Registration<T> {
         // - The code of `T` is in `module`, as checked above. It runs here, so the module is
         //   loaded.
         // - `stop()` and `free()` may be called with `instance`, as it is registered.
-        let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, instance.cast()) };
-        match noted {
+        let id = unsafe { cleanup::register(module, Self::stop, Self::free, instance.cast()) };
+        match id {
             // INVARIANT: The instance is registered, and was leaked from a `KBox`.
-            Ok(noted) => Ok(Self {
+            Ok(id) => Ok(Self {
                 instance,
-                noted,
+                id,
                 _callbacks: PhantomData,
             }),
             Err(error) => {
@@ -211,11 +211,11 @@ impl<T: Callbacks> Drop for Registration<T> {
             pr_err!("a shrinker's registration was dropped in a callback, and stays\n");
             return;
         }
-        if !cleanup::take_back(self.noted) {
+        if !cleanup::cancel(self.id) {
             // The module is being unloaded: the module notifier runs the cleanup.
             return;
         }
-        // SAFETY: The instance is registered by the type invariants, and `take_back()` made this
+        // SAFETY: The instance is registered by the type invariants, and `cancel()` made this
         // the only cleanup.
         unsafe { Self::stop(self.instance.cast()) };
         // SAFETY: The instance came from `KBox` by the type invariants, and was just unregistered.
@@ -485,7 +485,7 @@ mod tests {
         // A copy that the test can still call after the drop of the original.
         let same = core::mem::ManuallyDrop::new(Registration::<Cache> {
             instance: registration.instance,
-            noted: registration.noted,
+            id: registration.id,
             _callbacks: PhantomData,
         });
 
@@ -584,7 +584,7 @@ mod tests {
     fn one_that_is_not_noted_is_not_called_any_more() -> Result {
         let cache = Cache::new(1)?;
 
-        let error = cleanup::NOTE
+        let error = cleanup::ADD
             .fail(|| shrinker()?.register(cache.clone()).map(drop))
             .err();
 

@@ -155,15 +155,15 @@ mod tests {
     #[test]
     fn a_value_is_dropped_before_its_memory() -> Result {
         let dropped = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-        struct Noted(u64, Arc<Atomic<usize>>);
-        impl Drop for Noted {
+        struct Tracked(u64, Arc<Atomic<usize>>);
+        impl Drop for Tracked {
             fn drop(&mut self) {
                 self.1.add(1, Relaxed);
             }
         }
         let cache = Cache::new(c"kunit-value")?;
 
-        let mut value = cache.alloc(Gfp::KERNEL)?.write(Noted(1, dropped.clone()));
+        let mut value = cache.alloc(Gfp::KERNEL)?.write(Tracked(1, dropped.clone()));
         let memory = cache.alloc(Gfp::KERNEL)?;
         value.0 += 1;
 

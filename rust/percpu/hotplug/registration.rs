@@ -19,7 +19,7 @@ use crate::{
     bindings,
     module::cleanup::{
         self,
-        Noted, //
+        RecordId, //
     }, //
 };
 
@@ -65,10 +65,10 @@ pub trait Callbacks: Send + Sync + 'static {
 /// # Invariants
 ///
 /// `instance` came from `KBox`. It is linked into the list of the library's hotplug state, unless
-/// the cleanup of `noted` is running.
+/// the cleanup of `id` is running.
 pub struct Registration<T: Callbacks> {
     instance: NonNull<Instance<T>>,
-    noted: Noted,
+    id: RecordId,
     _callbacks: PhantomData<Arc<T>>,
 }
 
@@ -121,12 +121,12 @@ impl<T: Callbacks> Registration<T> {
         // - The code of `T` is in `module`, see above. This function uses `T`, so `module` is
         //   loaded.
         // - `stop()` and `free()` may be called with `instance`, as it is linked.
-        let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, instance.cast()) };
-        match noted {
+        let id = unsafe { cleanup::register(module, Self::stop, Self::free, instance.cast()) };
+        match id {
             // INVARIANT: The instance is linked, and was leaked from a `KBox`.
-            Ok(noted) => Ok(Self {
+            Ok(id) => Ok(Self {
                 instance,
-                noted,
+                id,
                 _callbacks: PhantomData,
             }),
             Err(error) => {
@@ -182,11 +182,11 @@ impl<T: Callbacks> Drop for Registration<T> {
             pr_err!("a CPU hotplug callback dropped a registration, which stays\n");
             return;
         }
-        if !cleanup::take_back(self.noted) {
+        if !cleanup::cancel(self.id) {
             // The module is going, and its cleanup frees the instance.
             return;
         }
-        // SAFETY: By the type invariants the instance is linked. `take_back()` excludes the
+        // SAFETY: By the type invariants the instance is linked. `cancel()` excludes the
         // cleanup.
         unsafe { Self::stop(self.instance.cast()) };
         // SAFETY: By the type invariants the instance came from `KBox`. It was just unlinked.
@@ -325,7 +325,7 @@ mod tests {
     fn one_that_is_not_noted_hears_of_nothing_any_more() -> Result {
         let log = Log::new(i32::MAX)?;
 
-        let result = cleanup::NOTE.fail(|| Registration::new(log.clone()));
+        let result = cleanup::ADD.fail(|| Registration::new(log.clone()));
         assert_eq!(result.err(), Some(ENOMEM));
         assert!(total(&log.online) > 0);
         assert_eq!(total(&log.offline), total(&log.online));

@@ -43,7 +43,7 @@ use super::{
 };
 
 /// The time after which [`List::remove()`] logs an error.
-const PATIENCE_MS: u32 = 10_000;
+const WARN_TIMEOUT_MS: u32 = 10_000;
 
 /// Creates a [`List`] initialiser with a newly-created lock class.
 #[doc(hidden)]
@@ -227,9 +227,9 @@ impl<T> List<T> {
         // SAFETY: As above.
         let done = Opaque::cast_into(unsafe { &raw const (*node).done });
         // CAST: Both are `unsigned long`.
-        let patience = msecs_to_jiffies(PATIENCE_MS) as c_ulong;
+        let timeout = msecs_to_jiffies(WARN_TIMEOUT_MS) as c_ulong;
         // SAFETY: `done` is initialised.
-        if unsafe { bindings::wait_for_completion_timeout(done, patience) } == 0 {
+        if unsafe { bindings::wait_for_completion_timeout(done, timeout) } == 0 {
             pr_err!(
                 "rcu_list: a value cannot be removed while a walk is at it: \
                  leaked a walk, or removes it what a walk waits for?\n"

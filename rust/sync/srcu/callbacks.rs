@@ -22,15 +22,15 @@ use super::item::Header;
 /// must have ended. The header must not be used again.
 unsafe fn free(header: NonNull<Header>) {
     // SAFETY: The header is allocated, and nothing else uses it.
-    let Some(on_its_way) = (unsafe { (*header.as_ptr()).on_its_way.take() }) else {
+    let Some(callback) = (unsafe { (*header.as_ptr()).callback.take() }) else {
         return;
     };
-    let destructor = on_its_way.destructor;
-    // SAFETY: By the type invariants of `OnItsWay` the destructor is that of this node. Nothing
-    // uses the node after the grace period, and `call()` requires values that are `Send`. The code
-    // is present, because the value is counted.
+    let destructor = callback.destructor;
+    // SAFETY: By the type invariants of `QueuedCallback` the destructor is that of this node.
+    // Nothing uses the node after the grace period, and `call()` requires values that are `Send`.
+    // The code is present, because the value is counted.
     unsafe { destructor(header) };
-    on_its_way.pending.end();
+    callback.pending.end();
 }
 
 /// Frees a node in an SRCU callback.
@@ -54,10 +54,10 @@ pub(super) unsafe extern "C" fn free_in_worker(rcu: *mut bindings::callback_head
     // SAFETY: By the contract of this function.
     let header = unsafe { header_of_rcu(rcu) };
     // SAFETY: The header is allocated, and nothing else uses it.
-    let Some(on_its_way) = (unsafe { &(*header.as_ptr()).on_its_way }) else {
+    let Some(callback) = (unsafe { &(*header.as_ptr()).callback }) else {
         return;
     };
-    let queue = on_its_way.pending.queue();
+    let queue = callback.pending.queue();
     // SAFETY: As above.
     let work: *mut bindings::work_struct = unsafe { &raw const (*header.as_ptr()).work }
         .cast_mut()
@@ -130,7 +130,7 @@ mod tests {
             retire,
             Counted,
             Drops,
-            Elsewhere, //
+            OtherTask, //
         },
         wait_for_callbacks,
         Domain,
@@ -216,7 +216,7 @@ mod tests {
             drop(domain);
 
             // In another task: here it would wait for the callback.
-            Elsewhere::start(move || free(retired))?;
+            OtherTask::start(move || free(retired))?;
             drops.wait_for(2);
         }
         Ok(())
@@ -298,7 +298,7 @@ mod tests {
         retire(&pointer, drops.value())?.free_in_workqueue();
 
         // As the exit of the library, which contains the code of this test.
-        let gone = Elsewhere::start(|| {
+        let gone = OtherTask::start(|| {
             wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
         })?;
         for _ in 0..10 {

@@ -63,7 +63,7 @@ pub use new_srcu_domain as new_domain;
 ///   before `PinnedDrop`.
 /// - `queue` is the queue of [`pending`].
 #[pin_data(PinnedDrop)]
-pub(super) struct Core {
+pub(super) struct DomainInner {
     #[pin]
     inner: Opaque<bindings::srcu_struct>,
     /// Dropped after `inner`, which points into it.
@@ -72,30 +72,30 @@ pub(super) struct Core {
     queue: *mut bindings::workqueue_struct,
     /// Drops the last reference in a context that may sleep.
     #[pin]
-    release: Work<Core>,
+    release: Work<DomainInner>,
 }
 
 // SAFETY: Neither an `srcu_struct` nor a work queue is tied to the task that initialised it.
-unsafe impl Send for Core {}
+unsafe impl Send for DomainInner {}
 
 // SAFETY: All functions that are called with `inner` take the locks that they need, except
 // `cleanup_srcu_struct()`, which only `PinnedDrop` calls. The other fields do not change.
-unsafe impl Sync for Core {}
+unsafe impl Sync for DomainInner {}
 
 impl_has_work! {
-    impl HasWork<Self> for Core { self.release }
+    impl HasWork<Self> for DomainInner { self.release }
 }
 
-impl WorkItem for Core {
-    type Pointer = Arc<Core>;
+impl WorkItem for DomainInner {
+    type Pointer = Arc<DomainInner>;
 
     /// Drops the last reference.
-    fn run(this: Arc<Core>) {
+    fn run(this: Arc<DomainInner>) {
         drop(this);
     }
 }
 
-impl Core {
+impl DomainInner {
     /// Returns the C domain, which is initialised while `self` lives.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::srcu_struct {
@@ -167,7 +167,7 @@ impl Core {
 }
 
 #[pinned_drop]
-impl PinnedDrop for Core {
+impl PinnedDrop for DomainInner {
     /// Waits for polled grace periods, for callbacks, and for leaked guards.
     ///
     /// With any of them pending, `cleanup_srcu_struct()` returns early. Workers and timers would
@@ -204,7 +204,7 @@ impl PinnedDrop for Core {
 /// A domain takes some hundred bytes per possible CPU. Share one domain between many objects.
 pub struct Domain<F: Flavor> {
     /// Only `drop()` drops it.
-    core: ManuallyDrop<Arc<Core>>,
+    inner: ManuallyDrop<Arc<DomainInner>>,
     _flavor: PhantomData<F>,
 }
 
@@ -227,7 +227,7 @@ impl<F: Flavor> Domain<F> {
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> Result<Self> {
         Ok(Self {
             // SAFETY: `F::init()` initialises a domain.
-            core: ManuallyDrop::new(unsafe { Core::new(name, key, F::init) }?),
+            inner: ManuallyDrop::new(unsafe { DomainInner::new(name, key, F::init) }?),
             _flavor: PhantomData,
         })
     }
@@ -240,7 +240,7 @@ impl<F: Flavor> Domain<F> {
     /// `synchronize_srcu()` in `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn synchronize(&self) {
-        self.core.synchronize();
+        self.inner.synchronize();
     }
 
     /// Waits for an expedited grace period, at the cost of more CPU time.
@@ -252,7 +252,7 @@ impl<F: Flavor> Domain<F> {
     /// in `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn synchronize_expedited(&self) {
-        // SAFETY: The domain is initialised by the invariants of `Core`.
+        // SAFETY: The domain is initialised by the invariants of `DomainInner`.
         unsafe { bindings::synchronize_srcu_expedited(self.as_raw()) };
     }
 
@@ -267,20 +267,20 @@ impl<F: Flavor> Domain<F> {
     /// [`Retired::free_in_workqueue()`]: super::Retired::free_in_workqueue
     #[inline]
     pub fn barrier(&self) {
-        // SAFETY: The domain is initialised by the invariants of `Core`.
+        // SAFETY: The domain is initialised by the invariants of `DomainInner`.
         unsafe { bindings::srcu_barrier(self.as_raw()) };
     }
 
     /// Returns the shared C domain.
     #[inline]
-    pub(super) fn core(&self) -> &Core {
-        &self.core
+    pub(super) fn inner(&self) -> &DomainInner {
+        &self.inner
     }
 
     /// Returns the C domain, which is initialised while `self` lives.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::srcu_struct {
-        self.core.as_raw()
+        self.inner.as_raw()
     }
 }
 
@@ -288,7 +288,7 @@ impl<F: Flavor> Clone for Domain<F> {
     #[inline]
     fn clone(&self) -> Self {
         Self {
-            core: self.core.clone(),
+            inner: self.inner.clone(),
             _flavor: PhantomData,
         }
     }
@@ -300,8 +300,8 @@ impl<F: Flavor> Drop for Domain<F> {
     /// A worker waits instead if this context cannot sleep, for example in a destructor that
     /// `call_srcu()` runs.
     fn drop(&mut self) {
-        // SAFETY: `drop` runs once, and `core` is not used after it.
-        Core::put(unsafe { ManuallyDrop::take(&mut self.core) });
+        // SAFETY: `drop` runs once, and `inner` is not used after it.
+        DomainInner::put(unsafe { ManuallyDrop::take(&mut self.inner) });
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
             pointer,
             retire,
             Drops,
-            Elsewhere, //
+            OtherTask, //
         },
         Fast,
         FastUpDown,
@@ -362,7 +362,7 @@ mod tests {
         let guard = domain.clone().into_down_read();
         let drops = Drops::new()?;
         let before = drops.value();
-        Elsewhere::start(move || {
+        OtherTask::start(move || {
             drop(before);
             drop(guard);
         })?;
@@ -404,7 +404,7 @@ mod tests {
         let guard = domain.clone().into_down_read();
         let drops = Drops::new()?;
         let before = drops.value();
-        Elsewhere::start(move || {
+        OtherTask::start(move || {
             nap();
             drop(before);
             drop(guard);

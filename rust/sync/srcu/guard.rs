@@ -11,22 +11,22 @@ use core::ptr;
 
 use super::{
     domain::{
-        Core,
-        Domain, //
+        Domain,
+        DomainInner, //
     },
     flavor::{
         Flavor,
         UpDown, //
-    },
+    }, //
 };
 
 mod sealed {
-    use super::Core;
+    use super::DomainInner;
 
     pub trait Section {
         /// Returns the domain of this read-side critical section.
         #[expect(private_interfaces, reason = "nobody else can call it")]
-        fn core(&self) -> &Core;
+        fn inner(&self) -> &DomainInner;
     }
 }
 use sealed::Section;
@@ -52,7 +52,7 @@ pub(super) fn check<F: Flavor>(
     domain: &Domain<F>,
     section: &impl ReadSection<F>,
 ) -> Result<(), WrongDomain> {
-    if ptr::eq(domain.core(), section.core()) {
+    if ptr::eq(domain.inner(), section.inner()) {
         Ok(())
     } else {
         Err(WrongDomain)
@@ -69,8 +69,8 @@ impl<F: Flavor> Domain<F> {
     pub fn read_lock(&self) -> Guard<'_, F> {
         // INVARIANT: `cookie` is from this domain.
         Guard {
-            core: self.core(),
-            // SAFETY: The domain is initialised for `F` by the invariants of `Core`.
+            inner: self.inner(),
+            // SAFETY: The domain is initialised for `F` by the invariants of `DomainInner`.
             cookie: unsafe { F::read_lock(self.as_raw()) },
             _not_send: NotThreadSafe,
         }
@@ -89,8 +89,8 @@ impl<F: UpDown> Domain<F> {
     pub fn down_read(&self) -> DownGuard<'_, F> {
         // INVARIANT: `cookie` is from this domain.
         DownGuard {
-            core: self.core(),
-            // SAFETY: The domain is initialised for `F` by the invariants of `Core`.
+            inner: self.inner(),
+            // SAFETY: The domain is initialised for `F` by the invariants of `DomainInner`.
             cookie: unsafe { F::down_read(self.as_raw()) },
         }
     }
@@ -104,7 +104,7 @@ impl<F: UpDown> Domain<F> {
     pub fn into_down_read(self) -> OwnedDownGuard<F> {
         // INVARIANT: `cookie` is from this domain.
         OwnedDownGuard {
-            // SAFETY: The domain is initialised for `F` by the invariants of `Core`.
+            // SAFETY: The domain is initialised for `F` by the invariants of `DomainInner`.
             cookie: unsafe { F::down_read(self.as_raw()) },
             domain: self,
         }
@@ -117,10 +117,10 @@ impl<F: UpDown> Domain<F> {
 ///
 /// # Invariants
 ///
-/// `cookie` is from `F::read_lock()` with `core`, and no unlock has used it.
+/// `cookie` is from `F::read_lock()` with `inner`, and no unlock has used it.
 #[must_use = "the critical section ends at once"]
 pub struct Guard<'a, F: Flavor> {
-    core: &'a Core,
+    inner: &'a DomainInner,
     cookie: F::Cookie,
     _not_send: NotThreadSafe,
 }
@@ -128,8 +128,8 @@ pub struct Guard<'a, F: Flavor> {
 impl<F: Flavor> Section for Guard<'_, F> {
     #[expect(private_interfaces, reason = "nobody else can call it")]
     #[inline]
-    fn core(&self) -> &Core {
-        self.core
+    fn inner(&self) -> &DomainInner {
+        self.inner
     }
 }
 
@@ -140,7 +140,7 @@ impl<F: Flavor> Drop for Guard<'_, F> {
     fn drop(&mut self) {
         // SAFETY: By the type invariants `cookie` is of this domain and unused. It is of this task,
         // as a guard is not `Send`.
-        unsafe { F::read_unlock(self.core.as_raw(), self.cookie) };
+        unsafe { F::read_unlock(self.inner.as_raw(), self.cookie) };
     }
 }
 
@@ -150,10 +150,10 @@ impl<F: Flavor> Drop for Guard<'_, F> {
 ///
 /// # Invariants
 ///
-/// `cookie` is from `F::down_read()` with `core`, and no unlock has used it.
+/// `cookie` is from `F::down_read()` with `inner`, and no unlock has used it.
 #[must_use = "the critical section ends at once"]
 pub struct DownGuard<'a, F: UpDown> {
-    core: &'a Core,
+    inner: &'a DomainInner,
     cookie: F::Cookie,
 }
 
@@ -167,8 +167,8 @@ unsafe impl<F: UpDown> Sync for DownGuard<'_, F> {}
 impl<F: UpDown> Section for DownGuard<'_, F> {
     #[expect(private_interfaces, reason = "nobody else can call it")]
     #[inline]
-    fn core(&self) -> &Core {
-        self.core
+    fn inner(&self) -> &DomainInner {
+        self.inner
     }
 }
 
@@ -178,7 +178,7 @@ impl<F: UpDown> Drop for DownGuard<'_, F> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants `cookie` is of this domain and unused.
-        unsafe { F::up_read(self.core.as_raw(), self.cookie) };
+        unsafe { F::up_read(self.inner.as_raw(), self.cookie) };
     }
 }
 
@@ -204,8 +204,8 @@ unsafe impl<F: UpDown> Sync for OwnedDownGuard<F> {}
 impl<F: UpDown> Section for OwnedDownGuard<F> {
     #[expect(private_interfaces, reason = "nobody else can call it")]
     #[inline]
-    fn core(&self) -> &Core {
-        self.domain.core()
+    fn inner(&self) -> &DomainInner {
+        self.domain.inner()
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
         testing::{
             nap,
             waits_for_leaked,
-            Elsewhere, //
+            OtherTask, //
         },
         wait_for_callbacks, //
     };
@@ -281,7 +281,7 @@ mod tests {
         let down = domain.down_read();
         let held = is_held_up(domain);
         drop(down);
-        Elsewhere::start(move || drop(guard))?.wait();
+        OtherTask::start(move || drop(guard))?.wait();
         Ok(held && is_quiet(domain))
     }
 
@@ -340,7 +340,7 @@ mod tests {
         forget(guard);
 
         let waits = waits_for_leaked();
-        let dropped = Elsewhere::start(move || drop(domain))?;
+        let dropped = OtherTask::start(move || drop(domain))?;
         while waits_for_leaked() == waits {
             nap();
         }
@@ -370,7 +370,7 @@ mod tests {
         while waits_for_leaked() == waits {
             nap();
         }
-        let gone = Elsewhere::start(|| {
+        let gone = OtherTask::start(|| {
             wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
         })?;
         gone.wait();

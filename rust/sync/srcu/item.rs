@@ -28,13 +28,13 @@ use super::pending::{
 ///
 /// # Invariants
 ///
-/// `on_its_way` is [`Some`] if and only if the node was passed to `call_srcu()`.
+/// `callback` is [`Some`] if and only if the node was passed to `call_srcu()`.
 pub(super) struct Header {
     /// Used only by `call_srcu()`.
     pub(super) rcu: Opaque<bindings::callback_head>,
     /// Used only by the work queue.
     pub(super) work: Opaque<bindings::work_struct>,
-    pub(super) on_its_way: Option<OnItsWay>,
+    pub(super) callback: Option<QueuedCallback>,
 }
 
 /// The destructor of a node, and the counter of pending destructors.
@@ -43,7 +43,7 @@ pub(super) struct Header {
 ///
 /// - `destructor` frees the [`Node`] of this header.
 /// - The node was begun in `pending`, and the module of `destructor` waits for `pending`.
-pub(super) struct OnItsWay {
+pub(super) struct QueuedCallback {
     pub(super) destructor: Destructor,
     pub(super) pending: Arc<Pending>,
 }
@@ -124,7 +124,7 @@ impl<T> Item<T> {
                 header: Header {
                     rcu: Opaque::uninit(),
                     work: Opaque::uninit(),
-                    on_its_way: None,
+                    callback: None,
                 },
                 links: Opaque::uninit(),
                 value,

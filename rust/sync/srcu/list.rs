@@ -281,7 +281,7 @@ mod tests {
         testing::{
             nap,
             Drops,
-            Elsewhere, //
+            OtherTask, //
         },
         Fast,
         Normal, //
@@ -394,7 +394,7 @@ mod tests {
 
         let theirs = list.clone();
         let (one, other) = (drops.value(), drops.value());
-        let writer = Elsewhere::start(move || {
+        let writer = OtherTask::start(move || {
             let mut values = [Some((1, one)), Some((2, other))];
             for round in 0..10 {
                 let Some(slot) = values.get_mut(round % 2) else {

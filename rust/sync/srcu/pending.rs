@@ -50,7 +50,7 @@ mod counts;
 use counts::Counts;
 
 /// The time after which a waiting module logs an error.
-const PATIENCE_MS: i64 = 10_000;
+const WARN_TIMEOUT_MS: i64 = 10_000;
 
 /// The polling interval of a waiting module.
 const INTERVAL_MS: i64 = 2;
@@ -213,7 +213,7 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
         if count == 0 {
             break;
         }
-        if waited_ms == PATIENCE_MS {
+        if waited_ms == WARN_TIMEOUT_MS {
             pr_err!("srcu: a module cannot go before {count} values are freed: leaked a guard?\n");
         }
         waited_ms += INTERVAL_MS;
@@ -275,7 +275,7 @@ mod tests {
 
     use super::super::testing::{
         nap,
-        Elsewhere, //
+        OtherTask, //
     };
 
     /// Stands for a destructor.
@@ -293,7 +293,7 @@ mod tests {
         assert!(Arc::ptr_eq(&pending.clone().of_caller(here), &pending));
         pending.begin();
 
-        let gone = Elsewhere::start(|| {
+        let gone = OtherTask::start(|| {
             wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
         })?;
         for _ in 0..10 {

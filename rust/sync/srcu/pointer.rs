@@ -303,7 +303,7 @@ mod tests {
             pointer,
             retire,
             Drops,
-            Elsewhere, //
+            OtherTask, //
         },
         Fast,
         FastUpDown,
@@ -346,7 +346,7 @@ mod tests {
         let mut item = Item::new(Atomic::new(2), GFP_KERNEL)?;
 
         let (theirs, their_pointer) = (entered.clone(), pointer.clone());
-        let reader = Elsewhere::start(move || {
+        let reader = OtherTask::start(move || {
             let value = their_pointer.read();
             theirs.store(1, Release);
             for _ in 0..5 {
@@ -402,8 +402,8 @@ mod tests {
             }
         };
 
-        let first = Elsewhere::start(add(pointer.clone()))?;
-        let second = Elsewhere::start(add(pointer.clone()))?;
+        let first = OtherTask::start(add(pointer.clone()))?;
+        let second = OtherTask::start(add(pointer.clone()))?;
         while !(first.is_done() && second.is_done()) {
             for _ in 0..50 {
                 // The value is never torn or freed.

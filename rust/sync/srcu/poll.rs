@@ -13,8 +13,8 @@ use crate::bindings;
 
 use super::{
     domain::{
-        Core,
-        Domain, //
+        Domain,
+        DomainInner, //
     },
     flavor::Flavor, //
 };
@@ -27,8 +27,8 @@ impl<F: Flavor> Domain<F> {
     #[inline]
     pub fn start_poll(&self) -> Cookie<'_> {
         Cookie {
-            core: self.core(),
-            // SAFETY: The domain is initialised by the invariants of `Core`.
+            inner: self.inner(),
+            // SAFETY: The domain is initialised by the invariants of `DomainInner`.
             state: unsafe { bindings::start_poll_synchronize_srcu(self.as_raw()) },
         }
     }
@@ -40,8 +40,8 @@ impl<F: Flavor> Domain<F> {
     #[inline]
     pub fn get_state(&self) -> Cookie<'_> {
         Cookie {
-            core: self.core(),
-            // SAFETY: The domain is initialised by the invariants of `Core`.
+            inner: self.inner(),
+            // SAFETY: The domain is initialised by the invariants of `DomainInner`.
             state: unsafe { bindings::get_state_synchronize_srcu(self.as_raw()) },
         }
     }
@@ -53,7 +53,7 @@ impl<F: Flavor> Domain<F> {
 /// grace periods end together (C: `same_state_synchronize_srcu()`).
 #[derive(Clone, Copy)]
 pub struct Cookie<'a> {
-    core: &'a Core,
+    inner: &'a DomainInner,
     state: c_ulong,
 }
 
@@ -64,15 +64,15 @@ impl Cookie<'_> {
     /// `kernel/rcu/srcutree.c`.
     #[inline]
     pub fn poll(&self) -> bool {
-        // SAFETY: The domain is initialised by the invariants of `Core`, and the cookie is of this
-        // domain.
-        unsafe { bindings::poll_state_synchronize_srcu(self.core.as_raw(), self.state) }
+        // SAFETY: The domain is initialised by the invariants of `DomainInner`, and the cookie is
+        // of this domain.
+        unsafe { bindings::poll_state_synchronize_srcu(self.inner.as_raw(), self.state) }
     }
 }
 
 impl PartialEq for Cookie<'_> {
     fn eq(&self, other: &Self) -> bool {
-        ptr::eq(self.core, other.core) && self.state == other.state
+        ptr::eq(self.inner, other.inner) && self.state == other.state
     }
 }
 

@@ -28,7 +28,7 @@ use super::{
     item::{
         Item,
         Node,
-        OnItsWay, //
+        QueuedCallback, //
     },
     pending::{
         Destructor,
@@ -180,7 +180,7 @@ impl<T, F: Flavor> Retired<T, F> {
         // contains the code, or the count that every module waits for, see `wait_for_callbacks()`.
         // SAFETY: `header` is that of `node`, see above.
         unsafe {
-            (*header).on_its_way = Some(OnItsWay {
+            (*header).callback = Some(QueuedCallback {
                 destructor,
                 pending,
             })

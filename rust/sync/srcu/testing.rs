@@ -70,7 +70,7 @@ pub(super) fn nap() {
 }
 
 /// A job that another task runs.
-pub(super) struct Elsewhere(Arc<Job>);
+pub(super) struct OtherTask(Arc<Job>);
 
 #[pin_data]
 struct Job {
@@ -79,7 +79,7 @@ struct Job {
     is_done: Atomic<u32>,
 }
 
-impl Elsewhere {
+impl OtherTask {
     /// Starts the job.
     pub(super) fn start(job: impl FnOnce() + Send + 'static) -> Result<Self> {
         let this = Arc::pin_init(

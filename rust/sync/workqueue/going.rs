@@ -87,11 +87,11 @@ pub(crate) unsafe fn init() {
 }
 
 /// A list entry: until it is dropped, the queue is flushed when modules are unloaded.
-pub(super) struct Listed {
+pub(super) struct ListEntry {
     id: u64,
 }
 
-impl Listed {
+impl ListEntry {
     /// Lists a queue. The queue must not be destroyed before the entry is dropped.
     ///
     /// Fails with [`ENOMEM`].
@@ -111,7 +111,7 @@ impl Listed {
     }
 
     /// Unlists the queue unless a task flushes it. Returns whether the queue is unlisted.
-    fn is_taken_off(&self) -> bool {
+    fn try_unlist(&self) -> bool {
         let mut queues = QUEUES.lock();
         let is_used = queues
             .stack
@@ -125,10 +125,10 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for ListEntry {
     /// Waits until no task flushes the queue. Destroying the queue waits for its items anyway.
     fn drop(&mut self) {
-        while !self.is_taken_off() {
+        while !self.try_unlist() {
             fsleep(Delta::from_millis(1));
         }
     }
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_queue_is_not_destroyed_while_it_is_flushed() -> Result {
         let queue = queue()?;
-        let (id, raw) = (queue.listed.as_ref().ok_or(EINVAL)?.id, queue.raw);
+        let (id, raw) = (queue.list_entry.as_ref().ok_or(EINVAL)?.id, queue.raw);
         let flushes = [begin_flush(id), begin_flush(id)];
         let is_gone = Arc::new(Atomic::new(false), GFP_KERNEL)?;
 

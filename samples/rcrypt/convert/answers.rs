@@ -106,16 +106,16 @@ mod tests {
     }
 
     /// Returns the test key of `len` bytes.
-    fn key(len: usize) -> Result<Key> {
+    fn key(len: usize) -> Result<SecretBytes> {
         let mut key = KVec::zeroed(len, GFP_KERNEL)?;
 
         for (i, byte) in key.iter_mut().enumerate() {
             *byte = (i * 3 + 1) as u8;
         }
-        Key::new(&key)
+        SecretBytes::new(&key)
     }
 
-    fn converter(cipher: &CStr, key: Key, sector_size: u32) -> Result<Converter, CtrError> {
+    fn converter(cipher: &CStr, key: SecretBytes, sector_size: u32) -> Result<Converter, CtrError> {
         let spec = CipherSpec::parse(cipher, false)?;
         let options = Options {
             sector_size: NonZeroU32::new(sector_size).ok_or(EINVAL)?,
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_new_key_changes_all_of_it() -> Result {
         for vector in &VECTORS {
-            let other = Key::from_hex(&[b'5'; 2 * 2048][..2 * vector.key_len])?;
+            let other = SecretBytes::from_hex(&[b'5'; 2 * 2048][..2 * vector.key_len])?;
             let mut converter = converter(vector.cipher, other, vector.sector_size)
                 .map_err(|error| error.error())?;
             let (mut plain, mut page) = (data()?, data()?);

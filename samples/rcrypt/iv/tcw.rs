@@ -20,7 +20,7 @@ use kscale::{
     crypto::{
         secret::{
             memzero_explicit,
-            Key, //
+            SecretBytes, //
         },
         skcipher::{
             Request,
@@ -62,7 +62,7 @@ pub(super) fn extra_key_len(iv_size: u32) -> u32 {
 /// The tcw mode of a target.
 pub(crate) struct Tcw {
     /// The IV seed, followed by the whitening seed.
-    seeds: Key,
+    seeds: SecretBytes,
     /// Offset of the seeds in the key.
     seeds_start: usize,
     /// Length of the IV seed in bytes.
@@ -85,7 +85,7 @@ impl Tcw {
             return Err(EINVAL);
         }
         Ok(Self {
-            seeds: Key::new(params.key.get(seeds_start..).ok_or(EINVAL)?)?,
+            seeds: SecretBytes::new(params.key.get(seeds_start..).ok_or(EINVAL)?)?,
             seeds_start,
             iv_size,
         })

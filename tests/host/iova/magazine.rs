@@ -8,14 +8,14 @@ use crate::atomic;
 mod array;
 #[path = "checks.rs"]
 pub(crate) mod checks;
+#[path = "../../../rust/iommu/iova/magazine/cpu_rcache.rs"]
+mod cpu_rcache;
 #[path = "../../../rust/iommu/iova/magazine/depot.rs"]
 mod depot;
 #[path = "../../../rust/iommu/iova/magazine/policy.rs"]
 mod policy;
 #[path = "../../../rust/iommu/iova/magazine/rcache.rs"]
 mod rcache;
-#[path = "../../../rust/iommu/iova/magazine/slot.rs"]
-mod slot;
 #[path = "storm.rs"]
 pub(crate) mod storm;
 #[path = "tree.rs"]

@@ -20,6 +20,7 @@ use super::{
         Magazine,
         Pfn, //
     },
+    cpu_rcache::CpuRcache,
     depot::Depot,
     policy::{
         Policy,
@@ -27,11 +28,10 @@ use super::{
     },
     rcache::{
         Backing,
+        CpuRcaches,
         Guarded,
-        Rcache,
-        Slots, //
+        Rcache, //
     },
-    slot::Slot,
     MagazineBox, //
 };
 
@@ -57,16 +57,16 @@ fn assert_no_lock_held() {
     assert_eq!(HELD.with(Cell::get), 0, "a lock is held");
 }
 
-pub(super) struct Cpus(Vec<Mutex<Slot>>);
+pub(super) struct Cpus(Vec<Mutex<CpuRcache>>);
 
-impl Slots for Cpus {
-    type Lock = Mutex<Slot>;
+impl CpuRcaches for Cpus {
+    type Lock = Mutex<CpuRcache>;
 
-    fn current(&self) -> &Mutex<Slot> {
+    fn current(&self) -> &Mutex<CpuRcache> {
         &self.0[CPU.with(Cell::get)]
     }
 
-    fn slot(&self, cpu: usize) -> Option<&Mutex<Slot>> {
+    fn slot(&self, cpu: usize) -> Option<&Mutex<CpuRcache>> {
         self.0.get(cpu)
     }
 
@@ -78,7 +78,7 @@ impl Slots for Cpus {
 pub(super) type Cache = Rcache<Cpus, Mutex<Depot<State>>>;
 
 pub(super) fn cache(policy: Policy, cpus: usize) -> Cache {
-    let slots = (0..cpus).map(|_| Mutex::new(Slot::new())).collect();
+    let slots = (0..cpus).map(|_| Mutex::new(CpuRcache::new())).collect();
     Rcache::new(Cpus(slots), Mutex::new(Depot::new(policy.state(cpus))))
 }
 

@@ -20,12 +20,12 @@ mod limiter;
 mod list_lru;
 #[path = "mutants/page_stash.rs"]
 mod page_stash;
-#[path = "mutants/send_queue.rs"]
-mod send_queue;
 #[path = "mutants/srcu_counts.rs"]
 mod srcu_counts;
 #[path = "mutants/srcu_pointer.rs"]
 mod srcu_pointer;
+#[path = "mutants/submit_queue.rs"]
+mod submit_queue;
 
 /// Expressions or statements of a source, and the mutants of each: the name, the check that must
 /// fail, and the replacement.
@@ -111,7 +111,7 @@ fn main() {
     mutate("counters", flush_queue::SOURCE, flush_queue::MUTANTS);
     mutate("armed", flush_timer::SOURCE, flush_timer::MUTANTS);
     mutate("slots", page_stash::SOURCE, page_stash::MUTANTS);
-    mutate("llist", send_queue::SOURCE, send_queue::MUTANTS);
+    mutate("llist", submit_queue::SOURCE, submit_queue::MUTANTS);
     mutate("closed", list_lru::SOURCE, list_lru::MUTANTS);
     mutate("counts", srcu_counts::SOURCE, srcu_counts::MUTANTS);
     mutate("current", srcu_pointer::SOURCE, srcu_pointer::MUTANTS);

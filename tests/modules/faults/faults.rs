@@ -58,7 +58,7 @@ mod tests {
             dm, //
         },
         crypto::{
-            secret::Key,
+            secret::SecretBytes,
             skcipher::Skcipher, //
         },
         mm::{
@@ -410,8 +410,8 @@ mod tests {
 
     #[test]
     fn key() -> Result {
-        assert_eq!(each_failure(|| Key::new(&[1; 32]))?.refused, 1);
-        assert!(each_failure(|| Key::from_hex(b"0123456789abcdef"))?.refused >= 1);
+        assert_eq!(each_failure(|| SecretBytes::new(&[1; 32]))?.refused, 1);
+        assert!(each_failure(|| SecretBytes::from_hex(b"0123456789abcdef"))?.refused >= 1);
         Ok(())
     }
 
@@ -425,13 +425,13 @@ mod tests {
         type PerBio = ();
 
         fn ctr(
-            _: &mut dm::Table<'_>,
+            _: &mut dm::TargetBuilder<'_>,
             _: dm::Args<'_>,
         ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
             Ok(Ok::<Self, Error>(Self))
         }
 
-        fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+        fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
             bio.kill()
         }
     }

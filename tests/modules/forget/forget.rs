@@ -11,7 +11,7 @@
 
 use kernel::prelude::*;
 
-use kscale::testing::leak::at_once;
+use kscale::testing::leak::run_concurrently;
 
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod iova;
@@ -59,7 +59,7 @@ fn drop_in_order<T>(mut values: KVec<T>, mut number: usize) {
 ///
 /// Fails if a call fails.
 fn in_every_order(n: usize, check: fn(usize) -> Result) -> Result {
-    at_once(orders(n), check)
+    run_concurrently(orders(n), check)
 }
 
 #[kunit_tests(kscale_forget)]
@@ -82,7 +82,7 @@ mod memory {
     use kscale::{
         block::bio::BioSet,
         crypto::{
-            secret::Key,
+            secret::SecretBytes,
             skcipher::Skcipher, //
         },
         mm::{
@@ -139,7 +139,7 @@ mod memory {
     #[test]
     fn forgotten_owners_keep_what_they_own() -> Result {
         forget(Page::<1>::alloc(Gfp::KERNEL)?)?;
-        forget(Key::new(b"secret")?)?;
+        forget(SecretBytes::new(b"secret")?)?;
         forget(PerCpu::new(|cpu| Ok(KBox::new(cpu.as_u32(), GFP_KERNEL)?))?)?;
         forget(PerCpuInts::<u64, 2>::new()?)?;
         // The kernel has a list of these counters, which it walks when a CPU goes offline.

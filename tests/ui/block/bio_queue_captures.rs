@@ -9,6 +9,10 @@ use kscale::{
     sync::workqueue::Workqueue, //
 };
 
-fn captures<T: dm::Target>(bio: dm::Bio<T>, select: fn(Pin<&T>) -> &Workqueue, device: dm::Device) {
+fn captures<T: dm::Target>(
+    bio: dm::Bio<T>,
+    select: fn(Pin<&T>) -> &Workqueue,
+    device: dm::DeviceId,
+) {
     bio.queue(select, move |bio| bio.submit(device, 0));
 }

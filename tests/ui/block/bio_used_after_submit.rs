@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn uses<T: dm::Target>(mut bio: dm::Bio<T>, device: dm::Device) {
+fn uses<T: dm::Target>(mut bio: dm::Bio<T>, device: dm::DeviceId) {
     bio.submit(device, 0);
     bio.data();
 }

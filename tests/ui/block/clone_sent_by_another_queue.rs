@@ -4,6 +4,10 @@
 
 use kscale::block::dm;
 
-fn sends<T: dm::Target>(clone: dm::CloneBio<T>, queue: &dm::SendQueue<T>, device: dm::Device) {
-    clone.submit_in_order(|_| queue, device, 0, dm::IrqBio::end);
+fn sends<T: dm::Target>(
+    clone: dm::CloneBio<T>,
+    queue: &dm::SortedSubmitQueue<T>,
+    device: dm::DeviceId,
+) {
+    clone.submit_sorted(|_| queue, device, 0, dm::IrqBio::end);
 }

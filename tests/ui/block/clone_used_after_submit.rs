@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::Device) {
+fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::DeviceId) {
     clone.submit(device, 0, dm::IrqBio::end);
     clone.segments();
 }

@@ -4,7 +4,10 @@
 
 use kscale::block::dm;
 
-fn defers<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, keep: fn(dm::IrqBio<T>)) -> dm::EndIo<'a, T> {
+fn defers<'a, T: dm::Target>(
+    bio: dm::EndBio<'a, T>,
+    keep: fn(dm::IrqBio<T>),
+) -> dm::EndIoResult<'a, T> {
     let _ = bio.defer(keep);
     bio.done()
 }

@@ -4,6 +4,6 @@
 
 use kscale::block::dm;
 
-fn submits<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::Device) {
+fn submits<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::DeviceId) {
     dm::Bio::submit(bio, device, 0);
 }

@@ -4,6 +4,9 @@
 
 use kscale::block::dm;
 
-fn sends<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::Device) -> dm::EndIo<'a, T> {
+fn sends<'a, T: dm::Target>(
+    bio: dm::EndBio<'a, T>,
+    device: dm::DeviceId,
+) -> dm::EndIoResult<'a, T> {
     bio.defer(|bio| bio.submit(device, 0))
 }

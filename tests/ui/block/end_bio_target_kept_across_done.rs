@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn uses<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, uses: fn(&T)) -> dm::EndIo<'a, T> {
+fn uses<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, uses: fn(&T)) -> dm::EndIoResult<'a, T> {
     let target = bio.target();
     let end_io = bio.done();
     uses(&target);

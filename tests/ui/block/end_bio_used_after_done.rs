@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn uses<'a, T: dm::Target>(mut bio: dm::EndBio<'a, T>) -> dm::EndIo<'a, T> {
+fn uses<'a, T: dm::Target>(mut bio: dm::EndBio<'a, T>) -> dm::EndIoResult<'a, T> {
     let end_io = bio.done();
     bio.data();
     end_io

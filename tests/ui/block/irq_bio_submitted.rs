@@ -4,6 +4,6 @@
 
 use kscale::block::dm;
 
-fn sends<T: dm::Target>(bio: dm::IrqBio<T>, device: dm::Device) {
+fn sends<T: dm::Target>(bio: dm::IrqBio<T>, device: dm::DeviceId) {
     bio.submit(device, 0);
 }

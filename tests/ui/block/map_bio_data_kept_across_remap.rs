@@ -6,8 +6,8 @@ use kscale::block::dm;
 
 fn remaps<'a, T: dm::Target<PerBio = u64>>(
     mut bio: dm::MapBio<'a, T>,
-    device: dm::Device,
-) -> dm::Map<'a, T> {
+    device: dm::DeviceId,
+) -> dm::MapResult<'a, T> {
     let data = bio.data();
     let map = bio.remap(device, 0);
     *data = 1;

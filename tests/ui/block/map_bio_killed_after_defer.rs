@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn defers<'a, T: dm::Target>(bio: dm::MapBio<'a, T>, keep: fn(dm::Bio<T>)) -> dm::Map<'a, T> {
+fn defers<'a, T: dm::Target>(bio: dm::MapBio<'a, T>, keep: fn(dm::Bio<T>)) -> dm::MapResult<'a, T> {
     let _ = bio.defer(keep);
     bio.kill()
 }

@@ -7,7 +7,7 @@ use kscale::block::{
     dm, //
 };
 
-fn ends<'a, T: dm::Target>(bio: dm::MapBio<'a, T>, uses: fn(Segments<'_>)) -> dm::Map<'a, T> {
+fn ends<'a, T: dm::Target>(bio: dm::MapBio<'a, T>, uses: fn(Segments<'_>)) -> dm::MapResult<'a, T> {
     let segments = bio.segments();
     let map = bio.end(Ok(()));
     uses(segments);

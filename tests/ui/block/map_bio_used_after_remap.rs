@@ -4,7 +4,10 @@
 
 use kscale::block::dm;
 
-fn remaps<'a, T: dm::Target>(mut bio: dm::MapBio<'a, T>, device: dm::Device) -> dm::Map<'a, T> {
+fn remaps<'a, T: dm::Target>(
+    mut bio: dm::MapBio<'a, T>,
+    device: dm::DeviceId,
+) -> dm::MapResult<'a, T> {
     let map = bio.remap(device, 0);
     bio.data();
     map

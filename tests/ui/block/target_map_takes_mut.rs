@@ -21,13 +21,13 @@ impl dm::Target for Exclusive {
     type PerBio = ();
 
     fn ctr(
-        _table: &mut dm::Table<'_>,
+        _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         Ok(try_pin_init!(Self {}))
     }
 
-    fn map<'a>(self: Pin<&mut Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&mut Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         bio.kill()
     }
 }

@@ -23,13 +23,13 @@ impl<R: Copy + Default + Send + Sync> dm::Target for Holding<R> {
     type PerBio = ();
 
     fn ctr(
-        _table: &mut dm::Table<'_>,
+        _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         Ok(try_pin_init!(Self { name: R::default() }))
     }
 
-    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         bio.kill()
     }
 }

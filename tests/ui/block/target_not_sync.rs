@@ -25,7 +25,7 @@ impl dm::Target for Counting {
     type PerBio = ();
 
     fn ctr(
-        _table: &mut dm::Table<'_>,
+        _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         Ok(try_pin_init!(Self {
@@ -33,7 +33,7 @@ impl dm::Target for Counting {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         self.mapped.set(self.mapped.get() + 1);
         bio.kill()
     }

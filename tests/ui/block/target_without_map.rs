@@ -21,7 +21,7 @@ impl dm::Target for Silent {
     type PerBio = ();
 
     fn ctr(
-        _table: &mut dm::Table<'_>,
+        _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         Ok(try_pin_init!(Self {}))

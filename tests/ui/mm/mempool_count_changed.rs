@@ -8,14 +8,14 @@ use kscale::mm::{
     gfp::Gfp,
     mempool::{
         Mempool,
+        RawElement,
         Slab,
-        Slot,
         Source, //
     },
     slab::Cache, //
 };
 
-fn changes<'a>(pool: &Mempool<Slab<&'a Cache<u64>>>, slots: &mut [MaybeUninit<Slot<u64>>]) {
+fn changes<'a>(pool: &Mempool<Slab<&'a Cache<u64>>>, slots: &mut [MaybeUninit<RawElement<u64>>]) {
     pool.source().taken(usize::MAX);
     pool.source().returned(1);
     pool.source().alloc_bulk(Gfp::NOWAIT, slots);

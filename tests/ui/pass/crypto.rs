@@ -10,14 +10,14 @@ use kscale::{
         SegmentMut, //
     },
     crypto::{
-        secret::Key,
+        secret::SecretBytes,
         skcipher::Skcipher, //
     }, //
 };
 
 /// Makes a cipher with a key.
 pub fn cipher(digits: &[u8]) -> Result<Skcipher> {
-    let key = Key::from_hex(digits)?;
+    let key = SecretBytes::from_hex(digits)?;
     let mut cipher = Skcipher::new(c"xts(aes)")?;
     cipher.set_key(key.as_bytes())?;
     text_of(&key)?;
@@ -25,7 +25,7 @@ pub fn cipher(digits: &[u8]) -> Result<Skcipher> {
 }
 
 /// Prints a key as it may be printed.
-fn text_of(key: &Key) -> Result<kernel::str::CString> {
+fn text_of(key: &SecretBytes) -> Result<kernel::str::CString> {
     Ok(kernel::str::CString::try_from_fmt(fmt!("{key:?} {key:x}"))?)
 }
 

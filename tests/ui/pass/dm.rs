@@ -35,7 +35,7 @@ mod module;
 
 #[pin_data]
 struct Everything {
-    device: dm::Device,
+    device: dm::DeviceId,
     queue: Workqueue,
     #[pin]
     set: BioSet,
@@ -58,14 +58,14 @@ impl dm::Target for Everything {
     type PerBio = PerBio;
 
     fn ctr(
-        table: &mut dm::Table<'_>,
+        builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let key = args.secret(c"missing key")?;
         let digits = key.as_bytes().len();
         let path = args.required(c"missing device path")?;
         args.finish(c"too many arguments")?;
-        let device = table.get_device(path, digits as u64)?;
+        let device = builder.get_device(path, digits as u64)?;
         let queue = Workqueue::new(c"everything", Flags::UNBOUND, 0)?;
         let reserve_bios = NonZero::new(1).ok_or(EINVAL)?;
 
@@ -78,7 +78,7 @@ impl dm::Target for Everything {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::Map<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         self.mapped.add(1);
         bio.data().submits = 1;
         match bio.sector() {
@@ -90,7 +90,7 @@ impl dm::Target for Everything {
         }
     }
 
-    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIo<'a, Self> {
+    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
         bio.data().submits += 1;
         match bio.result() {
             Ok(()) => bio.done(),

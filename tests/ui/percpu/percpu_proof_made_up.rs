@@ -4,12 +4,12 @@
 
 use kernel::types::NotThreadSafe;
 
-use kscale::percpu::LocalInterruptDisabled;
+use kscale::percpu::IrqsOffGuard;
 
-fn makes() -> LocalInterruptDisabled {
-    LocalInterruptDisabled(NotThreadSafe)
+fn makes() -> IrqsOffGuard {
+    IrqsOffGuard(NotThreadSafe)
 }
 
-fn copies(proof: &LocalInterruptDisabled) -> LocalInterruptDisabled {
+fn copies(proof: &IrqsOffGuard) -> IrqsOffGuard {
     proof.clone()
 }

@@ -4,7 +4,7 @@
 
 use kscale::percpu::{
     CpuGuard,
-    LocalInterruptDisabled,
+    IrqsOffGuard,
     PreemptDisabled, //
 };
 
@@ -12,11 +12,11 @@ fn assert_send<T: Send>() {}
 fn assert_sync<T: Sync>() {}
 
 fn sends<'a>() {
-    assert_send::<LocalInterruptDisabled>();
+    assert_send::<IrqsOffGuard>();
     assert_send::<PreemptDisabled>();
     assert_send::<CpuGuard<'a, u64>>();
 }
 
 fn shares() {
-    assert_sync::<LocalInterruptDisabled>();
+    assert_sync::<IrqsOffGuard>();
 }

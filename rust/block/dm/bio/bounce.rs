@@ -23,39 +23,39 @@ use crate::{
             Source, //
         },
         page::{
-            is_block,
-            Block,
+            is_compound,
+            CompoundPage,
             Page, //
         }, //
     }, //
 };
 
-/// The source of a page pool that can also allocate blocks of pages, see [`Bio::bounce_blocks()`].
+/// The source of a page pool that can also allocate compound pages, see [`Bio::bounce_compound()`].
 ///
-/// [`Bio::bounce_blocks()`]: crate::block::dm::Bio::bounce_blocks
-pub trait Blocks: Source<Memory = Page> {
-    /// Allocates a block of at most `max_order`, as large as possible.
+/// [`Bio::bounce_compound()`]: crate::block::dm::Bio::bounce_compound
+pub trait CompoundSource: Source<Memory = Page> {
+    /// Allocates a compound page of at most `max_order`, as large as possible.
     ///
     /// May return [`None`]: the pool then provides pages.
     ///
     /// Context: Process context. Must not sleep for long, as other tasks may wait for memory that
     /// the caller holds.
-    fn alloc_block(&self, max_order: NonZeroU32) -> Option<Block>;
+    fn alloc_compound(&self, max_order: NonZeroU32) -> Option<CompoundPage>;
 
-    /// Frees a block.
+    /// Frees a compound page.
     ///
     /// Context: Any context. Must not sleep.
-    fn free_block(&self, block: Block);
+    fn free_compound(&self, compound: CompoundPage);
 }
 
 /// Frees the memory of a clone.
 pub(super) type FreePages = unsafe fn(NonNull<bindings::bio>, *const ());
 
-/// Allocates a bio with `len` bytes of its own memory, in blocks from `block` and in pages from
-/// `pool`. Returns [`None`] if `len` is 0, or more than `pool` guarantees.
+/// Allocates a bio with `len` bytes of its own memory, in compound pages from `compound` and in
+/// pages from `pool`. Returns [`None`] if `len` is 0, or more than `pool` guarantees.
 ///
-/// [`free_pages()`] or [`free_blocks()`] frees the memory with the same `pool`, depending on
-/// `block`.
+/// [`free_pages()`] or [`free_compound_pages()`] frees the memory with the same `pool`, depending
+/// on `compound`.
 ///
 /// # Safety
 ///
@@ -65,7 +65,7 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
     pool: &Mempool<S>,
     opf: bindings::blk_opf_t,
     len: usize,
-    block: impl Fn(&S, NonZeroU32) -> Option<Block>,
+    compound: impl Fn(&S, NonZeroU32) -> Option<CompoundPage>,
 ) -> Option<NonNull<bindings::bio>> {
     let count = len.div_ceil(PAGE_SIZE);
     if count == 0 || count > pool.min_nr() || count > bindings::BIO_MAX_VECS as usize {
@@ -88,19 +88,19 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
         )
     })?;
 
-    let (mut left, mut max_order) = (len, Block::MAX_ORDER);
+    let (mut left, mut max_order) = (len, CompoundPage::MAX_ORDER);
     // As `crypt_alloc_buffer()` in `drivers/md/dm-crypt.c`: an order that failed is not tried
     // again.
     while let Some(order) = max_order_of(left.div_ceil(PAGE_SIZE), max_order) {
-        let Some(block) = block(pool.source(), order) else {
+        let Some(compound) = compound(pool.source(), order) else {
             break;
         };
-        if block.order() > order.get() {
-            // The block is larger than the rest of the bio.
+        if compound.order() > order.get() {
+            // The compound page is larger than the rest of the bio.
             break;
         }
-        max_order = block.order();
-        let segment_len = block.size().min(left);
+        max_order = compound.order();
+        let segment_len = compound.size().min(left);
         // SAFETY: The table has room: it has a segment for each page, and each segment has at least
         // a page.
         //
@@ -108,7 +108,7 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
         unsafe {
             bindings::__bio_add_page(
                 clone.as_ptr(),
-                block.into_raw().as_ptr(),
+                compound.into_raw().as_ptr(),
                 segment_len as u32,
                 0,
             )
@@ -120,8 +120,9 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
     if left > 0 && unsafe { add_pages(clone, pool, count, left) }.is_err() {
         // Not reached: the number of pages was checked.
         //
-        // SAFETY: All pages in the table came from `block`, and dropping such blocks is allowed.
-        unsafe { for_each_page(clone, |page| drop(Block::from_raw(page))) };
+        // SAFETY: All pages in the table came from `compound`, and dropping such compound pages is
+        // allowed.
+        unsafe { for_each_page(clone, |page| drop(CompoundPage::from_raw(page))) };
         // SAFETY: The clone is not used again.
         unsafe { bindings::bio_put(clone.as_ptr()) };
         return None;
@@ -129,8 +130,8 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
     Some(clone)
 }
 
-/// Returns the order of the largest block of at most `pages` pages and `max_order`, or [`None`] for
-/// a single page.
+/// Returns the order of the largest compound page of at most `pages` pages and `max_order`, or
+/// [`None`] for a single page.
 fn max_order_of(pages: usize, max_order: u32) -> Option<NonZeroU32> {
     NonZeroU32::new(pages.checked_ilog2()?.min(max_order))
 }
@@ -206,31 +207,35 @@ pub(super) unsafe fn free_pages<S: Source<Memory = Page> + 'static>(
     pool: *const (),
 ) {
     // SAFETY: By this function's contract.
-    unsafe { free(clone, pool.cast::<Mempool<S>>(), |_, block| drop(block)) };
+    unsafe {
+        free(clone, pool.cast::<Mempool<S>>(), |_, compound| {
+            drop(compound)
+        })
+    };
 }
 
-/// Frees the blocks of a clone to the source of its pool, and its pages to the pool.
+/// Frees the compound pages of a clone to the source of its pool, and its pages to the pool.
 ///
 /// # Safety
 ///
-/// As for [`free_pages()`], but segments may also be blocks from the source of `pool`.
-pub(super) unsafe fn free_blocks<S: Blocks + 'static>(
+/// As for [`free_pages()`], but segments may also be compound pages from the source of `pool`.
+pub(super) unsafe fn free_compound_pages<S: CompoundSource + 'static>(
     clone: NonNull<bindings::bio>,
     pool: *const (),
 ) {
     // SAFETY: By this function's contract.
-    unsafe { free(clone, pool.cast::<Mempool<S>>(), S::free_block) };
+    unsafe { free(clone, pool.cast::<Mempool<S>>(), S::free_compound) };
 }
 
 /// Frees the memory of a clone.
 ///
 /// # Safety
 ///
-/// As for [`free_pages()`], but segments may also be blocks that `free_block` accepts.
+/// As for [`free_pages()`], but segments may also be compound pages that `free_compound` accepts.
 unsafe fn free<S: Source<Memory = Page>>(
     clone: NonNull<bindings::bio>,
     pool: *const Mempool<S>,
-    free_block: impl Fn(&S, Block),
+    free_compound: impl Fn(&S, CompoundPage),
 ) {
     // SAFETY: The pool is alive, by this function's contract.
     let pool = unsafe { &*pool };
@@ -242,10 +247,10 @@ unsafe fn free<S: Source<Memory = Page>>(
     // segment after the `n`th begins at word `2 * (n + 1)`. As there are at most as many pages as
     // segments, no unread segment is overwritten.
     let sort = |page: NonNull<bindings::page>| {
-        // SAFETY: The page is from a `Page` or from a `Block`, by this function's contract.
-        if unsafe { is_block(page.as_ptr()) } {
-            // SAFETY: The page is from a `Block`, and unused, by this function's contract.
-            free_block(pool.source(), unsafe { Block::from_raw(page) });
+        // SAFETY: The page is from a `Page` or from a `CompoundPage`, by this function's contract.
+        if unsafe { is_compound(page.as_ptr()) } {
+            // SAFETY: The page is from a `CompoundPage`, and unused, by this function's contract.
+            free_compound(pool.source(), unsafe { CompoundPage::from_raw(page) });
         } else {
             // SAFETY: The table has room for twice as many pages as segments.
             unsafe { pages.add(count).write(page.as_ptr()) };

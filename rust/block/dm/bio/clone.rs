@@ -23,9 +23,9 @@ use crate::{
             SegmentsMut, //
         },
         dm::{
-            submit::sorted::SendQueue,
+            submit::sorted::SortedSubmitQueue,
             target::{
-                devices::Device,
+                devices::DeviceId,
                 target_type,
                 Target, //
             }, //
@@ -38,7 +38,7 @@ use crate::{
             Source, //
         },
         page::{
-            Block,
+            CompoundPage,
             Page, //
         }, //
     }, //
@@ -47,7 +47,7 @@ use crate::{
 use super::{
     bounce::{
         self,
-        Blocks,
+        CompoundSource,
         FreePages, //
     },
     irq::IrqBio,
@@ -57,7 +57,7 @@ use super::{
     },
     per_bio::{
         PerBio,
-        Ptr, //
+        PerBioRef, //
     }, //
 };
 
@@ -179,19 +179,24 @@ impl<T: Target> CloneBio<T> {
         Self::bounce_with(base, select, |_, _| None, bounce::free_pages::<S>)
     }
 
-    /// See [`Bio::bounce_blocks()`].
-    pub(super) fn bounce_blocks<S: Blocks + 'static>(
+    /// See [`Bio::bounce_compound()`].
+    pub(super) fn bounce_compound<S: CompoundSource + 'static>(
         base: Bio<T>,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
     ) -> Result<Self, Bio<T>> {
-        Self::bounce_with(base, select, S::alloc_block, bounce::free_blocks::<S>)
+        Self::bounce_with(
+            base,
+            select,
+            S::alloc_compound,
+            bounce::free_compound_pages::<S>,
+        )
     }
 
     /// Makes a clone with its own memory, which `free_pages` frees.
     fn bounce_with<S: Source<Memory = Page> + 'static>(
         base: Bio<T>,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
-        block: impl Fn(&S, NonZeroU32) -> Option<Block>,
+        alloc_compound: impl Fn(&S, NonZeroU32) -> Option<CompoundPage>,
         free_pages: FreePages,
     ) -> Result<Self, Bio<T>> {
         let mut base = Self::cloneable(base)?;
@@ -206,7 +211,7 @@ impl<T: Target> CloneBio<T> {
 
         // SAFETY: Both live as long as the target, which the bio keeps alive: `select` borrowed
         // them from the target for an arbitrary lifetime.
-        let Some(clone) = (unsafe { bounce::alloc(set, pool, opf, len, block) }) else {
+        let Some(clone) = (unsafe { bounce::alloc(set, pool, opf, len, alloc_compound) }) else {
             return Err(base);
         };
         *base.ptr_mut().clone_end_mut() = CloneEnd {
@@ -289,7 +294,7 @@ impl<T: Target> CloneBio<T> {
     ///   [`Bio::bounce()`].
     ///
     /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
-    pub fn submit(self, device: Device, sector: u64, done: fn(IrqBio<T>, BlkResult)) {
+    pub fn submit(self, device: DeviceId, sector: u64, done: fn(IrqBio<T>, BlkResult)) {
         if !may_submit() {
             return;
         }
@@ -302,10 +307,10 @@ impl<T: Target> CloneBio<T> {
     /// As [`CloneBio::submit()`], but the worker of a queue of the target submits the clone.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn submit_in_order(
+    pub fn submit_sorted(
         self,
-        select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x SendQueue<T>,
-        device: Device,
+        select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x SortedSubmitQueue<T>,
+        device: DeviceId,
         sector: u64,
         done: fn(IrqBio<T>, BlkResult),
     ) {
@@ -313,7 +318,7 @@ impl<T: Target> CloneBio<T> {
             let queue = NonNull::from(select(base.target()));
             // SAFETY: The clone was made ready above. `select` borrowed the queue from the target
             // for an arbitrary lifetime, so it lives as long as the target.
-            unsafe { SendQueue::push(queue, base.into_ptr()) };
+            unsafe { SortedSubmitQueue::push(queue, base.into_ptr()) };
         }
     }
 
@@ -321,7 +326,12 @@ impl<T: Target> CloneBio<T> {
     ///
     /// Ends the base bio if `device` belongs to another target or does not support such tags, or if
     /// the write would send stale memory.
-    fn ready(self, device: Device, sector: u64, done: fn(IrqBio<T>, BlkResult)) -> Option<Bio<T>> {
+    fn ready(
+        self,
+        device: DeviceId,
+        sector: u64,
+        done: fn(IrqBio<T>, BlkResult),
+    ) -> Option<Bio<T>> {
         let is_own_write = self.base.op() == Op::Write && self.base.ptr().clone_end().is_own();
         if is_own_write && self.filled.len() != self.base.len_bytes() {
             return None;
@@ -335,7 +345,7 @@ impl<T: Target> CloneBio<T> {
         unsafe { (*clone).bi_iter.bi_sector = sector };
         // SAFETY: The clone is alive and owned here, and its base bio is not used until the clone
         // completes.
-        if unsafe { this.base.ptr_mut().attach_tags(clone) }.is_err() {
+        if unsafe { this.base.ptr_mut().attach_integrity(clone) }.is_err() {
             return None;
         }
 
@@ -357,9 +367,9 @@ impl<T: Target> CloneBio<T> {
     ///
     /// # Safety
     ///
-    /// Must be called once for a clone of a target `T` that [`Ptr::submit_clone()`] submitted, when
-    /// the device has completed it. The caller must be in a section that keeps the code of `T`
-    /// after the bio has ended.
+    /// Must be called once for a clone of a target `T` that [`PerBioRef::submit_clone()`]
+    /// submitted, when the device has completed it. The caller must be in a section that keeps the
+    /// code of `T` after the bio has ended.
     pub(in crate::block::dm) unsafe fn end_clone(clone: *mut bindings::bio) {
         // SAFETY: `submit_clone()` set `bi_private`, and gave up its pointer for this call.
         let base = unsafe { PerBio::<T>::from_raw((*clone).bi_private.cast()) };
@@ -386,7 +396,7 @@ impl<T: Target> CloneBio<T> {
     }
 }
 
-impl<T: Target> Ptr<T> {
+impl<T: Target> PerBioRef<T> {
     /// Submits the clone that was made ready, instead of the bio.
     ///
     /// # Safety

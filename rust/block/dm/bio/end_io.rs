@@ -22,7 +22,7 @@ use super::{
     irq::IrqBio,
     map::Brand,
     owned::Bio,
-    per_bio::Ptr, //
+    per_bio::PerBioRef, //
 };
 
 /// A completed bio in [`Target::end_io()`].
@@ -31,7 +31,7 @@ use super::{
 ///
 /// `ptr` is the bio of the running call of `end_io`.
 pub struct EndBio<'a, T: Target> {
-    pub(in crate::block::dm) ptr: Ptr<T>,
+    pub(in crate::block::dm) ptr: PerBioRef<T>,
     result: BlkResult,
     _brand: Brand<'a>,
 }
@@ -42,15 +42,15 @@ pub struct EndBio<'a, T: Target> {
 ///
 /// `ptr` is `Some` if and only if the bio is done.
 #[must_use = "the bio is lost unless `end_io` returns this"]
-pub struct EndIo<'a, T: Target> {
-    ptr: Option<Ptr<T>>,
+pub struct EndIoResult<'a, T: Target> {
+    ptr: Option<PerBioRef<T>>,
     result: BlkResult,
     _brand: Brand<'a>,
 }
 
 impl<'a, T: Target> EndBio<'a, T> {
     /// Starts a call of `end_io`.
-    pub(in crate::block::dm) fn new(ptr: Ptr<T>, result: BlkResult) -> Self {
+    pub(in crate::block::dm) fn new(ptr: PerBioRef<T>, result: BlkResult) -> Self {
         // INVARIANT: The caller has the only pointer, so it is the call of `end_io`.
         Self {
             ptr,
@@ -113,11 +113,11 @@ impl<'a, T: Target> EndBio<'a, T> {
     /// Returns whether this is outside hard interrupts and interrupts are enabled.
     ///
     /// If so, long work that does not sleep, such as a cipher, may run here. Otherwise use
-    /// [`IrqBio::queue_soft()`].
+    /// [`IrqBio::queue_bh()`].
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn may_take_time(&self) -> bool {
+    pub fn irqs_enabled(&self) -> bool {
         // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
         unsafe { bindings::irqs_on() }
     }
@@ -126,7 +126,7 @@ impl<'a, T: Target> EndBio<'a, T> {
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn done(self) -> EndIo<'a, T> {
+    pub fn done(self) -> EndIoResult<'a, T> {
         let result = self.result;
         self.done_with(result)
     }
@@ -135,8 +135,8 @@ impl<'a, T: Target> EndBio<'a, T> {
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn done_with(self, result: BlkResult) -> EndIo<'a, T> {
-        EndIo {
+    pub fn done_with(self, result: BlkResult) -> EndIoResult<'a, T> {
+        EndIoResult {
             ptr: Some(self.ptr),
             result,
             _brand: PhantomData,
@@ -147,10 +147,10 @@ impl<'a, T: Target> EndBio<'a, T> {
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn defer(mut self, func: impl FnOnce(IrqBio<T>)) -> EndIo<'a, T> {
+    pub fn defer(mut self, func: impl FnOnce(IrqBio<T>)) -> EndIoResult<'a, T> {
         self.ptr.restore();
         func(IrqBio::new(Bio::new(self.ptr)));
-        EndIo {
+        EndIoResult {
             ptr: None,
             result: Ok(()),
             _brand: PhantomData,
@@ -158,11 +158,11 @@ impl<'a, T: Target> EndBio<'a, T> {
     }
 }
 
-impl<T: Target> EndIo<'_, T> {
+impl<T: Target> EndIoResult<'_, T> {
     /// Ends the call of `end_io`. Returns the result of a bio that is done, and [`None`] otherwise.
     #[inline]
     pub(in crate::block::dm) fn finish(self) -> Option<BlkResult> {
-        self.ptr?.leave();
+        self.ptr?.destroy();
         Some(self.result)
     }
 }

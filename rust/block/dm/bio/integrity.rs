@@ -2,9 +2,9 @@
 
 //! Bios with integrity metadata.
 //!
-//! A target attaches [`Tags`] to a bio before it sends the bio to a device. From then on they
-//! belong to the bio: they are lent again after completion, and freed when the bio leaves the
-//! target.
+//! A target attaches an [`IntegrityPayload`] to a bio before it sends the bio to a device. From
+//! then on they belong to the bio: they are lent again after completion, and freed when the bio
+//! leaves the target.
 
 use kernel::{
     fmt,
@@ -19,15 +19,15 @@ use crate::{
         bio::{
             BlkError,
             BlkResult,
+            IntegrityPayload,
             IntegrityProfile,
             Op,
             Segments,
-            SegmentsMut,
-            Tags, //
+            SegmentsMut, //
         },
         dm::target::{
-            ctr::Table,
-            devices::Device,
+            ctr::TargetBuilder,
+            devices::DeviceId,
             Target, //
         }, //
     }, //
@@ -42,15 +42,15 @@ use super::{
         may_wait,
         Bio, //
     },
-    per_bio::Ptr, //
+    per_bio::PerBioRef, //
 };
 
-impl Table<'_> {
+impl TargetBuilder<'_> {
     /// Returns the integrity profile of a device of this target. Returns [`None`] if the device has
     /// none, or without `CONFIG_BLK_DEV_INTEGRITY`.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn integrity_profile(&self, device: Device) -> Option<IntegrityProfile> {
+    pub fn integrity_profile(&self, device: DeviceId) -> Option<IntegrityProfile> {
         let bdev = self.devices.bdev(device)?;
         // SAFETY: The device is open, see `Devices`.
         unsafe { IntegrityProfile::of(bdev) }
@@ -65,8 +65,8 @@ impl<T: Target> MapBio<'_, T> {
     ///
     /// Context: Any context. Never sleeps. A bio with tags must only be remapped in process
     /// context.
-    pub fn set_tags(&mut self, tags: Tags) {
-        *self.ptr.tags_mut() = Some(tags);
+    pub fn set_integrity(&mut self, tags: IntegrityPayload) {
+        *self.ptr.integrity_mut() = Some(tags);
     }
 }
 
@@ -76,24 +76,24 @@ impl<T: Target> Bio<T> {
     /// Returns [`None`] unless the operation is a read with tags. See [`Bio::segments_mut()`].
     ///
     /// Context: Any context. Never sleeps.
-    pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
-        self.ptr_mut().segments_and_tags()
+    pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+        self.ptr_mut().segments_and_integrity()
     }
 
     /// Removes the tags from the bio, to reuse them.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn take_tags(&mut self) -> Option<Tags> {
-        self.ptr_mut().tags_mut().take()
+    pub fn take_integrity(&mut self) -> Option<IntegrityPayload> {
+        self.ptr_mut().integrity_mut().take()
     }
 }
 
 impl<T: Target> EndBio<'_, T> {
-    /// Returns the memory and the tags of a read, as [`Bio::segments_and_tags()`].
+    /// Returns the memory and the tags of a read, as [`Bio::segments_and_integrity()`].
     ///
     /// Context: Any context. Never sleeps.
-    pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
-        self.ptr.segments_and_tags()
+    pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+        self.ptr.segments_and_integrity()
     }
 }
 
@@ -104,8 +104,8 @@ impl<T: Target> CloneBio<T> {
     /// with its sectors, submission ends the base bio with [`BlkError::IOERR`].
     ///
     /// Context: Any context. Never sleeps.
-    pub fn set_tags(&mut self, tags: Tags) {
-        *self.base.ptr_mut().tags_mut() = Some(tags);
+    pub fn set_integrity(&mut self, tags: IntegrityPayload) {
+        *self.base.ptr_mut().integrity_mut() = Some(tags);
     }
 
     /// Reads the sectors of the base bio into the clone, with tags if the base bio has some, and
@@ -117,7 +117,7 @@ impl<T: Target> CloneBio<T> {
     /// [`Target::map()`], as bios are submitted only after `map` returned.
     ///
     /// Context: Process context. May sleep. Not in `map`.
-    pub fn read(self, device: Device, sector: u64) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
+    pub fn read(self, device: DeviceId, sector: u64) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
         let is_own_read = self.base.op() == Op::Read && self.base.ptr().clone_end().is_own();
         let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {
             return Err((self.into_base(), BlkError::IOERR));
@@ -135,7 +135,7 @@ impl<T: Target> CloneBio<T> {
         };
         // SAFETY: The clone is alive and owned here. The tags are in the base bio, which is not
         // used until the device has completed the clone.
-        if unsafe { this.base.ptr_mut().attach_tags(clone) }.is_err() {
+        if unsafe { this.base.ptr_mut().attach_integrity(clone) }.is_err() {
             return Err((this.into_base(), BlkError::IOERR));
         }
 
@@ -223,8 +223,8 @@ impl<T: Target> ReadClone<T> {
     /// are empty if the base bio has none.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
-        let tags = match self.0.base.ptr().tags() {
+    pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+        let tags = match self.0.base.ptr().integrity() {
             Some(tags) => core::ptr::from_ref(tags.as_slice()),
             None => core::ptr::from_ref(&[]),
         };
@@ -269,17 +269,17 @@ impl fmt::Display for DeviceName {
     }
 }
 
-impl<T: Target> Ptr<T> {
-    /// See [`Bio::segments_and_tags()`].
+impl<T: Target> PerBioRef<T> {
+    /// See [`Bio::segments_and_integrity()`].
     #[inline]
-    fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+    fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
         // The tags are separate memory, so both can be lent.
-        let tags = core::ptr::from_ref(self.tags()?.as_slice());
+        let tags = core::ptr::from_ref(self.integrity()?.as_slice());
         let (target, segments) = self.segments_mut()?;
 
         // SAFETY: The tags do not change until the bio is borrowed mutably again, and it is
-        // borrowed now. The bio is at no device: a `Ptr` only exists before submission and after
-        // completion.
+        // borrowed now. The bio is at no device: a `PerBioRef` only exists before submission and
+        // after completion.
         Some((target, segments, unsafe { &*tags }))
     }
 
@@ -292,14 +292,14 @@ impl<T: Target> Ptr<T> {
     /// `bio` must be alive and owned by the caller. Its device must be set and open. This bio must
     /// not be used until the device has completed `bio`.
     #[inline]
-    pub(super) unsafe fn attach_tags(&mut self, bio: *mut bindings::bio) -> Result {
+    pub(super) unsafe fn attach_integrity(&mut self, bio: *mut bindings::bio) -> Result {
         // `REQ_INTEGRITY` stays set after a first attachment, even if the tags were taken.
         //
         // SAFETY: By this function's contract.
         if unsafe { (*bio).bi_opf } & bindings::REQ_INTEGRITY != 0 {
             return Err(EINVAL);
         }
-        match self.tags_mut() {
+        match self.integrity_mut() {
             None => Ok(()),
             // `attach()` allocates, and may sleep.
             Some(_) if !may_submit() => Err(EINVAL),

@@ -9,10 +9,10 @@ use crate::{
     block::{
         bio::{
             BlkResult,
+            IntegrityPayload,
             Op,
             Segments,
-            SegmentsMut,
-            Tags, //
+            SegmentsMut, //
         },
         dm::target::Target, //
     },
@@ -23,7 +23,7 @@ use super::owned::Bio;
 
 /// An owned [`Bio`] in a function that may run in an interrupt.
 ///
-/// The functions of [`EndBio::defer()`], [`CloneBio::submit()`] and [`Bio::queue_soft()`] get one.
+/// The functions of [`EndBio::defer()`], [`CloneBio::submit()`] and [`Bio::queue_bh()`] get one.
 /// It has the operations that do not sleep. [`IrqBio::queue()`] moves it to process context.
 ///
 /// Dropping it ends the bio, as for a [`Bio`].
@@ -86,28 +86,28 @@ impl<T: Target> IrqBio<T> {
         self.0.segments_mut()
     }
 
-    /// Returns the memory and the tags of a read, as [`Bio::segments_and_tags()`].
+    /// Returns the memory and the tags of a read, as [`Bio::segments_and_integrity()`].
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn segments_and_tags(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
-        self.0.segments_and_tags()
+    pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+        self.0.segments_and_integrity()
     }
 
-    /// Takes the tags, as [`Bio::take_tags()`].
+    /// Takes the tags, as [`Bio::take_integrity()`].
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn take_tags(&mut self) -> Option<Tags> {
-        self.0.take_tags()
+    pub fn take_integrity(&mut self) -> Option<IntegrityPayload> {
+        self.0.take_integrity()
     }
 
     /// Returns whether this is outside hard interrupts and interrupts are enabled, as
-    /// [`EndBio::may_take_time()`](crate::block::dm::EndBio::may_take_time).
+    /// [`EndBio::irqs_enabled()`](crate::block::dm::EndBio::irqs_enabled).
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn may_take_time(&self) -> bool {
+    pub fn irqs_enabled(&self) -> bool {
         // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
         unsafe { bindings::irqs_on() }
     }
@@ -128,11 +128,11 @@ impl<T: Target> IrqBio<T> {
         self.0.queue(select, func);
     }
 
-    /// Runs `func` with the bio in softirq context, as [`Bio::queue_soft()`].
+    /// Runs `func` with the bio in softirq context, as [`Bio::queue_bh()`].
     ///
     /// Context: Any context. Never sleeps. C: `system_bh_wq`.
     #[inline]
-    pub fn queue_soft(self, func: fn(IrqBio<T>)) {
-        self.0.queue_soft(func);
+    pub fn queue_bh(self, func: fn(IrqBio<T>)) {
+        self.0.queue_bh(func);
     }
 }

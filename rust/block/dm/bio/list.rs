@@ -8,7 +8,7 @@ use crate::block::dm::target::Target;
 
 use super::{
     owned::Bio,
-    per_bio::Ptr, //
+    per_bio::PerBioRef, //
 };
 
 /// A FIFO list of bios of a target. It allocates nothing: the links are in the per-bio data.
@@ -18,9 +18,9 @@ use super::{
 /// [`BlkError::IOERR`]: crate::block::bio::BlkError::IOERR
 pub struct BioList<T: Target> {
     /// Bios to pop, the oldest in front.
-    head: Option<Ptr<T>>,
+    head: Option<PerBioRef<T>>,
     /// Bios that were pushed since `head` was filled, the newest in front.
-    tail: Option<Ptr<T>>,
+    tail: Option<PerBioRef<T>>,
 }
 
 impl<T: Target> BioList<T> {

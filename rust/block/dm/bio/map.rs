@@ -20,7 +20,7 @@ use crate::{
             SECTOR_SIZE, //
         },
         dm::target::{
-            devices::Device,
+            devices::DeviceId,
             vtable::Inner,
             Target, //
         }, //
@@ -31,7 +31,7 @@ use super::{
     owned::Bio,
     per_bio::{
         PerBio,
-        Ptr, //
+        PerBioRef, //
     }, //
 };
 
@@ -40,14 +40,14 @@ pub(super) type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
 /// A bio in [`Target::map()`].
 ///
-/// Each method that makes a [`Map`] consumes the bio. As `'a` is different in each call of `map`,
-/// the `Map` of a bio cannot be returned for another bio.
+/// Each method that makes a [`MapResult`] consumes the bio. As `'a` is different in each call of
+/// `map`, the `MapResult` of a bio cannot be returned for another bio.
 ///
 /// # Invariants
 ///
 /// `ptr` is the bio of the running call of `map`.
 pub struct MapBio<'a, T: Target> {
-    pub(in crate::block::dm) ptr: Ptr<T>,
+    pub(in crate::block::dm) ptr: PerBioRef<T>,
     _brand: Brand<'a>,
 }
 
@@ -58,9 +58,9 @@ pub struct MapBio<'a, T: Target> {
 /// `code` is a value that `__map_bio()` in `drivers/md/dm.c` handles, and is true for the bio.
 /// `ptr` is `Some` if and only if the bio has not left the target.
 #[must_use = "the bio is lost unless `map` returns this"]
-pub struct Map<'a, T: Target> {
+pub struct MapResult<'a, T: Target> {
     code: u32,
-    ptr: Option<Ptr<T>>,
+    ptr: Option<PerBioRef<T>>,
     _brand: Brand<'a>,
 }
 
@@ -95,12 +95,12 @@ impl<'a, T: Target> MapBio<'a, T> {
 
     /// Returns whether the bio is a flush of the device cache (`REQ_PREFLUSH`).
     ///
-    /// Device mapper sends flushes without data, and only if [`Table::send_flush_bios()`] was
-    /// called.
+    /// Device mapper sends flushes without data, and only if [`TargetBuilder::send_flush_bios()`]
+    /// was called.
     ///
     /// Context: Any context. Never sleeps.
     ///
-    /// [`Table::send_flush_bios()`]: crate::block::dm::Table::send_flush_bios
+    /// [`TargetBuilder::send_flush_bios()`]: crate::block::dm::TargetBuilder::send_flush_bios
     #[inline]
     pub fn is_flush(&self) -> bool {
         self.has_flag(bindings::REQ_PREFLUSH)
@@ -196,14 +196,14 @@ impl<'a, T: Target> MapBio<'a, T> {
     ///
     /// [`IOERR`]: crate::block::bio::BlkError::IOERR
     #[inline]
-    pub fn remap(mut self, device: Device, sector: u64) -> Map<'a, T> {
+    pub fn remap(mut self, device: DeviceId, sector: u64) -> MapResult<'a, T> {
         if self.ptr.remap(device, sector).is_none() {
             return self.kill();
         }
         let _ = self.ptr.into_raw();
         // INVARIANT: The device and the sector of the bio are set. Its per-bio data stays
         // initialised, and device mapper owns the bio now.
-        Map::new(bindings::DM_MAPIO_REMAPPED, None)
+        MapResult::new(bindings::DM_MAPIO_REMAPPED, None)
     }
 
     /// Ends the bio with [`IOERR`], as `DM_MAPIO_KILL`.
@@ -212,9 +212,9 @@ impl<'a, T: Target> MapBio<'a, T> {
     ///
     /// [`IOERR`]: crate::block::bio::BlkError::IOERR
     #[cold]
-    pub fn kill(self) -> Map<'a, T> {
+    pub fn kill(self) -> MapResult<'a, T> {
         // INVARIANT: Device mapper ends the bio after `map` returned, without a call of `end_io`.
-        Map::new(bindings::DM_MAPIO_KILL, Some(self.ptr))
+        MapResult::new(bindings::DM_MAPIO_KILL, Some(self.ptr))
     }
 
     /// Requeues the bio, as `DM_MAPIO_REQUEUE`.
@@ -228,19 +228,19 @@ impl<'a, T: Target> MapBio<'a, T> {
     ///
     /// [`IOERR`]: crate::block::bio::BlkError::IOERR
     #[cold]
-    pub fn requeue(self) -> Map<'a, T> {
+    pub fn requeue(self) -> MapResult<'a, T> {
         if self.is_zone_write() {
             // Device mapper would kill it too, but with a warning: `dm_handle_requeue()`.
             return self.kill();
         }
         // INVARIANT: As in `kill()`.
-        Map::new(bindings::DM_MAPIO_REQUEUE, Some(self.ptr))
+        MapResult::new(bindings::DM_MAPIO_REQUEUE, Some(self.ptr))
     }
 
     /// Ends the bio with `result`.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn end(self, result: BlkResult) -> Map<'a, T> {
+    pub fn end(self, result: BlkResult) -> MapResult<'a, T> {
         self.defer(|bio| bio.end(result))
     }
 
@@ -253,10 +253,10 @@ impl<'a, T: Target> MapBio<'a, T> {
     ///
     /// [`CloneBio::read()`]: crate::block::dm::CloneBio::read
     #[inline]
-    pub fn defer(self, func: impl FnOnce(Bio<T>)) -> Map<'a, T> {
+    pub fn defer(self, func: impl FnOnce(Bio<T>)) -> MapResult<'a, T> {
         func(Bio::new(self.ptr));
         // INVARIANT: `func` owns the bio, and a `Bio` always ends its bio.
-        Map::new(bindings::DM_MAPIO_SUBMITTED, None)
+        MapResult::new(bindings::DM_MAPIO_SUBMITTED, None)
     }
 
     /// Returns whether this is a write with data to a zoned device.
@@ -280,9 +280,9 @@ impl<'a, T: Target> MapBio<'a, T> {
     }
 }
 
-impl<T: Target> Map<'_, T> {
+impl<T: Target> MapResult<'_, T> {
     #[inline]
-    fn new(code: u32, ptr: Option<Ptr<T>>) -> Self {
+    fn new(code: u32, ptr: Option<PerBioRef<T>>) -> Self {
         Self {
             code,
             ptr,
@@ -295,7 +295,7 @@ impl<T: Target> Map<'_, T> {
     pub(in crate::block::dm) fn finish(self) -> kernel::ffi::c_int {
         if let Some(ptr) = self.ptr {
             // Device mapper frees the bio without a call of `end_io`.
-            ptr.leave();
+            ptr.destroy();
         }
         // CAST: The codes are 0 to 4.
         self.code as kernel::ffi::c_int

@@ -18,7 +18,7 @@ use crate::{
             SegmentsMut, //
         },
         dm::target::{
-            devices::Device,
+            devices::DeviceId,
             Target, //
         }, //
     },
@@ -33,10 +33,10 @@ use crate::{
 };
 
 use super::{
-    bounce::Blocks,
+    bounce::CompoundSource,
     clone::CloneBio,
     irq::IrqBio,
-    per_bio::Ptr, //
+    per_bio::PerBioRef, //
 };
 
 /// A bio that the target owns until it ends the bio.
@@ -48,7 +48,7 @@ use super::{
 ///
 /// `ptr` is a bio that has not left the target and is at no device.
 pub struct Bio<T: Target> {
-    ptr: ManuallyDrop<Ptr<T>>,
+    ptr: ManuallyDrop<PerBioRef<T>>,
 }
 
 // SAFETY: Another task or an interrupt may end a bio. The target, which a bio lends, is `Sync`, and
@@ -58,7 +58,7 @@ unsafe impl<T: Target> Send for Bio<T> {}
 impl<T: Target> Bio<T> {
     /// Makes the owner of a bio.
     #[inline]
-    pub(in crate::block::dm) fn new(ptr: Ptr<T>) -> Self {
+    pub(in crate::block::dm) fn new(ptr: PerBioRef<T>) -> Self {
         // INVARIANT: The owner of the pointer owns the bio.
         Self {
             ptr: ManuallyDrop::new(ptr),
@@ -67,19 +67,19 @@ impl<T: Target> Bio<T> {
 
     /// Returns the pointer to the bio.
     #[inline]
-    pub(in crate::block::dm) fn ptr(&self) -> &Ptr<T> {
+    pub(in crate::block::dm) fn ptr(&self) -> &PerBioRef<T> {
         &self.ptr
     }
 
     /// Returns the pointer to the bio.
     #[inline]
-    pub(super) fn ptr_mut(&mut self) -> &mut Ptr<T> {
+    pub(super) fn ptr_mut(&mut self) -> &mut PerBioRef<T> {
         &mut self.ptr
     }
 
     /// Gives up the ownership, without ending the bio.
     #[inline]
-    pub(super) fn into_ptr(self) -> Ptr<T> {
+    pub(super) fn into_ptr(self) -> PerBioRef<T> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not used again, and not dropped.
         unsafe { ManuallyDrop::take(&mut this.ptr) }
@@ -152,7 +152,7 @@ impl<T: Target> Bio<T> {
     /// to another target, and in a call from an interrupt or with interrupts disabled.
     ///
     /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
-    pub fn submit(mut self, device: Device, sector: u64) {
+    pub fn submit(mut self, device: DeviceId, sector: u64) {
         if may_submit() && self.ptr.remap(device, sector).is_some() {
             self.into_ptr().submit();
         }
@@ -175,8 +175,8 @@ impl<T: Target> Bio<T> {
     ///
     /// Context: Any context. Never sleeps. C: `system_bh_wq`.
     #[inline]
-    pub fn queue_soft(self, func: fn(IrqBio<T>)) {
-        self.into_ptr().queue_soft(func);
+    pub fn queue_bh(self, func: fn(IrqBio<T>)) {
+        self.into_ptr().queue_bh(func);
     }
 
     /// Makes a clone that shares the memory of the bio.
@@ -220,11 +220,11 @@ impl<T: Target> Bio<T> {
     /// A few large segments cost a device less than many small segments.
     ///
     /// Context: As [`Bio::bounce()`].
-    pub fn bounce_blocks<S: Blocks + 'static>(
+    pub fn bounce_compound<S: CompoundSource + 'static>(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> (&'x BioSet, &'x Mempool<S>),
     ) -> Result<CloneBio<T>, Self> {
-        CloneBio::bounce_blocks(self, select)
+        CloneBio::bounce_compound(self, select)
     }
 }
 

@@ -26,13 +26,13 @@ use crate::{
         bio::{
             BlkError,
             BlkResult,
+            IntegrityPayload,
             Op,
             Segments,
-            SegmentsMut,
-            Tags, //
+            SegmentsMut, //
         },
         dm::target::{
-            devices::Device,
+            devices::DeviceId,
             target_type::{
                 self,
                 TargetType, //
@@ -56,7 +56,7 @@ pub(super) enum Func<T: Target> {
     /// Runs in process context.
     Task(fn(Bio<T>)),
     /// Runs in softirq context.
-    Soft(fn(IrqBio<T>)),
+    Bh(fn(IrqBio<T>)),
     /// Ends the bio, in softirq context.
     End,
 }
@@ -143,15 +143,15 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
     /// `bi_flags` of the bio when it entered the target.
     flags: u16,
     /// Set when the target itself ends the bio, so that `end_io` does not call the target again.
-    ended: bool,
-    /// The next bio in a [`SendQueue`](crate::block::dm::SendQueue) or a
+    completed_by_target: bool,
+    /// The next bio in a [`SortedSubmitQueue`](crate::block::dm::SortedSubmitQueue) or a
     /// [`BioList`](crate::block::dm::BioList).
-    next: Option<Ptr<T>>,
+    next: Option<PerBioRef<T>>,
     /// The function that `head.work` runs.
     func: Func<T>,
     clone_end: CloneEnd<T>,
     /// The integrity tags of the bio or of its clone.
-    tags: Option<Tags>,
+    integrity: Option<IntegrityPayload>,
     data: T::PerBio,
 }
 
@@ -160,9 +160,9 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
 /// # Invariants
 ///
 /// The bio has not left the target, so the invariants of [`PerBio`] hold. The handle that owns the
-/// bio has the only `Ptr` to it.
+/// bio has the only `PerBioRef` to it.
 #[repr(transparent)]
-pub(in crate::block::dm) struct Ptr<T: Target>(NonNull<PerBio<T>>);
+pub(in crate::block::dm) struct PerBioRef<T: Target>(NonNull<PerBio<T>>);
 
 impl<T: Target> PerBio<T> {
     /// `dm_target.per_io_data_size` for `T`.
@@ -202,7 +202,7 @@ impl<T: Target> PerBio<T> {
     pub(in crate::block::dm) unsafe fn init(
         bio: *mut bindings::bio,
         inner: NonNull<Inner<T>>,
-    ) -> Ptr<T> {
+    ) -> PerBioRef<T> {
         // SAFETY: By this function's contract.
         let this = unsafe { Self::of(bio) };
         // SAFETY: `bio` is alive by this function's contract.
@@ -228,29 +228,29 @@ impl<T: Target> PerBio<T> {
             bdev,
             opf,
             flags,
-            ended: false,
+            completed_by_target: false,
             next: None,
             func: Func::Task(drop),
             clone_end: CloneEnd::default(),
-            tags: None,
+            integrity: None,
             data: T::PerBio::default(),
         };
         // SAFETY: `this` points to `SIZE` bytes that belong to this bio, aligned as `SIZE` asserts.
         unsafe { this.write(value) };
         // SAFETY: `this` is not null: it was written to.
         // INVARIANT: The bio has just entered the target, and this is the first pointer to it.
-        Ptr(unsafe { NonNull::new_unchecked(this) })
+        PerBioRef(unsafe { NonNull::new_unchecked(this) })
     }
 
-    /// Takes back the pointer that [`Ptr::into_raw()`] returned.
+    /// Takes back the pointer that [`PerBioRef::into_raw()`] returned.
     ///
     /// # Safety
     ///
-    /// `this` must come from [`Ptr::into_raw()`], and must not have been taken back since.
-    pub(in crate::block::dm) unsafe fn from_raw(this: *mut Self) -> Ptr<T> {
+    /// `this` must come from [`PerBioRef::into_raw()`], and must not have been taken back since.
+    pub(in crate::block::dm) unsafe fn from_raw(this: *mut Self) -> PerBioRef<T> {
         // SAFETY: `into_raw()` returns a non-null pointer.
         // INVARIANT: By this function's contract the bio has no other pointer, so it has not ended.
-        Ptr(unsafe { NonNull::new_unchecked(this) })
+        PerBioRef(unsafe { NonNull::new_unchecked(this) })
     }
 
     /// As [`PerBio::from_raw()`].
@@ -258,7 +258,7 @@ impl<T: Target> PerBio<T> {
     /// # Safety
     ///
     /// As for [`PerBio::from_raw()`], and `head` must belong to a bio of a target `T`.
-    pub(in crate::block::dm) unsafe fn from_head(head: NonNull<Head>) -> Ptr<T> {
+    pub(in crate::block::dm) unsafe fn from_head(head: NonNull<Head>) -> PerBioRef<T> {
         // SAFETY: The head is the first field. By this function's contract.
         unsafe { Self::from_raw(head.cast().as_ptr()) }
     }
@@ -267,7 +267,7 @@ impl<T: Target> PerBio<T> {
     ///
     /// # Safety
     ///
-    /// Must be called once for each [`Ptr::queue_on()`], with the same bio.
+    /// Must be called once for each [`PerBioRef::queue_on()`], with the same bio.
     pub(in crate::block::dm) unsafe fn run(head: NonNull<Head>) {
         let this: *mut Self = head.cast().as_ptr();
         // SAFETY: `queue_on()` gave up its pointer for this call, so there is no other.
@@ -277,13 +277,13 @@ impl<T: Target> PerBio<T> {
         match func {
             Func::Task(func) => noio_scope(|| func(Bio::new(ptr))),
             // Needs no NOIO scope: softirq context allows no sleeping allocation.
-            Func::Soft(func) => func(IrqBio::new(Bio::new(ptr))),
+            Func::Bh(func) => func(IrqBio::new(Bio::new(ptr))),
             Func::End => ptr.end_now(),
         }
     }
 }
 
-impl<T: Target> Ptr<T> {
+impl<T: Target> PerBioRef<T> {
     /// Returns the pointer.
     pub(in crate::block::dm) fn as_raw(&self) -> *mut PerBio<T> {
         self.0.as_ptr()
@@ -355,7 +355,7 @@ impl<T: Target> Ptr<T> {
         // - The table has `iter.bi_size` bytes, see `table_and_iter()`. The submitter of a read
         //   keeps its pages writable until the read ends.
         // - `self` is borrowed mutably, so there is no other iterator. The bio is at no device: a
-        //   `Ptr` only exists before submission and after completion.
+        //   `PerBioRef` only exists before submission and after completion.
         let segments = unsafe { SegmentsMut::new(table, iter) };
         Some((self.inner().get_ref().target(), segments))
     }
@@ -388,7 +388,7 @@ impl<T: Target> Ptr<T> {
 
     /// Points the bio at a device, with its tags. Returns [`None`] if the target has no such
     /// device, or if the device does not support such tags.
-    pub(in crate::block::dm) fn remap(&mut self, device: Device, sector: u64) -> Option<()> {
+    pub(in crate::block::dm) fn remap(&mut self, device: DeviceId, sector: u64) -> Option<()> {
         let bio = self.bio();
         let bdev = self.inner().devices().bdev(device)?;
         // SAFETY: The bio is alive by the type invariants, and the device is open while the target
@@ -398,7 +398,7 @@ impl<T: Target> Ptr<T> {
         unsafe { (*bio).bi_iter.bi_sector = sector };
         // SAFETY: The bio is alive, and its device was set above. It is not used until it
         // completes: the owner sends or ends it next.
-        unsafe { self.attach_tags(bio) }.ok()
+        unsafe { self.attach_integrity(bio) }.ok()
     }
 
     /// Restores the state that the bio had when it entered the target, except for its tags.
@@ -445,11 +445,11 @@ impl<T: Target> Ptr<T> {
     pub(in crate::block::dm) fn end(self, result: BlkResult) {
         let bio = self.bio();
         // SAFETY: The bio has not left the target yet, and this is the only pointer to it.
-        unsafe { (*self.as_raw()).ended = true };
+        unsafe { (*self.as_raw()).completed_by_target = true };
         // SAFETY: As above.
         unsafe { (*bio).bi_status = BlkError::result_to_raw(result) };
         if needs_drop::<T::PerBio>() {
-            self.queue_bh(Func::End);
+            self.queue_func_bh(Func::End);
         } else {
             self.end_now();
         }
@@ -465,9 +465,9 @@ impl<T: Target> Ptr<T> {
     }
 
     /// Returns whether the target itself ended the bio.
-    pub(in crate::block::dm) fn ended(&self) -> bool {
+    pub(in crate::block::dm) fn completed_by_target(&self) -> bool {
         // SAFETY: The bio has not left the target, by the type invariants.
-        unsafe { (*self.0.as_ptr()).ended }
+        unsafe { (*self.0.as_ptr()).completed_by_target }
     }
 
     /// Returns the completion state of the clone.
@@ -482,7 +482,7 @@ impl<T: Target> Ptr<T> {
         unsafe { &mut (*self.0.as_ptr()).clone_end }
     }
 
-    /// Returns the next bio in a [`SendQueue`](crate::block::dm::SendQueue) or a
+    /// Returns the next bio in a [`SortedSubmitQueue`](crate::block::dm::SortedSubmitQueue) or a
     /// [`BioList`](crate::block::dm::BioList).
     pub(in crate::block::dm) fn next(&mut self) -> &mut Option<Self> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
@@ -490,19 +490,19 @@ impl<T: Target> Ptr<T> {
     }
 
     /// Returns the tags.
-    pub(in crate::block::dm) fn tags(&self) -> Option<&Tags> {
+    pub(in crate::block::dm) fn integrity(&self) -> Option<&IntegrityPayload> {
         // SAFETY: The bio has not left the target, by the type invariants.
-        unsafe { (*self.0.as_ptr()).tags.as_ref() }
+        unsafe { (*self.0.as_ptr()).integrity.as_ref() }
     }
 
     /// Returns the tags.
-    pub(super) fn tags_mut(&mut self) -> &mut Option<Tags> {
+    pub(super) fn integrity_mut(&mut self) -> &mut Option<IntegrityPayload> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
-        unsafe { &mut (*self.0.as_ptr()).tags }
+        unsafe { &mut (*self.0.as_ptr()).integrity }
     }
 
     /// Drops the per-bio data when the bio leaves the target.
-    pub(in crate::block::dm) fn leave(self) {
+    pub(in crate::block::dm) fn destroy(self) {
         // SAFETY: The data is initialised, and this call consumed the only pointer.
         unsafe { core::ptr::drop_in_place(self.into_raw()) };
     }
@@ -521,12 +521,12 @@ impl<T: Target> Ptr<T> {
     }
 
     /// Runs `func` with the bio in softirq context on this CPU.
-    pub(in crate::block::dm) fn queue_soft(self, func: fn(IrqBio<T>)) {
-        self.queue_bh(Func::Soft(func));
+    pub(in crate::block::dm) fn queue_bh(self, func: fn(IrqBio<T>)) {
+        self.queue_func_bh(Func::Bh(func));
     }
 
     /// Runs `func` in softirq context on this CPU. `func` must not sleep.
-    fn queue_bh(self, func: Func<T>) {
+    fn queue_func_bh(self, func: Func<T>) {
         // SAFETY: The kernel allocates the workqueue at boot and never frees it.
         let queue = unsafe { bindings::system_bh_wq };
         // SAFETY: The workqueue is never freed.

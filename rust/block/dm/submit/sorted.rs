@@ -21,7 +21,7 @@ use crate::{
         bio::per_bio::{
             Head,
             PerBio,
-            Ptr, //
+            PerBioRef, //
         },
         target::{
             target_type,
@@ -44,15 +44,15 @@ use super::{
 ///
 /// # Invariants
 ///
-/// `work` is initialised, and runs [`target_type::send()`].
+/// `work` is initialised, and runs [`target_type::submit_clones()`].
 #[pin_data]
-pub(in crate::block::dm) struct Sends {
+pub(in crate::block::dm) struct SubmitList {
     #[pin]
     work: Opaque<bindings::work_struct>,
     list: Llist<Head>,
 }
 
-impl Sends {
+impl SubmitList {
     fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             // INVARIANT: The closure initialises `work`.
@@ -79,9 +79,9 @@ impl Sends {
         unsafe {
             bindings::init_work_with_key(
                 work,
-                Some(target_type::send),
+                Some(target_type::submit_clones),
                 false,
-                c"kscale_send".as_char_ptr(),
+                c"kscale_submit".as_char_ptr(),
                 static_lock_class!().as_ptr(),
             )
         };
@@ -91,7 +91,7 @@ impl Sends {
     ///
     /// # Safety
     ///
-    /// `work` must be that of a live `Sends`.
+    /// `work` must be that of a live `SubmitList`.
     pub(in crate::block::dm) unsafe fn take(
         work: *mut bindings::work_struct,
     ) -> Option<NonNull<Head>> {
@@ -107,40 +107,40 @@ impl Sends {
 /// The worker takes all waiting clones at once, and sorts these.
 ///
 /// Workers that encrypt in parallel finish in any order. That costs seeks on a rotational disk, and
-/// merges in the block layer. [`CloneBio::submit_in_order()`] adds a clone with one atomic
+/// merges in the block layer. [`CloneBio::submit_sorted()`] adds a clone with one atomic
 /// operation, and without the locks of dm-crypt.
 ///
-/// [`CloneBio::submit_in_order()`]: crate::block::dm::CloneBio::submit_in_order
+/// [`CloneBio::submit_sorted()`]: crate::block::dm::CloneBio::submit_sorted
 ///
 /// # Invariants
 ///
-/// - The bios of `sends` are bios of targets `T`. Each has a clone that is ready for submission,
-///   and was added by [`SendQueue::push()`].
-/// - The work of `sends` is queued to `queue` only.
+/// - The bios of `pending` are bios of targets `T`. Each has a clone that is ready for submission,
+///   and was added by [`SortedSubmitQueue::push()`].
+/// - The work of `pending` is queued to `queue` only.
 #[pin_data]
-pub struct SendQueue<T: Target> {
-    /// Dropped first. The drop waits for the work of `sends`.
+pub struct SortedSubmitQueue<T: Target> {
+    /// Dropped first. The drop waits for the work of `pending`.
     queue: Workqueue,
     #[pin]
-    sends: Sends,
+    pending: SubmitList,
     _target: PhantomData<T>,
 }
 
 // SAFETY: A `work_struct` that is not queued may be moved to another task, and bios are `Send`.
-unsafe impl<T: Target> Send for SendQueue<T> {}
+unsafe impl<T: Target> Send for SortedSubmitQueue<T> {}
 
-// SAFETY: The list of `sends` is only accessed atomically. Only the workqueue core accesses the
+// SAFETY: The list of `pending` is only accessed atomically. Only the workqueue core accesses the
 // work, under its own locks.
-unsafe impl<T: Target> Sync for SendQueue<T> {}
+unsafe impl<T: Target> Sync for SortedSubmitQueue<T> {}
 
-impl<T: Target> SendQueue<T> {
+impl<T: Target> SortedSubmitQueue<T> {
     /// Creates an empty queue whose work runs on `queue`.
     ///
     /// Context: Any context. Never sleeps.
     pub fn new(queue: Workqueue) -> impl PinInit<Self> {
         pin_init!(Self {
             queue,
-            sends <- Sends::new(),
+            pending <- SubmitList::new(),
             _target: PhantomData,
         })
     }
@@ -152,14 +152,14 @@ impl<T: Target> SendQueue<T> {
     /// The bio must have a clone that is ready for submission, and its target must not outlive
     /// `this`.
     // The queue may be gone before `push()` returns, so `this` is not a reference.
-    pub(in crate::block::dm) unsafe fn push(this: NonNull<Self>, mut bio: Ptr<T>) {
+    pub(in crate::block::dm) unsafe fn push(this: NonNull<Self>, mut bio: PerBioRef<T>) {
         let this = this.as_ptr();
         // SAFETY: `as_raw()` returns a non-null pointer.
         let node = unsafe { NonNull::new_unchecked(bio.as_raw().cast()) };
         // SAFETY: The bio keeps the target and so the queue alive, until it is in the list. After
         // that `list` is not used. No reference to it must stay valid until then, as all of it is
         // atomic.
-        let list = unsafe { &(*this).sends.list };
+        let list = unsafe { &(*this).pending.list };
         // INVARIANT: By this function's contract.
         let was_empty = list.add(node, |behind| {
             // SAFETY: If this node gets into the list, all earlier nodes are behind it from then
@@ -174,7 +174,8 @@ impl<T: Target> SendQueue<T> {
             // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
             let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
             // SAFETY: The queue is alive, see above.
-            let (queue, work) = unsafe { ((*this).queue.as_raw(), &raw const (*this).sends.work) };
+            let (queue, work) =
+                unsafe { ((*this).queue.as_raw(), &raw const (*this).pending.work) };
             // SAFETY: `work` is initialised, by the type invariants, and the queue is alive, see
             // above. C itself ensures that the workqueue outlives this call (RCU, see
             // `__queue_work()`).
@@ -186,8 +187,8 @@ impl<T: Target> SendQueue<T> {
     ///
     /// # Safety
     ///
-    /// `newest` must be from [`Sends::take()`], of a queue for bios of `T`.
-    pub(in crate::block::dm) unsafe fn send(newest: NonNull<Head>) {
+    /// `newest` must be from [`SubmitList::take()`], of a queue for bios of `T`.
+    pub(in crate::block::dm) unsafe fn submit_clones(newest: NonNull<Head>) {
         // SAFETY: `push()` gave up its pointer to each bio in the list, by the type invariants. The
         // list was emptied, by this function's contract.
         let newest = unsafe { PerBio::<T>::from_head(newest) };
@@ -208,12 +209,12 @@ impl<T: Target> SendQueue<T> {
     }
 }
 
-impl<T: Target> Node for Ptr<T> {
+impl<T: Target> Node for PerBioRef<T> {
     fn key(&self) -> u64 {
         self.clone_end().sector()
     }
 
     fn next(&mut self) -> &mut Option<Self> {
-        Ptr::next(self)
+        PerBioRef::next(self)
     }
 }

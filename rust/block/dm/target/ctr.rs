@@ -14,7 +14,7 @@ use crate::bindings;
 
 use super::{
     devices::{
-        Device,
+        DeviceId,
         Devices, //
     },
     target_type::TargetType, //
@@ -25,13 +25,13 @@ use super::{
 /// # Invariants
 ///
 /// `ti` is a target whose `ctr` is running. `devices` were opened for it.
-pub struct Table<'a> {
+pub struct TargetBuilder<'a> {
     ti: *mut bindings::dm_target,
     pub(in crate::block::dm) devices: Devices,
     _target: PhantomData<&'a mut bindings::dm_target>,
 }
 
-impl Table<'_> {
+impl TargetBuilder<'_> {
     /// Wraps the target whose `ctr` is running.
     ///
     /// # Safety
@@ -64,7 +64,7 @@ impl Table<'_> {
     /// Returns the type of the target.
     pub(in crate::block::dm) fn target_type(&self) -> NonNull<TargetType> {
         // SAFETY: `ti` is alive by the type invariants. Its type is the first field of a
-        // `TargetType`, as no other type has a `ctr` that makes a `Table`.
+        // `TargetType`, as no other type has a `ctr` that makes a `TargetBuilder`.
         unsafe { NonNull::new_unchecked((*self.ti).type_.cast()) }
     }
 
@@ -85,7 +85,7 @@ impl Table<'_> {
     /// Fails with the error of opening the device, for example with [`ENODEV`].
     ///
     /// Context: Process context. May sleep. C: `dm_get_device()` in `drivers/md/dm-table.c`.
-    pub fn get_device(&mut self, path: &CStr, start_sectors: u64) -> Result<Device> {
+    pub fn get_device(&mut self, path: &CStr, start_sectors: u64) -> Result<DeviceId> {
         // SAFETY: `ti` is a target whose `ctr` is running, by the type invariants.
         unsafe { self.devices.open(self.ti, path, start_sectors) }
     }
@@ -95,7 +95,7 @@ impl Table<'_> {
     /// Fails with [`ENODEV`] if `device` belongs to another target.
     ///
     /// Context: Any context. Never sleeps. C: `bdev_logical_block_size()`.
-    pub fn logical_block_size(&self, device: Device) -> Result<NonZeroU32> {
+    pub fn logical_block_size(&self, device: DeviceId) -> Result<NonZeroU32> {
         let bdev = self.devices.bdev(device).ok_or(ENODEV)?;
         // SAFETY: The device is open, see `Devices::bdev()`.
         NonZeroU32::new(unsafe { bindings::bdev_logical_block_size(bdev) }).ok_or(ENODEV)
@@ -104,7 +104,7 @@ impl Table<'_> {
     /// Returns whether `device` is zoned. Returns `false` for a device of another target.
     ///
     /// Context: Any context. Never sleeps. C: `bdev_is_zoned()`.
-    pub fn is_zoned(&self, device: Device) -> bool {
+    pub fn is_zoned(&self, device: DeviceId) -> bool {
         self.devices.bdev(device).is_some_and(|bdev| {
             // SAFETY: The device is open, see `Devices::bdev()`.
             unsafe { bindings::bdev_is_zoned(bdev) }
@@ -114,7 +114,7 @@ impl Table<'_> {
     /// Returns whether `device` is rotational. Returns `false` for a device of another target.
     ///
     /// Context: Any context. Never sleeps. C: `bdev_rot()`.
-    pub fn is_rotational(&self, device: Device) -> bool {
+    pub fn is_rotational(&self, device: DeviceId) -> bool {
         self.devices.bdev(device).is_some_and(|bdev| {
             // SAFETY: The device is open, see `Devices::bdev()`.
             unsafe { bindings::bdev_rot(bdev) }

@@ -14,7 +14,7 @@ use crate::{
 
 /// A handle for a device of a target. It is valid for this target only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Device {
+pub struct DeviceId {
     index: u32,
     /// The `id` of its [`Devices`].
     of: u64,
@@ -70,7 +70,7 @@ impl Devices {
         ti: *mut bindings::dm_target,
         path: &CStr,
         start_sectors: u64,
-    ) -> Result<Device> {
+    ) -> Result<DeviceId> {
         self.list.reserve(1, GFP_KERNEL)?;
 
         // SAFETY: `ti` is alive by this function's contract, and its table is set, see
@@ -92,7 +92,7 @@ impl Devices {
     /// # Safety
     ///
     /// `dev` must have been opened for the target.
-    unsafe fn push(&mut self, dev: &bindings::dm_dev, start_sectors: u64) -> Result<Device> {
+    unsafe fn push(&mut self, dev: &bindings::dm_dev, start_sectors: u64) -> Result<DeviceId> {
         let index = u32::try_from(self.list.len()).map_err(|_| EINVAL)?;
         let open = OpenDevice {
             bdev: dev.bdev,
@@ -102,11 +102,11 @@ impl Devices {
         };
         // INVARIANT: By this function's contract.
         self.list.push(open, GFP_KERNEL)?;
-        Ok(Device { index, of: self.id })
+        Ok(DeviceId { index, of: self.id })
     }
 
     #[inline]
-    fn get(&self, device: Device) -> Option<&OpenDevice> {
+    fn get(&self, device: DeviceId) -> Option<&OpenDevice> {
         if device.of != self.id {
             return None;
         }
@@ -116,18 +116,21 @@ impl Devices {
 
     /// Returns the block device. It stays open until `put_all()`.
     #[inline]
-    pub(in crate::block::dm) fn bdev(&self, device: Device) -> Option<*mut bindings::block_device> {
+    pub(in crate::block::dm) fn bdev(
+        &self,
+        device: DeviceId,
+    ) -> Option<*mut bindings::block_device> {
         Some(self.get(device)?.bdev)
     }
 
     /// Returns the sector of the device that the target begins at.
     #[cfg(CONFIG_BLK_DEV_ZONED)]
-    pub(super) fn start_sectors(&self, device: Device) -> Option<u64> {
+    pub(super) fn start_sectors(&self, device: DeviceId) -> Option<u64> {
         Some(self.get(device)?.start_sectors)
     }
 
     /// Returns the device number as `major:minor`.
-    pub(in crate::block::dm) fn name(&self, device: Device) -> Option<&str> {
+    pub(in crate::block::dm) fn name(&self, device: DeviceId) -> Option<&str> {
         self.get(device)?.name().to_str().ok()
     }
 
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
 
     /// Returns a value with a device that does not exist.
-    fn devices() -> Result<(Devices, Device)> {
+    fn devices() -> Result<(Devices, DeviceId)> {
         let mut devices = Devices::new();
         // SAFETY: The device is never used, as `put_all()` is not called.
         let device = unsafe { devices.push(&pin_init::zeroed(), 2048) }?;

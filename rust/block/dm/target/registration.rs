@@ -14,7 +14,7 @@ use crate::{
     bindings,
     module::cleanup::{
         self,
-        Noted, //
+        RecordId, //
     }, //
 };
 
@@ -34,9 +34,9 @@ use super::{
 ///
 /// # Invariants
 ///
-/// `noted` is the cleanup action of a target type. The type is registered until the action runs.
+/// `id` is the cleanup action of a target type. The type is registered until the action runs.
 pub struct Registration<T: Target> {
-    noted: Noted,
+    id: RecordId,
     _target: PhantomData<T>,
 }
 
@@ -81,7 +81,7 @@ impl<T: Target> Registration<T> {
         // - `unregister()` may be called as soon as the type is registered, and `free()` after
         //   that. Every table that uses the target has a reference to the module, see
         //   `get_target_type()` in `drivers/md/dm-target.c`, so no table is left at `free()`.
-        let noted = unsafe {
+        let id = unsafe {
             cleanup::prepare(
                 module,
                 target_type::unregister,
@@ -89,8 +89,8 @@ impl<T: Target> Registration<T> {
                 target_type.cast(),
             )
         };
-        let noted = match noted {
-            Ok(noted) => noted,
+        let id = match id {
+            Ok(id) => id,
             Err(error) => {
                 // SAFETY: It was allocated above, and no pointer to it is left.
                 unsafe { target_type::free(target_type.cast()) };
@@ -106,12 +106,12 @@ impl<T: Target> Registration<T> {
         // - A function that still runs after the last table is gone runs in a section that `free()`
         //   waits for, see `target_type.rs`.
         to_result(unsafe { bindings::dm_register_target(TargetType::raw(target_type)) })?;
-        // SAFETY: `noted` is from above. The caller is code of the module, so the module is not
+        // SAFETY: `id` is from above. The caller is code of the module, so the module is not
         // unloaded.
-        unsafe { cleanup::activate(noted) };
+        unsafe { cleanup::activate(id) };
         // INVARIANT: Just registered.
         Ok(Self {
-            noted,
+            id,
             _target: PhantomData,
         })
     }
@@ -119,7 +119,7 @@ impl<T: Target> Registration<T> {
 
 impl<T: Target> Drop for Registration<T> {
     fn drop(&mut self) {
-        cleanup::stop_now(self.noted);
+        cleanup::stop_now(self.id);
     }
 }
 
@@ -131,9 +131,9 @@ mod tests {
     use crate::block::dm::{
         Args,
         CtrError,
-        Map,
         MapBio,
-        Table, //
+        MapResult,
+        TargetBuilder, //
     };
 
     /// A target that ends every bio with an error.
@@ -145,11 +145,14 @@ mod tests {
         const VERSION: [u32; 3] = [1, 0, 0];
         type PerBio = ();
 
-        fn ctr(_: &mut Table<'_>, _: Args<'_>) -> Result<impl PinInit<Self, Error>, CtrError> {
+        fn ctr(
+            _: &mut TargetBuilder<'_>,
+            _: Args<'_>,
+        ) -> Result<impl PinInit<Self, Error>, CtrError> {
             Ok(Ok::<Self, Error>(Self))
         }
 
-        fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> Map<'a, Self> {
+        fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> MapResult<'a, Self> {
             bio.kill()
         }
     }

@@ -11,7 +11,7 @@ use kernel::{
 };
 
 use super::devices::{
-    Device,
+    DeviceId,
     Devices, //
 };
 
@@ -22,13 +22,13 @@ use super::devices::{
 /// # Invariants
 ///
 /// `buf[..len]` is the text and `buf[len]` is NUL, unless `buf` is empty.
-pub struct Output<'a> {
+pub struct StatusBuf<'a> {
     buf: &'a mut [u8],
     len: usize,
     devices: &'a Devices,
 }
 
-impl<'a> Output<'a> {
+impl<'a> StatusBuf<'a> {
     /// Wraps the buffer.
     pub(super) fn new(buf: &'a mut [u8], devices: &'a Devices) -> Self {
         if let Some(first) = buf.first_mut() {
@@ -66,12 +66,12 @@ impl<'a> Output<'a> {
     /// Returns the device number as `major:minor`, or [`None`] for a device of another target.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn device_name(&self, device: Device) -> Option<&'a str> {
+    pub fn device_name(&self, device: DeviceId) -> Option<&'a str> {
         self.devices.name(device)
     }
 }
 
-impl fmt::Write for Output<'_> {
+impl fmt::Write for StatusBuf<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.buf.len().saturating_sub(self.len).saturating_sub(1);
         let count = text.len().min(room);
@@ -94,7 +94,7 @@ impl fmt::Write for Output<'_> {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(kscale_dm_output)]
+#[kunit_tests(kscale_dm_status)]
 mod tests {
     use super::*;
 
@@ -102,7 +102,7 @@ mod tests {
     fn name_and_version_are_written_as_in_c() {
         let devices = Devices::new();
         let mut buf = [0xff_u8; 64];
-        let mut out = Output::new(&mut buf, &devices);
+        let mut out = StatusBuf::new(&mut buf, &devices);
 
         assert!(out.write_target(c"crypt", [1, 29, 0]).is_ok());
         assert_eq!(
@@ -115,7 +115,7 @@ mod tests {
     fn text_that_does_not_fit_is_cut_and_terminated() {
         let devices = Devices::new();
         let mut buf = [0xff_u8; 6];
-        let mut out = Output::new(&mut buf, &devices);
+        let mut out = StatusBuf::new(&mut buf, &devices);
         assert!(out.is_empty());
         assert!(out.write_str("abc").is_ok());
         assert!(out.write_str("defg").is_ok());
@@ -123,7 +123,7 @@ mod tests {
         assert!(!out.is_empty());
         assert_eq!(&buf, b"abcde\0");
 
-        let mut out = Output::new(&mut [], &devices);
+        let mut out = StatusBuf::new(&mut [], &devices);
         assert!(out.write_str("abc").is_ok());
         assert!(out.is_empty());
     }

@@ -10,7 +10,7 @@
 //! [`free()`] waits for these sections before the module is freed.
 //!
 //! Modules that use the library keep it loaded. When the library itself is unloaded, it waits for
-//! tasks that execute their last instructions here, see [`wait_for_tails()`].
+//! tasks that execute their last instructions here, see [`synchronize_rcu_tasks()`].
 
 use kernel::{
     container_of,
@@ -30,7 +30,7 @@ use crate::{
     bindings,
     block::dm::{
         bio::per_bio::Head,
-        submit::sorted::Sends, //
+        submit::sorted::SubmitList, //
     }, //
 };
 
@@ -49,7 +49,7 @@ pub(super) struct Functions {
     /// Runs the work of a bio.
     pub(super) run: unsafe fn(NonNull<Head>),
     /// Submits the clones of a list of bios, the newest first.
-    pub(super) send: unsafe fn(NonNull<Head>),
+    pub(super) submit_clones: unsafe fn(NonNull<Head>),
 }
 
 /// A target type.
@@ -167,7 +167,7 @@ pub(super) unsafe fn free(this: NonNull<c_void>) {
 ///
 /// After the end of its section, a task may be preempted and return to this module later. Without
 /// `CONFIG_TASKS_RCU`, `synchronize_rcu_tasks()` is `synchronize_rcu()`.
-pub(crate) fn wait_for_tails() {
+pub(crate) fn synchronize_rcu_tasks() {
     // SAFETY: The only precondition is process context, and modules are unloaded in process
     // context.
     unsafe { bindings::synchronize_rcu_tasks() };
@@ -224,19 +224,19 @@ pub(in crate::block::dm) unsafe extern "C" fn run(work: *mut bindings::work_stru
     unsafe { TargetType::call(this, |functions| (functions.run)(head)) };
 }
 
-/// The work function of a [`SendQueue`](crate::block::dm::SendQueue).
+/// The work function of a [`SortedSubmitQueue`](crate::block::dm::SortedSubmitQueue).
 ///
 /// # Safety
 ///
-/// The workqueue core must call this for the `work` of a [`Sends`].
+/// The workqueue core must call this for the `work` of a [`SubmitList`].
 #[inline(never)]
-pub(in crate::block::dm) unsafe extern "C" fn send(work: *mut bindings::work_struct) {
+pub(in crate::block::dm) unsafe extern "C" fn submit_clones(work: *mut bindings::work_struct) {
     // SAFETY: By this function's contract.
-    let Some(head) = (unsafe { Sends::take(work) }) else {
+    let Some(head) = (unsafe { SubmitList::take(work) }) else {
         return;
     };
     // SAFETY: The clone of the bio is not yet submitted, so the bio has not ended.
     let this = unsafe { head.as_ref().target_type };
     // SAFETY: As above. The list was just taken.
-    unsafe { TargetType::call(this, |functions| (functions.send)(head)) };
+    unsafe { TargetType::call(this, |functions| (functions.submit_clones)(head)) };
 }

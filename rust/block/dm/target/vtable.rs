@@ -31,7 +31,7 @@ use crate::{
                 map::MapBio,
                 per_bio::PerBio, //
             },
-            submit::sorted::SendQueue, //
+            submit::sorted::SortedSubmitQueue, //
         }, //
     },
     mm::gfp::noio_scope, //
@@ -43,10 +43,10 @@ use super::{
         CtrError, //
     },
     audit,
-    ctr::Table,
+    ctr::TargetBuilder,
     devices::Devices,
     queue_limits::Limits,
-    status::Output,
+    status::StatusBuf,
     target_type::{
         self,
         Functions,
@@ -168,7 +168,7 @@ impl<T: Target> Vtable<T> {
         end_io: Self::end_io,
         end_clone: CloneBio::<T>::end_clone,
         run: PerBio::<T>::run,
-        send: SendQueue::<T>::send,
+        submit_clones: SortedSubmitQueue::<T>::submit_clones,
     };
 
     /// Returns the feature flags of the target.
@@ -219,7 +219,7 @@ impl<T: Target> Vtable<T> {
             functions.end_io as usize,
             functions.end_clone as usize,
             functions.run as usize,
-            functions.send as usize,
+            functions.submit_clones as usize,
         ]
     }
 
@@ -255,11 +255,11 @@ impl<T: Target> Vtable<T> {
         argv: *mut *mut c_char,
     ) -> c_int {
         // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
-        let mut table = unsafe { Table::new(ti) };
+        let mut builder = unsafe { TargetBuilder::new(ti) };
         // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
 
-        match Self::construct(&mut table, args) {
+        match Self::construct(&mut builder, args) {
             Ok(inner) => {
                 // SAFETY: `dtr` takes the box back, and treats it as pinned.
                 let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
@@ -273,7 +273,7 @@ impl<T: Target> Vtable<T> {
             }
             Err(error) => {
                 // SAFETY: This is `ctr`, and the devices were opened for `ti`.
-                unsafe { table.devices.put_all(ti) };
+                unsafe { builder.devices.put_all(ti) };
                 if let Some(message) = error.message() {
                     // SAFETY: As above. The message is static, so it outlives all its uses in
                     // device mapper.
@@ -289,18 +289,21 @@ impl<T: Target> Vtable<T> {
         }
     }
 
-    fn construct(table: &mut Table<'_>, args: Args<'_>) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
-        table.set_per_bio(PerBio::<T>::SIZE);
-        let (begin_sectors, name) = (table.begin_sectors(), table.target_name());
-        let target_type = table.target_type();
+    fn construct(
+        builder: &mut TargetBuilder<'_>,
+        args: Args<'_>,
+    ) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
+        builder.set_per_bio(PerBio::<T>::SIZE);
+        let (begin_sectors, name) = (builder.begin_sectors(), builder.target_name());
+        let target_type = builder.target_type();
         let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
         let slot = inner.as_mut_ptr();
 
-        let target = T::ctr(table, args)?;
+        let target = T::ctr(builder, args)?;
         // SAFETY: `slot` is memory for an `Inner<T>`. It is not used if this fails, and is pinned
         // below otherwise.
         unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
-        let devices = mem::replace(&mut table.devices, Devices::new());
+        let devices = mem::replace(&mut builder.devices, Devices::new());
         // SAFETY: As above.
         unsafe { (&raw mut (*slot).devices).write(devices) };
         // SAFETY: As above.
@@ -323,7 +326,7 @@ impl<T: Target> Vtable<T> {
     unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
         // SAFETY: `ctr` set `private` to such a box. No pointer to it is left:
         //
-        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-table.c`. No other
+        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-builder.c`. No other
         //   callback of the table runs then or later: the table was never bound to the device, or
         //   `dm_sync_table()` in `drivers/md/dm.c` has waited for readers of `md->map`.
         // - No bio of the target is left. `dm_swap_table()` requires a suspended device, and
@@ -333,8 +336,8 @@ impl<T: Target> Vtable<T> {
         // - So no borrow from a bio is left: ending a bio takes it by value, so each borrow ends
         //   before the bio does. A function that continues after that, in a section that the
         //   registration waits for, has no bio and no borrow.
-        // - Work that is queued for a bio runs before the bio ends. Dropping a `SendQueue` waits
-        //   for its work.
+        // - Work that is queued for a bio runs before the bio ends. Dropping a `SortedSubmitQueue`
+        //   waits for its work.
         let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
         let mut inner = KBox::into_pin(inner);
         let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
@@ -387,8 +390,8 @@ impl<T: Target> Vtable<T> {
         // these lead here.
         let ptr = unsafe { PerBio::from_raw(this) };
 
-        if !T::HAS_END_IO || ptr.ended() {
-            ptr.leave();
+        if !T::HAS_END_IO || ptr.completed_by_target() {
+            ptr.destroy();
             return bindings::DM_ENDIO_DONE as c_int;
         }
         // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
@@ -421,7 +424,7 @@ impl<T: Target> Vtable<T> {
         //
         // CAST: From 32 to 64 bits.
         let buf = unsafe { buffer(result, maxlen as usize) };
-        let mut out = Output::new(buf, inner.devices());
+        let mut out = StatusBuf::new(buf, inner.devices());
 
         let written = match kind {
             bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
@@ -431,7 +434,7 @@ impl<T: Target> Vtable<T> {
                 .and_then(|()| inner.target().status_ima(&mut out)),
             _ => Ok(()),
         };
-        // `Output` never fails. As with `DMEMIT()`, text that does not fit is truncated.
+        // `StatusBuf` never fails. As with `DMEMIT()`, text that does not fit is truncated.
         let _ = written;
     }
 
@@ -460,7 +463,7 @@ impl<T: Target> Vtable<T> {
             // use.
             noio_scope(|| {
                 let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
-                let mut out = Output::new(&mut text, inner.devices());
+                let mut out = StatusBuf::new(&mut text, inner.devices());
                 inner.target().message(args, &mut out)?;
                 if out.is_empty() {
                     return Ok(0);

@@ -21,7 +21,7 @@ use crate::{
     bindings,
     module::cleanup::{
         self,
-        Noted, //
+        RecordId, //
     }, //
 };
 
@@ -64,11 +64,11 @@ pub trait Iotlb: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `noted` is the cleanup record of `stop()`, `free()`, and what `into_data()` returned for a
+/// `id` is the cleanup record of `stop()`, `free()`, and what `into_data()` returned for a
 /// reference to `instance`.
 pub struct FlushQueue<S: Space + 'static, T: Iotlb> {
     instance: Arc<Instance<S, T>>,
-    noted: Noted,
+    id: RecordId,
 }
 
 impl<S: Space, T: Iotlb> FlushQueue<S, T> {
@@ -105,10 +105,10 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
         // SAFETY:
         // - The code of the queue is in `module`, see above. The code runs, so `module` is loaded.
         // - Both functions take what `into_data()` returns.
-        let noted = unsafe { cleanup::on_going(module, Self::stop, Self::free, data) };
-        match noted {
+        let id = unsafe { cleanup::register(module, Self::stop, Self::free, data) };
+        match id {
             // INVARIANT: It is the record that was added.
-            Ok(noted) => Ok(Self { instance, noted }),
+            Ok(id) => Ok(Self { instance, id }),
             Err(error) => {
                 // SAFETY: It is from `into_data()`, the timer is not armed, and no cleanup record
                 // frees it.
@@ -218,7 +218,7 @@ impl<S: Space, T: Iotlb> Drop for FlushQueue<S, T> {
             pr_err!("a flush queue was dropped by its own timer, and stays\n");
             return;
         }
-        if !cleanup::take_back(self.noted) {
+        if !cleanup::cancel(self.id) {
             // The module is going: its cleanup stops and frees the queue.
             return;
         }
@@ -473,7 +473,7 @@ mod tests {
         let domain = queue.space().clone();
         assert!(queue.queue(take(&domain)?).is_ok());
 
-        assert!(cleanup::take_back(queue.noted));
+        assert!(cleanup::cancel(queue.id));
         let data = Queue::data(&queue.instance);
         // SAFETY: `queue` has a reference, and this is not the timer.
         unsafe { Queue::stop(data) };
@@ -495,7 +495,7 @@ mod tests {
     }
 
     /// For each queued page frame, 1 plus the number of flushes that had begun; 0 for the others.
-    struct Books {
+    struct Model {
         queue: Queue,
         flushes: Arc<Flushes>,
         queued: KVec<Atomic<u64>>,
@@ -511,34 +511,34 @@ mod tests {
             queued.push(Atomic::new(0), GFP_KERNEL)?;
         }
         let (queue, flushes) = queue(1)?;
-        let books = Books {
+        let model = Model {
             queue,
             flushes,
             queued,
             errors: Atomic::new(0),
         };
-        let books = Arc::new(books, GFP_KERNEL)?;
+        let model = Arc::new(model, GFP_KERNEL)?;
 
-        let tasks = on_all_cpus(&books, |books| {
+        let tasks = on_all_cpus(&model, |model| {
             for _ in 0..ROUNDS {
-                let domain = books.queue.space();
+                let domain = model.queue.space();
                 let range = domain.alloc_fast(1, PFNS - 1, WhenFull::FlushRcaches);
                 let is_fine = range.is_ok_and(|range| {
-                    let flushes = &books.flushes;
-                    let queued = &books.queued[range.pfn()];
+                    let flushes = &model.flushes;
+                    let queued = &model.queued[range.pfn()];
                     // The flushes that must have ended by now.
                     let is_flushed = flushes.finished.load(Acquire) >= queued.xchg(0, Full);
                     queued.store(flushes.started.load(Relaxed) + 1, Relaxed);
-                    books.queue.queue(range).is_ok() && is_flushed
+                    model.queue.queue(range).is_ok() && is_flushed
                 });
                 if !is_fine {
-                    books.errors.add(1, Relaxed);
+                    model.errors.add(1, Relaxed);
                 }
             }
         })?;
 
-        assert_eq!(books.errors.load(Relaxed), 0);
-        assert!(books.flushes.finished.load(Relaxed) >= tasks * ROUNDS as u64 / PFNS as u64);
+        assert_eq!(model.errors.load(Relaxed), 0);
+        assert!(model.flushes.finished.load(Relaxed) >= tasks * ROUNDS as u64 / PFNS as u64);
         Ok(())
     }
 
@@ -572,7 +572,7 @@ mod tests {
         let domain = other.space().clone();
         drop(other);
 
-        let error = cleanup::NOTE
+        let error = cleanup::ADD
             .fail(|| FlushQueue::new(domain.clone(), flushes.clone()).map(drop))
             .err();
 

@@ -28,7 +28,7 @@ use crate::{
     bindings,
     module::cleanup::{
         self,
-        Noted, //
+        RecordId, //
     },
     percpu::hotplug, //
 };
@@ -58,13 +58,13 @@ const TRIM_DELAY_MS: u32 = 100;
 ///
 /// # Invariants
 ///
-/// `noted` is the cleanup record of `Shared::stop()`, `Shared::free()`, and what
+/// `id` is the cleanup record of `Shared::stop()`, `Shared::free()`, and what
 /// `Shared::into_data()` returned for a reference to `shared`.
 pub struct Cache {
     shared: Arc<Shared>,
     /// Dropped first, in `Drop`.
     hotplug: Option<hotplug::Registration<Shared>>,
-    noted: Noted,
+    id: RecordId,
 }
 
 /// The part of a cache that the work item and the hotplug callbacks use, too.
@@ -192,20 +192,20 @@ impl Cache {
         // SAFETY:
         // - The code is in the library, which is loaded.
         // - Both functions take what `into_data()` returns.
-        let noted = unsafe {
-            cleanup::on_going(
+        let id = unsafe {
+            cleanup::register(
                 this_module::<crate::LocalModule>().as_ptr(),
                 Shared::stop,
                 Shared::free,
                 data,
             )
         };
-        match noted {
+        match id {
             // INVARIANT: It is the record that was added.
-            Ok(noted) => Ok(Self {
+            Ok(id) => Ok(Self {
                 shared,
                 hotplug: Some(hotplug),
-                noted,
+                id,
             }),
             Err(error) => {
                 // SAFETY: It is from `into_data()`, and no cleanup record frees it.
@@ -293,7 +293,7 @@ impl Drop for Cache {
     fn drop(&mut self) {
         // In a hotplug callback the registration stays, with its reference to the value.
         drop(self.hotplug.take());
-        if !cleanup::take_back(self.noted) {
+        if !cleanup::cancel(self.id) {
             // The library is going: its cleanup stops and frees the cache.
             return;
         }

@@ -27,7 +27,7 @@ use super::{
         domain::{
             Alignment,
             Domain, //
-        },
+        }, //
     },
     array::{
         Magazine,
@@ -41,9 +41,9 @@ use super::{
     },
     rcache::{
         Backing,
+        CpuRcaches,
         Guarded,
-        Rcache,
-        Slots, //
+        Rcache, //
     },
     MagazineBox, //
 };
@@ -126,12 +126,12 @@ fn depot(policy: Policy, cpus: usize) -> Result<BoxedLock<Depot<State>>> {
 /// # Invariants
 ///
 /// The ranges in `rcaches[n]` are from the domain in `tree`, and have 2^n page frames.
-pub(super) struct Caches<S: Slots> {
+pub(super) struct Caches<S: CpuRcaches> {
     rcaches: KVec<Rcache<S, BoxedLock<Depot<State>>>>,
     tree: Tree,
 }
 
-impl<S: Slots> Caches<S> {
+impl<S: CpuRcaches> Caches<S> {
     /// Creates empty caches, with the CPUs that `slots` returns.
     pub(super) fn new(
         domain: Arc<Domain>,
@@ -310,7 +310,7 @@ impl<S: Slots> Caches<S> {
     }
 }
 
-impl<S: Slots> Drop for Caches<S> {
+impl<S: CpuRcaches> Drop for Caches<S> {
     fn drop(&mut self) {
         self.flush();
     }

@@ -25,11 +25,11 @@ use crate::{
 };
 
 use super::{
+    cpu_rcache::CpuRcache,
     rcache::{
-        Guarded,
-        Slots, //
-    },
-    slot::Slot, //
+        CpuRcaches,
+        Guarded, //
+    }, //
 };
 
 /// A lock that can be moved, as it is in memory of its own.
@@ -54,17 +54,17 @@ impl<T: Unpin> Guarded for BoxedLock<T> {
 }
 
 /// The CPUs of the machine.
-pub(super) struct PossibleCpus(PerCpu<SpinLockIrq<Slot>>);
+pub(super) struct PossibleCpus(PerCpu<SpinLockIrq<CpuRcache>>);
 
 impl PossibleCpus {
     pub(super) fn new() -> Result<Self> {
-        let slot = |_| new_spinlock_irq!(Slot::new(), "iova::magazine::Slot");
+        let slot = |_| new_spinlock_irq!(CpuRcache::new(), "iova::magazine::CpuRcache");
         Ok(Self(PerCpu::pin_init(slot)?))
     }
 }
 
-impl Slots for PossibleCpus {
-    type Lock = SpinLockIrq<Slot>;
+impl CpuRcaches for PossibleCpus {
+    type Lock = SpinLockIrq<CpuRcache>;
 
     #[inline]
     fn current(&self) -> &Self::Lock {
@@ -90,16 +90,16 @@ impl Slots for PossibleCpus {
 
 /// Virtual CPUs. The caller chooses the current one.
 pub(super) struct VirtualCpus {
-    first: BoxedLock<Slot>,
-    others: KVec<BoxedLock<Slot>>,
+    first: BoxedLock<CpuRcache>,
+    others: KVec<BoxedLock<CpuRcache>>,
     current: Arc<Atomic<usize>>,
 }
 
 impl VirtualCpus {
     /// Creates `cpus` CPUs, at least one. `current` holds the number of the current CPU.
     pub(super) fn new(cpus: usize, current: Arc<Atomic<usize>>) -> Result<Self> {
-        let slot = || -> Result<BoxedLock<Slot>> {
-            let slot = new_spinlock_irq!(Slot::new(), "iova::magazine::Slot (virtual)");
+        let slot = || -> Result<BoxedLock<CpuRcache>> {
+            let slot = new_spinlock_irq!(CpuRcache::new(), "iova::magazine::CpuRcache (virtual)");
             KBox::pin_init(slot, GFP_KERNEL)
         };
         let mut others = KVec::with_capacity(cpus.saturating_sub(1), GFP_KERNEL)?;
@@ -114,8 +114,8 @@ impl VirtualCpus {
     }
 }
 
-impl Slots for VirtualCpus {
-    type Lock = BoxedLock<Slot>;
+impl CpuRcaches for VirtualCpus {
+    type Lock = BoxedLock<CpuRcache>;
 
     #[inline]
     fn current(&self) -> &Self::Lock {

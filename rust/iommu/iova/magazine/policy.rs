@@ -104,7 +104,7 @@ impl Policy {
         State {
             policy: self,
             cpus,
-            settling: Settling::default(),
+            surplus: SurplusWindow::default(),
         }
     }
 }
@@ -117,7 +117,7 @@ pub(super) struct State {
     policy: Policy,
     cpus: usize,
     /// For [`Policy::Adaptive`].
-    settling: Settling,
+    surplus: SurplusWindow,
 }
 
 impl DepotPolicy for State {
@@ -142,13 +142,13 @@ impl DepotPolicy for State {
     }
 
     fn on_taken(&mut self, depot: usize) {
-        self.settling.on_taken(depot);
+        self.surplus.on_taken(depot);
     }
 
     fn trim(&mut self, depot: usize, online: usize) -> usize {
         match self.policy {
             Policy::Trimmed => usize::from(depot > online),
-            Policy::Adaptive => self.settling.trim(depot),
+            Policy::Adaptive => self.surplus.trim(depot),
             _ => 0,
         }
     }
@@ -168,7 +168,7 @@ impl DepotPolicy for State {
 ///
 /// After the working sets of "Magazines and Vmem" (Bonwick and Adams, USENIX 2001).
 #[derive(Default)]
-struct Settling {
+struct SurplusWindow {
     /// The minimum number of magazines since the window began.
     low: usize,
     /// Calls of [`trim()`](Self::trim) since then.
@@ -177,7 +177,7 @@ struct Settling {
     surplus: usize,
 }
 
-impl Settling {
+impl SurplusWindow {
     /// Calls of [`trim()`](Self::trim) in a window: 32 s.
     const WINDOW: usize = 320;
 
@@ -248,7 +248,7 @@ mod tests {
     fn those_that_never_trim_say_so() {
         for policy in Policy::ALL {
             let mut state = policy.state(4);
-            let trimmed = (0..2 * Settling::WINDOW).any(|_| state.trim(4096, 4) > 0);
+            let trimmed = (0..2 * SurplusWindow::WINDOW).any(|_| state.trim(4096, 4) > 0);
             assert_eq!(trimmed, policy.trims());
         }
     }
@@ -277,7 +277,7 @@ mod tests {
     /// in each tick.
     fn trim_a_window(state: &mut State, depot: &mut usize, taken: usize) -> usize {
         let before = *depot;
-        for _ in 0..Settling::WINDOW {
+        for _ in 0..SurplusWindow::WINDOW {
             for count in 0..taken.min(*depot) {
                 state.on_taken(*depot - count);
             }
@@ -304,7 +304,7 @@ mod tests {
 
             // The first window is not complete.
             trim_a_window(&mut state, &mut depot, taken);
-            assert!(depot + magazines.div_ceil(Settling::WINDOW) >= magazines);
+            assert!(depot + magazines.div_ceil(SurplusWindow::WINDOW) >= magazines);
             for _ in 0..2 {
                 trim_a_window(&mut state, &mut depot, taken);
             }
@@ -316,10 +316,10 @@ mod tests {
     #[test]
     fn what_is_needed_again_stays() {
         let mut state = Policy::Adaptive.state(4);
-        const MAGAZINES: usize = 10 * Settling::WINDOW;
+        const MAGAZINES: usize = 10 * SurplusWindow::WINDOW;
         let mut depot = MAGAZINES;
 
-        for _ in 0..2 * Settling::WINDOW - 1 {
+        for _ in 0..2 * SurplusWindow::WINDOW - 1 {
             assert_eq!(state.trim(depot, 4), 0);
         }
         depot -= state.trim(depot, 4);
@@ -330,7 +330,7 @@ mod tests {
         }
 
         assert!(begun);
-        for _ in 0..Settling::WINDOW {
+        for _ in 0..SurplusWindow::WINDOW {
             assert_eq!(state.trim(depot, 4), 0);
         }
     }

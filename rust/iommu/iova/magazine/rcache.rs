@@ -17,16 +17,16 @@ use super::{
         Atomic,
         Relaxed, //
     },
+    cpu_rcache::{
+        CpuRcache,
+        Push,
+        StolenMagazines, //
+    },
     depot::Depot,
     policy::{
         DepotPolicy,
         WhenEmpty,
         WhenFull, //
-    },
-    slot::{
-        Hand,
-        Push,
-        Slot, //
     },
     MagazineBox, //
 };
@@ -40,8 +40,8 @@ pub(super) trait Guarded {
 }
 
 /// The magazines of each CPU.
-pub(super) trait Slots {
-    type Lock: Guarded<Value = Slot>;
+pub(super) trait CpuRcaches {
+    type Lock: Guarded<Value = CpuRcache>;
 
     /// Returns the slot of the current CPU.
     fn current(&self) -> &Self::Lock;
@@ -72,7 +72,7 @@ pub(super) trait Backing {
 
 /// Counts of transfers between CPUs.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Steals {
+pub(super) struct StealStats {
     /// How often a CPU took ranges from another CPU.
     pub(super) done: usize,
     /// The number of CPUs that were searched.
@@ -86,7 +86,7 @@ pub(super) struct Rcache<S, D> {
     /// The CPU from which the next search for ranges starts.
     victim: Atomic<usize>,
     /// The number of CPUs that the next search visits.
-    patience: Atomic<usize>,
+    visit_limit: Atomic<usize>,
     steals: Atomic<usize>,
     visited: Atomic<usize>,
 }
@@ -103,7 +103,7 @@ impl<S, D> Rcache<S, D> {
             slots,
             depot,
             victim: Atomic::new(0),
-            patience: Atomic::new(MAX_VISITS),
+            visit_limit: Atomic::new(MAX_VISITS),
             steals: Atomic::new(0),
             visited: Atomic::new(0),
         }
@@ -116,7 +116,7 @@ impl<S, D> Rcache<S, D> {
 
 impl<S, D, P> Rcache<S, D>
 where
-    S: Slots,
+    S: CpuRcaches,
     D: Guarded<Value = Depot<P>>,
     P: DepotPolicy,
 {
@@ -164,39 +164,39 @@ where
     /// one. Success doubles it.
     fn steal(&self, limit_pfn: usize, backing: &impl Backing) -> Option<Pfn> {
         let this = self.slots.current();
-        let mut hand = Hand {
+        let mut stolen = StolenMagazines {
             empty: this.with(|slot| slot.take_empty()),
             loaded: None,
         };
-        if hand.empty.is_none() {
-            hand.empty = backing.magazine();
+        if stolen.empty.is_none() {
+            stolen.empty = backing.magazine();
         }
 
         let cpus = self.slots.cpus().max(1);
-        let patience = self.patience.load(Relaxed);
+        let visit_limit = self.visit_limit.load(Relaxed);
         let first = self.victim.load(Relaxed);
         let mut visited = 0;
         // OVERFLOW: The CPU number is less than `cpus`.
         let next = |cpu: usize| if cpu + 1 < cpus { cpu + 1 } else { 0 };
         let mut cpu = first;
-        while visited < patience.min(cpus) && hand.loaded.is_none() {
+        while visited < visit_limit.min(cpus) && stolen.loaded.is_none() {
             visited += 1;
             cpu = next(cpu);
             if let Some(slot) = self.slots.slot(cpu) {
-                slot.with(|slot| slot.give(&mut hand, MIN_STEAL));
+                slot.with(|slot| slot.give(&mut stolen, MIN_STEAL));
             }
         }
 
         self.victim.store(cpu, Relaxed);
         self.visited.add(visited, Relaxed);
-        let Some(loaded) = hand.loaded.take() else {
-            self.patience.store((patience / 2).max(1), Relaxed);
-            let left = this.with(|slot| slot.put_back([hand.empty.take(), None]));
+        let Some(loaded) = stolen.loaded.take() else {
+            self.visit_limit.store((visit_limit / 2).max(1), Relaxed);
+            let left = this.with(|slot| slot.put_back([stolen.empty.take(), None]));
             drop(left);
             return None;
         };
-        self.patience
-            .store(patience.saturating_mul(2).min(MAX_VISITS), Relaxed);
+        self.visit_limit
+            .store(visit_limit.saturating_mul(2).min(MAX_VISITS), Relaxed);
         self.steals.add(1, Relaxed);
         self.use_stolen(this, loaded, limit_pfn)
     }
@@ -280,7 +280,7 @@ where
     /// Moves a full magazine to the depot, if the policy keeps it, and loads an empty one.
     fn make_room(
         &self,
-        slot: &mut Slot,
+        slot: &mut CpuRcache,
         room: &mut Option<MagazineBox>,
         depot: &mut Depot<P>,
     ) -> WhenFull {
@@ -358,8 +358,8 @@ where
             })
     }
 
-    pub(super) fn steals(&self) -> Steals {
-        Steals {
+    pub(super) fn steals(&self) -> StealStats {
+        StealStats {
             done: self.steals.load(Relaxed),
             visited: self.visited.load(Relaxed),
         }

@@ -2,8 +2,8 @@
 
 //! Explores the interleavings of the kernel's lock-free code, with all memory orders that the
 //! memory model allows: the credit limiters, the counters and the timer of flush queues, the slots
-//! of the page stash, the list of bios of a `SendQueue`, the pointers and counts of SRCU, and lists
-//! that are dropped.
+//! of the page stash, the list of bios of a `SortedSubmitQueue`, the pointers and counts of SRCU,
+//! and lists that are dropped.
 //!
 //! Prints a line of KTAP for each check, and for each mutant: code with a defect, for which one of
 //! the checks must fail. A list of pages from a patch that was not merged must fail with its known
@@ -24,9 +24,9 @@ mod flush_timer;
 mod limiter;
 mod list_lru;
 mod page_stash;
-mod send_queue;
 mod srcu_counts;
 mod srcu_pointer;
+mod submit_queue;
 
 /// The names and functions of checks.
 type Checks = &'static [(&'static str, fn())];
@@ -60,9 +60,9 @@ const SUBJECTS: [Subject; 8] = [
         mutants: page_stash::MUTANTS,
     },
     Subject {
-        right: send_queue::right::checks::CHECKS,
-        wrong: send_queue::wrong::checks::CHECKS,
-        mutants: send_queue::MUTANTS,
+        right: submit_queue::right::checks::CHECKS,
+        wrong: submit_queue::wrong::checks::CHECKS,
+        mutants: submit_queue::MUTANTS,
     },
     Subject {
         right: list_lru::right::checks::CHECKS,

@@ -22,8 +22,8 @@ mod page;
 #[path = "../../loom/src/page_stash/right.rs"]
 mod page_stash;
 mod rings;
-#[path = "../../loom/src/send_queue/right.rs"]
-mod send_queue;
+#[path = "../../loom/src/submit_queue/right.rs"]
+mod submit_queue;
 
 /// Checks of `tests/host/loom`.
 #[test]
@@ -33,7 +33,7 @@ fn checks_of_interleavings_hold() {
         flush_queue::checks::CHECKS,
         flush_timer::checks::CHECKS,
         page_stash::checks::CHECKS,
-        send_queue::checks::CHECKS,
+        submit_queue::checks::CHECKS,
     ];
     for (name, check) in checks.concat() {
         println!("{name}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lists of a `SendQueue`: concurrent additions, and sorting.
+//! The lists of a `SortedSubmitQueue`: concurrent additions, and sorting.
 
 use std::{
     ptr::NonNull,
@@ -28,7 +28,8 @@ struct Sent<T>(NonNull<T>);
 unsafe impl<T> Send for Sent<T> {}
 
 /// The task that takes all nodes frees them and the owner of the list, while tasks that have added
-/// nodes may not have returned yet. As the worker of a `SendQueue`, and the last bio of its target.
+/// nodes may not have returned yet. As the worker of a `SortedSubmitQueue`, and the last bio of its
+/// target.
 #[test]
 fn a_list_is_freed_while_others_add() {
     const THREADS: usize = 3;

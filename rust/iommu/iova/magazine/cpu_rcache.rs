@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The magazines of one CPU.
+
+use core::mem;
+
+use super::{
+    array::Pfn,
+    MagazineBox, //
+};
+
+/// Up to two magazines of one size. The field names are those of C's `struct iova_cpu_rcache`.
+pub(super) struct CpuRcache {
+    loaded: Option<MagazineBox>,
+    prev: Option<MagazineBox>,
+    /// Whether the CPU may cache ranges: false while it is offline.
+    is_open: bool,
+}
+
+/// Magazines that are freed, or emptied and freed, after the lock is released.
+pub(super) type MagazinePair = [Option<MagazineBox>; 2];
+
+/// The magazines of a CPU that takes ranges from another CPU.
+#[derive(Default)]
+pub(super) struct StolenMagazines {
+    pub(super) empty: Option<MagazineBox>,
+    pub(super) loaded: Option<MagazineBox>,
+}
+
+/// The result of adding a range to a slot.
+pub(super) enum Push {
+    Done,
+    /// The slot has no room. An empty magazine provides room.
+    NoRoom(Pfn),
+    /// The CPU is offline.
+    Closed(Pfn),
+}
+
+impl CpuRcache {
+    pub(super) const fn new() -> Self {
+        Self {
+            loaded: None,
+            prev: None,
+            is_open: true,
+        }
+    }
+
+    /// Removes a range that starts at `limit_pfn` or below.
+    ///
+    /// Returns `Ok(None)` if all ranges are above the limit, and fails if there are no ranges.
+    #[inline]
+    pub(super) fn pop(&mut self, limit_pfn: usize) -> Result<Option<Pfn>, ()> {
+        let has_some =
+            |magazine: &Option<MagazineBox>| magazine.as_ref().is_some_and(|it| !it.is_empty());
+
+        if !has_some(&self.loaded) {
+            if !has_some(&self.prev) {
+                return Err(());
+            }
+            mem::swap(&mut self.loaded, &mut self.prev);
+        }
+        Ok(self.loaded.as_mut().and_then(|it| it.pop(limit_pfn)))
+    }
+
+    /// Adds a range.
+    #[inline]
+    pub(super) fn push(&mut self, pfn: Pfn) -> Push {
+        if !self.is_open {
+            return Push::Closed(pfn);
+        }
+        let has_room =
+            |magazine: &Option<MagazineBox>| magazine.as_ref().is_some_and(|it| !it.is_full());
+
+        if !has_room(&self.loaded) && has_room(&self.prev) {
+            mem::swap(&mut self.loaded, &mut self.prev);
+        }
+        match self.loaded.as_mut() {
+            Some(loaded) => match loaded.push(pfn) {
+                Ok(()) => Push::Done,
+                Err(pfn) => Push::NoRoom(pfn),
+            },
+            None => Push::NoRoom(pfn),
+        }
+    }
+
+    /// Returns whether both magazines are full, so that a new one replaces one of them.
+    pub(super) fn is_full(&self) -> bool {
+        let is_full =
+            |magazine: &Option<MagazineBox>| magazine.as_ref().is_some_and(|it| it.is_full());
+        is_full(&self.loaded) && is_full(&self.prev)
+    }
+
+    /// Loads an empty magazine, and returns the magazine that it replaces.
+    pub(super) fn load_empty(&mut self, magazine: Option<MagazineBox>) -> Option<MagazineBox> {
+        let loaded = mem::replace(&mut self.loaded, magazine);
+        if self.prev.is_none() {
+            self.prev = loaded;
+            return None;
+        }
+        loaded
+    }
+
+    /// Returns whether the slot is open and has no ranges.
+    pub(super) fn wants_refill(&self) -> bool {
+        self.is_open && self.is_empty()
+    }
+
+    /// Loads a magazine with ranges, and returns the empty magazine that it replaces.
+    ///
+    /// Returns both empty magazines if `both` is set. C returns one.
+    pub(super) fn refill(&mut self, magazine: MagazineBox, both: bool) -> MagazinePair {
+        let prev = if both { self.prev.take() } else { None };
+        [self.loaded.replace(magazine), prev]
+    }
+
+    /// Removes an empty magazine, to be filled with ranges of another CPU.
+    pub(super) fn take_empty(&mut self) -> Option<MagazineBox> {
+        if self.is_empty() {
+            self.prev.take().or_else(|| self.loaded.take())
+        } else {
+            None
+        }
+    }
+
+    /// Gives ranges to a CPU that has none, and returns whether there were at least `min`.
+    ///
+    /// Gives `prev`, which this CPU does not use at the moment. If that has fewer than `min`, moves
+    /// half of `loaded` to the empty magazine of the other CPU, if there is one.
+    pub(super) fn give(&mut self, stolen: &mut StolenMagazines, min: usize) -> bool {
+        let has_min = |it: &MagazineBox| it.len() >= min;
+
+        if self.prev.as_ref().is_some_and(has_min) {
+            stolen.loaded = self.prev.take();
+            return true;
+        }
+        let Some(loaded) = self.loaded.as_mut().filter(|it| it.len() >= min) else {
+            return false;
+        };
+        let Some(mut empty) = stolen.empty.take() else {
+            return false;
+        };
+        let half = loaded.len().div_ceil(2);
+        loaded.give(&mut empty, half);
+        stolen.loaded = Some(empty);
+        true
+    }
+
+    /// Removes all magazines.
+    pub(super) fn take(&mut self) -> MagazinePair {
+        [self.loaded.take(), self.prev.take()]
+    }
+
+    /// Puts empty magazines back into free places, and returns the others.
+    pub(super) fn put_back(&mut self, magazines: MagazinePair) -> MagazinePair {
+        if !self.is_open {
+            return magazines;
+        }
+        magazines.map(|magazine| {
+            for place in [&mut self.loaded, &mut self.prev] {
+                if place.is_none() {
+                    *place = magazine;
+                    return None;
+                }
+            }
+            magazine
+        })
+    }
+
+    /// Removes all magazines, and adds none before [`open()`](Self::open).
+    pub(super) fn close(&mut self) -> MagazinePair {
+        self.is_open = false;
+        self.take()
+    }
+
+    pub(super) fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Returns whether the slot may cache ranges.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Returns the number of magazines and of ranges.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let magazines = [&self.loaded, &self.prev];
+        let ranges = |it: &Option<MagazineBox>| it.as_ref().map_or(0, |it: &MagazineBox| it.len());
+        (
+            magazines.iter().filter(|it| it.is_some()).count(),
+            magazines.into_iter().map(ranges).sum(),
+        )
+    }
+
+    fn is_empty(&self) -> bool {
+        let is_empty = |it: &Option<MagazineBox>| it.as_ref().is_none_or(|it| it.is_empty());
+        is_empty(&self.loaded) && is_empty(&self.prev)
+    }
+}
