@@ -535,14 +535,14 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_no_segments() -> Result {
+    fn empty_bio_has_no_segments() -> Result {
         let page = Page::<0>::alloc(Gfp::KERNEL)?;
         assert!(walk(page.as_ptr(), &[], 0, 0, 512)?.is_empty());
         Ok(())
     }
 
     #[test]
-    fn results_survive_the_way_to_c_and_back() {
+    fn results_round_trip_through_c() {
         for result in [
             Ok(()),
             Err(BlkError::IOERR),
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bio_set_has_its_reserves_until_it_is_dropped() -> Result {
+    fn bio_set_allocates_its_reserves_until_drop() -> Result {
         let mut memory = KBox::<BioSet>::new_uninit(GFP_KERNEL)?;
         let set = memory.as_mut_ptr();
 

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_are_refused() -> Result {
+    fn invalid_key_lengths_are_rejected() -> Result {
         let mut key = EncKey::new(&[1; 16])?;
         let block = key.encrypt(&[2; 16]);
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_key_is_as_a_new_one() -> Result {
+    fn replaced_key_encrypts_like_a_new_key() -> Result {
         let mut key = EncKey::new(&[1; 16])?;
         let other = EncKey::new(&[3; 32])?;
 

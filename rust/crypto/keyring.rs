@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_is_copied_if_it_is_as_long_as_expected() -> Result {
+    fn secret_of_the_expected_length_is_copied() -> Result {
         let key = new_key(b"secret")?;
         // SAFETY: The key is of this type.
         let copy = |len| unsafe { user().copy_secret(&key, len) };
@@ -271,12 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_there_is_not_found() {
+    fn missing_key_is_not_found() {
         assert_eq!(user().request(c"kscale_no_such_key", 1).err(), Some(ENOKEY));
     }
 
     #[test]
-    fn names_of_types() {
+    fn key_type_names_are_parsed() {
         assert_eq!(KeyType::from_name(b"user"), Some(KeyType::User));
         assert_eq!(KeyType::from_name(b"logon"), Some(KeyType::Logon));
         assert_eq!(

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn state_is_that_of_whole_blocks() {
+    fn state_covers_whole_blocks() {
         let mut whole = Md5::new();
         whole.update(&[7; 2 * BLOCK_SIZE]);
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_message() {
+    fn drop_wipes_the_message() {
         let mut memory = MaybeUninit::new(Md5::new());
         // SAFETY: `memory` holds a value.
         unsafe { memory.assume_init_mut() }.update(&[7; 100]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_goes_its_own_way() {
+    fn clones_are_independent() {
         // With and without bytes of an incomplete block.
         for len in [0, 64, 100] {
             let mut start = Md5::new();

@@ -208,7 +208,7 @@ mod tests {
 
     /// The kernel warns of an allocation order above the maximum of the page allocator.
     #[test]
-    fn a_key_that_is_too_long_is_refused() {
+    fn oversized_secret_is_rejected() {
         for len in [1 << 23, 1 << 48, usize::MAX] {
             assert_eq!(SecretBytes::random(len).err(), Some(ENOMEM));
         }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_digit() {
+    fn invalid_hex_digits_are_rejected() {
         for digits in [b"0g", b"g0", b"0 ", b"-1", b"0\0"] {
             assert_eq!(SecretBytes::from_hex(digits).err(), Some(EINVAL));
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_secret_as_long_takes_the_place() -> Result {
+    fn replace_rejects_another_length() -> Result {
         let mut key = SecretBytes::new(b"secret")?;
 
         for other in [&b""[..], b"short", b"too long"] {

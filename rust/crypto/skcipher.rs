@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_around_the_destination_stay() -> Result {
+    fn encryption_changes_no_neighbouring_bytes() -> Result {
         let [.., vector] = &VECTORS;
         let cipher = cipher(vector)?;
         let src = Buffer::new(&[1; 4096], 0)?;
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn ciphers_that_finish_later_are_waited_for() -> Result {
+    fn async_ciphers_are_waited_for() -> Result {
         let [vector, ..] = &VECTORS;
         let mut cipher = Skcipher::new(&later_name()?)?;
         assert!(cipher.is_async() && cipher.may_sleep());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn ciphers_that_finish_at_once_are_preferred() -> Result {
+    fn sync_ciphers_are_preferred() -> Result {
         // An instance of cryptd() has the higher priority.
         let _later = Skcipher::new(&later_name()?)?;
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn ciphers_that_a_stack_has_no_room_for_are_used_without_a_warning() -> Result {
+    fn large_requests_use_the_pool_without_a_warning() -> Result {
         // Each `essiv()` adds its own context to that of the inner cipher. The kernel must not warn
         // of it: a warning fails the guest.
         let name =
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_ciphers_that_finish_later() -> Result {
+    fn errors_of_async_ciphers_are_returned() -> Result {
         let cipher = Skcipher::new(&later_name()?)?;
         let mut data = Buffer::new(&[7; 512], 0)?;
         let mut request = cipher.request();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_sleep_is_refused_a_cipher_that_finishes_later() -> Result {
+    fn async_ciphers_fail_in_atomic_context() -> Result {
         let [vector, ..] = &VECTORS;
         let mut cipher = Skcipher::new(&later_name()?)?;
         cipher.set_key(SecretBytes::from_hex(vector.key)?.as_bytes())?;
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_request() -> Result {
+    fn drop_wipes_the_request() -> Result {
         let [.., vector] = &VECTORS;
         let cipher = cipher(vector)?;
         let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
@@ -397,7 +397,7 @@ mod tests {
 
     /// The initialisation vector has the maximum size. User-Mode Linux has no such cipher.
     #[test]
-    fn the_longest_vectors() -> Result {
+    fn maximum_iv_size() -> Result {
         let mut cipher = match Skcipher::new(c"adiantum(xchacha12,aes)") {
             Err(error) if error == ENOENT => return Ok(()),
             cipher => cipher?,

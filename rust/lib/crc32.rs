@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_add_up() {
+    fn crc_of_parts_equals_crc_of_the_whole() {
         assert_eq!(crc32(crc32(5, b"1234"), b"56789"), crc32(5, b"123456789"));
     }
 }

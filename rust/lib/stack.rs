@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_is_found_first() -> Result {
+    fn find_returns_the_newest_entry() -> Result {
         let mut stack = Stack::new();
         for digit in 1..=5 {
             stack.push(Node::new(digit)?);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_allow_what_their_name_says() {
+    fn flags_allow_the_operations_of_their_name() {
         // Flags, may sleep, may start I/O, may call into file systems.
         const ROWS: [(Gfp, bool, bool, bool); 7] = [
             (Gfp::KERNEL, true, true, true),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_of_the_kernel() {
+    fn flags_match_c() {
         assert_eq!(Gfp::KERNEL.0, bindings::GFP_KERNEL);
         assert_eq!(Gfp::NOIO.0, bindings::GFP_NOIO);
         assert!(Gfp::KERNEL.contains(Gfp::NOFS));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn contains_asks_for_all_flags() {
+    fn contains_requires_all_flags() {
         let flags = Gfp::NOIO | Gfp::NORETRY;
 
         assert!(flags.contains(Gfp::NOIO));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_task_with_interrupts_on_may_sleep() {
+    fn noio_or_atomic_is_atomic_with_interrupts_off() {
         assert!(Gfp::noio_or_atomic() == Gfp::NOIO);
 
         let disabled = local_interrupt_disable();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn modifiers_are_those_of_the_kernel() {
+    fn modifiers_match_c() {
         // Flag, its bit.
         const ROWS: [(Gfp, u32); 6] = [
             (Gfp::NORETRY, bindings::___GFP_NORETRY_BIT),

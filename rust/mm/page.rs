@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn ram_is_between_a_block_and_what_a_cpu_can_address() {
+    fn totalram_pages_is_plausible() {
         let pages = totalram_pages();
 
         assert!(pages > 1 << bindings::MAX_PAGE_ORDER);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_as_large_as_its_order_says() -> Result {
+    fn page_has_the_size_of_its_order() -> Result {
         assert_eq!(
             FilledPage::<0>::zeroed(Gfp::KERNEL)?.as_slice().len(),
             PAGE_SIZE
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_keep_what_is_written() -> Result {
+    fn written_bytes_are_read_back() -> Result {
         let mut page = Page::<1>::alloc(Gfp::KERNEL)?;
 
         let page = page.fill(0x5a);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_can_be_zeroed_and_the_rest_stays() -> Result {
+    fn zeroing_a_part_keeps_the_rest() -> Result {
         let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
         page.fill(0x5a);
 
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_survives_a_trip_to_c() -> Result {
+    fn page_round_trips_through_c() -> Result {
         let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
         page.fill(0x17);
 
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_is_the_null_pointer() {
+    fn none_page_is_a_null_pointer() {
         let slot: Option<Page> = None;
 
         // SAFETY: `Option<Page>` has the layout of a pointer.
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_leaves_pages_that_are_there() -> Result {
+    fn bulk_keeps_filled_slots() -> Result {
         let mut slots = empty_slots(8)?;
         for index in [0, 3, 7] {
             let mut page = Page::alloc(Gfp::KERNEL)?;
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_of_nothing_is_nothing() {
+    fn empty_bulk_allocates_no_pages() {
         assert_eq!(alloc_bulk(Gfp::KERNEL, &mut []), 0);
     }
 
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_compound_pages() -> Result {
+    fn pages_of_higher_order_are_compound_pages() -> Result {
         let page = Page::<0>::alloc(Gfp::KERNEL)?;
         assert_eq!(compound_order(page.as_ptr()), None);
         let pair = Page::<1>::alloc(Gfp::KERNEL)?;
@@ -568,7 +568,7 @@ mod tests {
     const EASILY: Gfp = Gfp::KERNEL.union(Gfp::NORETRY).union(Gfp::NOWARN);
 
     #[test]
-    fn blocks_are_given_back_whole() -> Result {
+    fn compound_pages_are_freed_whole() -> Result {
         // Allocate more blocks in total than fit into memory.
         for _ in 0..=totalram_pages() >> 8 {
             drop(Page::<8>::alloc(EASILY)?);
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_be_asked_for_near_any_cpu() -> Result {
+    fn alloc_near_works_for_any_cpu() -> Result {
         for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {
             let mut page = Page::alloc_near(Gfp::KERNEL | Gfp::ZERO, cpu)?;
             assert_eq!(page.references().load(Relaxed), 1);
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn allocations_fail_where_a_test_says_so() -> Result {
+    fn failpoint_fails_the_allocation() -> Result {
         let cpu = CpuId::current();
         let order = core::num::NonZeroU32::MIN;
 

@@ -494,7 +494,7 @@ mod tests {
 
     /// A record that a shrinker's callback removes must not wait for a task that allocates.
     #[test]
-    fn things_are_taken_back_when_memory_is_short() -> Result {
+    fn cancel_works_in_reclaim() -> Result {
         let was_watched = is_watched();
         let mut id = KVec::new();
         // More records than any preallocation.
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_last_is_undone_first() -> Result {
+    fn records_run_in_lifo_order() -> Result {
         let (module, other) = (fake_module(8), fake_module(16));
         calls();
         for digit in 1..=4 {
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_now_is_freed_later() -> Result {
+    fn stop_now_frees_later() -> Result {
         let module = fake_module(8);
         calls();
         let first = add_digit(module, 1, Stage::Active)?;
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_prepared_is_not_stopped_before_it_is_active() -> Result {
+    fn prepared_record_runs_only_after_activate() -> Result {
         let module = fake_module(8);
         calls();
         let id = add_digit(module, 1, Stage::Stopped)?;
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_for_a_module_that_goes_is_counted() -> Result {
+    fn records_added_for_a_going_module_are_counted() -> Result {
         let (module, other) = (fake_module(8), fake_module(16));
         let watch = AddCounter::new(module);
         let others = AddCounter::new(other);
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn some_modules_go_at_a_time() -> Result {
+    fn going_modules_are_bounded() -> Result {
         let mut watches = KVec::with_capacity(MAX_GOING + 1, GFP_KERNEL)?;
         for number in 1..=MAX_GOING {
             watches.push(AddCounter::new(fake_module(8 * number)), GFP_KERNEL)?;
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn all_functions_have_to_be_of_the_module() {
+    fn has_code_requires_all_functions() {
         let own = this_module::<crate::LocalModule>().as_ptr();
         let here = nothing as *const () as usize;
         let elsewhere = bindings::synchronize_srcu as *const () as usize;

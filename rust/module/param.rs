@@ -117,7 +117,7 @@ mod tests {
     use crate::bindings;
 
     #[test]
-    fn what_the_kernel_sets_is_read() {
+    fn value_set_by_the_kernel_is_read() {
         let param = Param::new(7);
         assert_eq!(param.value(), 7);
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_the_text() {
+    fn bytes_match_the_parameter_text() {
         assert_eq!(bytes::<4>("abc\0"), *b"abc\0");
         assert_eq!(bytes::<2>("a"), *b"a\0");
     }

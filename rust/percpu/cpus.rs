@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn possible_cpus_are_those_that_say_so() -> Result {
+    fn iterator_matches_is_possible() -> Result {
         let mut left = possible_cpus();
 
         for cpu in (0..nr_cpu_ids()).filter_map(CpuId::from_u32) {

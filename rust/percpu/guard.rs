@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_off_until_the_proof_is_dropped() {
+    fn interrupts_are_off_until_the_guard_is_dropped() {
         assert!(interrupts_are_on());
         let proof = local_interrupt_disable();
         let while_alive = interrupts_are_on();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_off_until_the_last_proof_is_dropped_in_any_order() {
+    fn nested_guards_drop_in_any_order() {
         let (outer, inner) = (local_interrupt_disable(), local_interrupt_disable());
         let kernels = interrupt::local_interrupt_disable();
         drop(outer);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_that_are_too_many_count_as_no_interrupt() -> Result {
+    fn many_guards_do_not_count_as_softirq() -> Result {
         const PROOFS: usize = 1000;
         let mut proofs = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
         for _ in 0..PROOFS {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_off_until_the_last_of_many_proofs_is_dropped() -> Result {
+    fn interrupts_are_off_until_the_last_of_many_guards_is_dropped() -> Result {
         // More than there are bits for, up to that of an NMI.
         const PROOFS: usize = 5000;
         let mut proofs = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn preemption_is_off_until_the_last_proof_is_dropped_in_any_order() {
+    fn preemption_guards_drop_in_any_order() {
         let (outer, inner) = (preempt_disable(), preempt_disable());
         drop(outer);
         let without_outer = in_atomic();

@@ -313,7 +313,7 @@ mod tests {
     use kernel::sync::Arc;
 
     #[test]
-    fn integers_start_at_zero_and_are_apart() -> Result {
+    fn integers_start_at_zero_and_are_independent() -> Result {
         let ints = PerCpuInts::<u64, 3>::new()?;
         assert!(ints.iter().all(|int| int.sum() == 0));
 
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_n_integers() -> Result {
+    fn index_beyond_n_is_rejected() -> Result {
         let ints = PerCpuInts::<i32, 4>::new()?;
 
         // Index, whether an integer exists.
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_update_of_many_tasks_is_lost() -> Result {
+    fn concurrent_updates_are_not_lost() -> Result {
         const ROUNDS: u64 = 20_000;
         let ints = Arc::new(PerCpuInts::<u64, 2>::new()?, GFP_KERNEL)?;
 
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_integer_for_a_cpu_that_is_not_possible() -> Result {
+    fn impossible_cpu_has_no_integer() -> Result {
         let ints = PerCpuInts::<u64, 1>::new()?;
 
         for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {

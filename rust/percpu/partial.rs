@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_at_any_cpu_drops_what_was_made() {
+    fn failed_initialiser_drops_earlier_values() {
         for fails in 0..possible_cpus().count() {
             let count = Atomic::new(0_usize);
             let mut made = 0;

@@ -303,7 +303,7 @@ mod tests {
     };
 
     #[test]
-    fn every_possible_cpu_has_the_value_made_for_it() -> Result {
+    fn each_possible_cpu_has_its_own_value() -> Result {
         let numbers = PerCpu::new(|cpu| Ok(cpu.as_u32()))?;
 
         assert_eq!(numbers.iter().count(), possible_cpus().count());
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_value_for_a_cpu_that_is_not_possible() -> Result {
+    fn impossible_cpu_has_no_value() -> Result {
         let zeros = PerCpu::<u8>::zeroed()?;
 
         for cpu in (0..nr_cpu_ids()).filter_map(CpuId::from_u32) {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_this_cpu_is_that_of_its_number() -> Result {
+    fn this_cpu_matches_per_cpu() -> Result {
         let numbers = PerCpu::new(|cpu| Ok(cpu.as_u32()))?;
 
         let proof = local_interrupt_disable();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_and_the_most_aligned_values_have_room() -> Result {
+    fn largest_size_and_alignment_are_allocated() -> Result {
         #[repr(align(4096))]
         struct Page(Atomic<u32>);
 
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_changed_under_a_proof_and_read_by_the_owner() -> Result {
+    fn cell_is_changed_under_a_guard_and_read_by_the_owner() -> Result {
         let mut cells = PerCpu::new(|_| Ok(Cell::new(0_u32)))?;
 
         let outer = local_interrupt_disable();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_take_turns_with_a_cell() -> Result {
+    fn concurrent_cell_updates_are_not_lost() -> Result {
         const ROUNDS: u64 = 5_000;
         let cells = Arc::new(PerCpu::new(|_| Ok(Cell::new(0_u64)))?, GFP_KERNEL)?;
 
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_in_the_order_of_the_cpus() -> Result {
+    fn iterator_follows_cpu_numbers() -> Result {
         let mut next = possible_cpus();
         let mut numbers = PerCpu::new(|cpu| {
             let is_next = next.next() == Some(cpu);

@@ -281,7 +281,7 @@ mod tests {
     };
 
     #[test]
-    fn many_read_or_one_writes() -> Result {
+    fn readers_share_and_writers_exclude() -> Result {
         let rwsem = KBox::pin_init(new_rwsem!(1), GFP_KERNEL)?;
 
         let first = rwsem.read();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_waits_keeps_readers_out() -> Result {
+    fn pending_writer_blocks_new_readers() -> Result {
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 rwsem <- new_rwsem!(0),

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn drop_runs_what_is_queued() -> Result {
+    fn drop_runs_queued_items() -> Result {
         for flags in [Flags::PERCPU, Flags::UNBOUND | Flags::HIGHPRI] {
             let queue = Workqueue::new(c"kscale_kunit", flags, 1)?;
             let counters = [counter()?, counter()?, counter()?];
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn placement_must_be_one_of_two() {
+    fn flags_require_percpu_or_unbound() {
         for flags in [
             Flags::HIGHPRI,
             Flags::PERCPU | Flags::UNBOUND,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn name_in_sysfs_is_taken_until_drop() -> Result {
+    fn sysfs_name_is_free_after_drop() -> Result {
         let flags = Flags::UNBOUND | Flags::SYSFS;
 
         for _ in 0..2 {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_items_run_at_once_as_may() -> Result {
+    fn max_active_items_run_concurrently() -> Result {
         for flags in [Flags::PERCPU, Flags::UNBOUND] {
             for max_active in [1, 2] {
                 let queue = Workqueue::new(c"kscale_kunit", flags, max_active)?;
@@ -487,7 +487,7 @@ mod tests {
 
     /// In reclaim the kernel warns of a flush of a queue without `WQ_MEM_RECLAIM`.
     #[test]
-    fn reclaim_may_wait_for_a_queue() -> Result {
+    fn mem_reclaim_queue_can_be_flushed_in_reclaim() -> Result {
         let had_warned = has_warned();
 
         for new in [Workqueue::new, Workqueue::for_library] {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_queued_once() -> Result {
+    fn pending_item_is_not_queued_again() -> Result {
         let queue = Workqueue::new(c"kscale_kunit", Flags::UNBOUND, 1)?;
         let running = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         // The first probe waits until a second task runs.

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_from_where_the_segment_is() -> Result {
+    fn read_starts_at_the_segment_offset() -> Result {
         let mut page = numbered()?;
 
         for (offset, len) in [(0, 4096), (512, 512), (3584, 512), (1, 2), (4096, 0)] {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_around_what_is_written_stay() -> Result {
+    fn write_changes_no_neighbouring_bytes() -> Result {
         let mut page = numbered()?;
 
         page.segment_mut(512, 512)
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_the_segment() -> Result {
+    fn access_beyond_the_segment_fails() -> Result {
         let mut page = numbered()?;
         let mut segment = page.segment_mut(512, 512).ok_or(EINVAL)?;
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_the_page() -> Result {
+    fn access_beyond_the_page_fails() -> Result {
         let mut page = numbered()?;
 
         for (offset, len) in [
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reborrowed_segment_is_the_same_memory() -> Result {
+    fn reborrowed_segment_shares_memory() -> Result {
         let mut page = numbered()?;
         let mut segment = page.segment_mut(512, 512).ok_or(EINVAL)?;
         let mut byte = [0];

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_copied_however_it_is_cut() -> Result {
+    fn copy_handles_any_segment_boundaries() -> Result {
         let mut from = [
             FilledPage::zeroed(Gfp::KERNEL)?,
             FilledPage::zeroed(Gfp::KERNEL)?,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_one_page_may_overlap() -> Result {
+    fn copy_handles_overlapping_segments_of_a_page() -> Result {
         for (from, to) in [(0, 64), (64, 0), (100, 103), (103, 100), (512, 512)] {
             let mut pages = [FilledPage::zeroed(Gfp::KERNEL)?];
             for (i, byte) in pages[0].as_mut_slice().iter_mut().enumerate() {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_written_in_order_is_filled() -> Result {
+    fn filled_counts_bytes_written_in_order() -> Result {
         let pages = [
             FilledPage::zeroed(Gfp::KERNEL)?,
             FilledPage::zeroed(Gfp::KERNEL)?,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_must_be_the_same() -> Result {
+    fn copy_rejects_different_lengths() -> Result {
         let pages = [
             FilledPage::zeroed(Gfp::KERNEL)?,
             FilledPage::zeroed(Gfp::KERNEL)?,

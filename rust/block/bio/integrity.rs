@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_zeros_at_first() -> Result {
+    fn payload_is_zeroed_on_allocation() -> Result {
         let pool = IntegrityPool::new(2, 5000)?;
 
         for len in [1, 28, 4096, 5000] {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_lengths_are_refused() -> Result {
+    fn invalid_lengths_are_rejected() -> Result {
         let pool = IntegrityPool::new(1, 512)?;
 
         assert!(IntegrityPayload::new(0).is_none());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_keep_their_pool() -> Result {
+    fn payload_keeps_its_pool_alive() -> Result {
         let pool = IntegrityPool::new(1, 512)?;
         let mut tags = pool.alloc(512)?;
 

@@ -187,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn known_answers_that_come_later() -> Result {
+    fn known_answers_of_async_ciphers() -> Result {
         check_answers(later)
     }
 
     #[test]
-    fn ciphers_that_finish_at_once_are_preferred() -> Result {
+    fn sync_ciphers_are_preferred() -> Result {
         let [vector, ..] = &VECTORS;
         // An instance of cryptd() has the higher priority.
         let _later = later(vector)?;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_was_changed_is_noticed() -> Result {
+    fn modified_messages_fail_authentication() -> Result {
         for vector in &VECTORS {
             let cipher = cipher(vector)?;
             let mut request = cipher.request(Gfp::KERNEL)?;
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_may_be_shorter() -> Result {
+    fn truncated_tags_are_supported() -> Result {
         let [vector, ..] = &VECTORS;
         let mut cipher = cipher(vector)?;
         let tag = SecretBytes::from_hex(vector.tag)?;
@@ -311,7 +311,7 @@ mod tests {
 
     /// The inputs of an earlier call are not used again.
     #[test]
-    fn what_is_refused_touches_nothing() -> Result {
+    fn rejected_requests_change_no_memory() -> Result {
         for vector in &VECTORS {
             let cipher = cipher(vector)?;
             let mut request = cipher.request(Gfp::KERNEL)?;
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_associated_data_as_there_is_room_for() -> Result {
+    fn associated_data_fits_up_to_the_maximum() -> Result {
         let [vector, ..] = &VECTORS;
         let cipher = cipher(vector)?;
         let mut request = cipher.request(Gfp::KERNEL)?;
@@ -367,7 +367,7 @@ mod tests {
     /// The tag and the initialisation vector have the maximum size. User-Mode Linux has no such
     /// ciphers.
     #[test]
-    fn the_longest_tags_and_vectors() -> Result {
+    fn maximum_tag_and_iv_sizes() -> Result {
         let mut cipher = match Aead::new(c"authenc(hmac(sha512),adiantum(xchacha12,aes))") {
             Err(error) if error == ENOENT => return Ok(()),
             cipher => cipher?,
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_lengths_do_not_fit_into_the_piece() -> Result {
+    fn authenc_key_rejects_other_lengths() -> Result {
         let [_, vector] = &VECTORS;
         let key = SecretBytes::from_hex(vector.key)?;
         let mac_key = SecretBytes::from_hex(vector.mac_key.ok_or(EINVAL)?)?;
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_sleep_is_refused_a_cipher_that_finishes_later() -> Result {
+    fn async_ciphers_fail_in_atomic_context() -> Result {
         let [vector, ..] = &VECTORS;
         let cipher = later(vector)?;
         let mut request = cipher.request(Gfp::KERNEL)?;

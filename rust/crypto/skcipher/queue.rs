@@ -316,7 +316,7 @@ mod tests {
     // With `CONFIG_PREEMPT_RT` the locks of cryptd sleep, so cryptd makes progress.
     #[test]
     #[cfg(not(CONFIG_PREEMPT_RT))]
-    fn several_are_under_way_at_once() -> Result {
+    fn several_requests_are_in_flight() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(5)?;
         let (first, rest) = buffers.split_at_mut(1);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_room_for_are_done_in_the_end() -> Result {
+    fn requests_beyond_the_reserve_complete() -> Result {
         let (at_once, later) = ciphers()?;
 
         for cipher in [&at_once, &later] {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_later_fails_the_queue() -> Result {
+    fn async_failure_fails_the_queue() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(2 * MAX_STARTED as u8)?;
         let mut started = 0;
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_not_filled_by_what_fails_later() -> Result {
+    fn failed_async_requests_fill_no_memory() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(2)?;
         let (first, rest) = buffers.split_first_mut().ok_or(EINVAL)?;
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_well_hides_no_failure() -> Result {
+    fn success_keeps_an_earlier_failure() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(3)?;
 
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_waited_for_at_once() -> Result {
+    fn full_queue_waits_for_the_oldest_request() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(2)?;
         let mut results = [Ok(()); 2];
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() -> Result {
+    fn invalid_requests_are_rejected() -> Result {
         let (at_once, later) = ciphers()?;
         let without_key = Skcipher::new(c"xts(aes)")?;
 

@@ -81,7 +81,7 @@ mod tests {
     use kernel::page::PAGE_SIZE;
 
     #[test]
-    fn senseless_domains_are_refused() {
+    fn invalid_domains_are_rejected() {
         // Granule, first page frame, accepted.
         const ROWS: [(usize, usize, bool); 13] = [
             (PAGE_SIZE, 1, true),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_reservations_are_refused() -> Result {
+    fn invalid_reservations_are_rejected() -> Result {
         const LAST: usize = usize::MAX / PAGE_SIZE;
         // First, last, accepted.
         const ROWS: [(usize, usize, bool); 7] = [
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_not_handed_out() -> Result {
+    fn reserved_ranges_are_not_allocated() -> Result {
         let mut builder = Builder::new(PAGE_SIZE, 4)?;
         // Below, at and across both ends, adjacent to each other, and twice.
         for pfns in [0..=4, 7..=7, 10..=12, 11..=14, 9..=9, 10..=10, 20..=99] {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_builder_may_be_dropped() -> Result {
+    fn builder_is_dropped_without_build() -> Result {
         let mut builder = Builder::new(PAGE_SIZE, 1)?;
         builder.reserve(1..=9)?;
         drop(builder);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_range_is_cached_and_taken_again() -> Result {
+    fn freed_range_is_cached_and_reused() -> Result {
         // Size, size of the next allocation, whether it gets the same first page frame.
         const ROWS: [(usize, usize, bool); 7] = [
             (1, 1, true),
@@ -293,7 +293,7 @@ mod tests {
 
     /// In C the limit less the size would wrap, and every cached range would be below it.
     #[test]
-    fn what_is_cached_above_the_limit_is_not_taken() -> Result {
+    fn cached_ranges_above_the_limit_are_skipped() -> Result {
         // Size, limit, first page frame or error.
         let rows = [
             (32, 20, Err(EINVAL)),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_are_flushed_for_who_asks_for_it() -> Result {
+    fn flush_rcaches_allocates_from_flushed_caches() -> Result {
         let domain = domain()?;
         drop(domain.alloc_fast(32, 127, WhenFull::Fail)?);
 
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_goes_with_full_caches_and_forgotten_ranges() -> Result {
+    fn domain_drops_with_full_caches_and_leaked_ranges() -> Result {
         let domain = Arc::new(domain()?, GFP_KERNEL)?;
         let mut ranges = KVec::new();
         // More than the two magazines of a CPU hold.

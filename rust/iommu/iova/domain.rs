@@ -321,7 +321,7 @@ mod tests {
 
     /// A size for which C would shift by 64 bits is refused before.
     #[test]
-    fn half_of_all_numbers_is_the_largest_size() -> Result {
+    fn largest_size_is_half_of_the_pfns() -> Result {
         const HALF: usize = 1 << 63;
         let domain = Builder::new(1, 1)?.build();
         let limit_pfn = domain.last_pfn();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_aligned_if_they_are_to_be() -> Result {
+    fn ranges_have_the_requested_alignment() -> Result {
         // Size, alignment.
         const ROWS: [(usize, usize); 6] = [(1, 1), (2, 2), (3, 4), (4, 4), (33, 64), (100, 128)];
         let domain = Builder::new(PAGE_SIZE, 1)?.build();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_frees_itself() -> Result {
+    fn drop_frees_the_range() -> Result {
         let domain = Builder::new(PAGE_SIZE, 1)?.build();
 
         for _ in 0..3 {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_may_be_moved() -> Result {
+    fn domain_works_after_a_move() -> Result {
         let domain = KBox::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?;
         mem::forget(domain.alloc(9, 9, Alignment::Any)?);
 
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_may_keep_its_domain_alive() -> Result {
+    fn arc_range_keeps_its_domain_alive() -> Result {
         let domain = Arc::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?;
         let range = domain.alloc_arc(2, 100, Alignment::Any)?;
         let other = domain.alloc_arc(2, 100, Alignment::Any)?;

@@ -288,7 +288,7 @@ mod tests {
     use kernel::sync::atomic::Relaxed;
 
     #[test]
-    fn an_item_is_on_its_list_once() -> Result {
+    fn item_is_added_once() -> Result {
         let (lru, drops) = (lists()?, Value::drops()?);
         let item = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
 
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_a_reference() -> Result {
+    fn list_holds_a_reference() -> Result {
         let (lru, drops) = (lists()?, Value::drops()?);
 
         for number in 0..4 {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_told_apart() -> Result {
+    fn ptr_eq_compares_identity() -> Result {
         let (lru, drops) = (lists()?, Value::drops()?);
         let item = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
         let other = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_found_may_be_added_again() -> Result {
+    fn isolated_item_can_be_added_again() -> Result {
         let (lru, drops) = (lists()?, Value::drops()?);
         let item = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
         assert!(item.add());
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_never_dropped() -> Result {
+    fn leaked_item_is_never_dropped() -> Result {
         let (lru, drops) = (lists()?, Value::drops()?);
         let item = lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?;
         assert!(item.add());

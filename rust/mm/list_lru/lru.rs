@@ -348,7 +348,7 @@ mod tests {
     use kernel::sync::atomic::Relaxed;
 
     #[test]
-    fn lists_are_of_each_node() -> Result {
+    fn lists_are_per_node() -> Result {
         let shrinker = Shrinker::new(c"kunit", Flags::MEMCG_AWARE)?;
         let error = ListLru::<Value>::new(c"kunit-lru", &shrinker).err();
         assert_eq!(error, Some(EINVAL));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_caches() -> Result {
+    fn invalid_name_is_rejected() -> Result {
         let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE)?;
         let error = ListLru::<Value>::new(c"no such", &shrinker).err();
         assert_eq!(error, Some(EINVAL));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn many_items_go_with_their_lists() -> Result {
+    fn drop_frees_many_items() -> Result {
         let (lru, drops) = (testing::lists()?, Value::drops()?);
         for number in 0..BATCH + 1 {
             lru.alloc(Value::new(number, &drops), Gfp::KERNEL)?.add();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_may_be_leaked() -> Result {
+    fn list_can_be_leaked() -> Result {
         let (lru, drops) = (testing::lists()?, Value::drops()?);
         lru.alloc(Value::new(1, &drops), Gfp::KERNEL)?.add();
 
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_charged_if_there_are_cgroups() -> Result {
+    fn items_are_charged_to_the_cgroup() -> Result {
         let aware = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
         let lru = ListLru::<Value>::new(c"kunit-lru", &aware)?;
 
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_lists_have_nothing() -> Result {
+    fn empty_list_counts_zero() -> Result {
         let lru = testing::lists()?;
 
         let walk = lru.walk(usize::MAX, |_| Status::Isolate);
@@ -444,7 +444,7 @@ mod tests {
 
     /// Checks only that no item is lost: the test does not wait for other tasks.
     #[test]
-    fn items_come_and_go_on_all_cpus() -> Result {
+    fn items_are_added_and_removed_on_all_cpus() -> Result {
         const ROUNDS: usize = 300;
         let drops = Value::drops()?;
         let shared = Arc::new((testing::lists()?, drops.clone()), GFP_KERNEL)?;

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_in_the_order_of_their_use() -> Result {
+    fn walk_visits_items_in_lru_order() -> Result {
         let drops = Value::drops()?;
         let lru = numbered(8, &drops)?;
 
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_freed_before_the_walk_is_over() -> Result {
+    fn items_are_freed_after_the_walk() -> Result {
         let drops = Value::drops()?;
         let lru = numbered(4, &drops)?;
 
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_ends_when_it_should() -> Result {
+    fn walk_isolates_at_most_nr_to_walk_items() -> Result {
         // Items, to walk, isolated, left.
         const ROWS: [(usize, usize, usize, usize); 6] = [
             (0, 0, 0, 0),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_left_alone_in_a_walk() -> Result {
+    fn list_operations_fail_in_a_walk() -> Result {
         let drops = Value::drops()?;
         let (lru, other) = (numbered(2, &drops)?, numbered(1, &drops)?);
         let mine = lru.alloc(Value::new(8, &drops), Gfp::KERNEL)?;
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_left_alone_after_the_drop_of_one_in_a_walk() -> Result {
+    fn list_operations_fail_after_a_drop_in_a_walk() -> Result {
         let drops = Value::drops()?;
         let (lru, mut dropped, other) =
             (numbered(1, &drops)?, Some(numbered(1, &drops)?), lists()?);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_others_may_be_changed_with_a_lock_of_walks() -> Result {
+    fn other_lists_can_be_changed_under_a_lock_of_the_walk() -> Result {
         let was_watched = is_watched();
         let drops = Value::drops()?;
         let (lru, other) = (numbered(1, &drops)?, lists()?);

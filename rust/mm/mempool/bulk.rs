@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn each_source_gives_the_rest_of_the_one_before() -> Result {
+    fn bulk_falls_back_to_the_next_source() -> Result {
         // Pages per bulk call, whether single allocations fail, expected statistics.
         let rows = [
             (8, false, stats(8, 0, 0)),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_from_one_to_the_reserve_are_taken() -> Result {
+    fn bulk_accepts_one_to_min_nr_pages() -> Result {
         // Length, whether a pool of 4 accepts it.
         const ROWS: [(usize, bool); 5] = [(0, false), (1, true), (4, true), (5, false), (8, false)];
         let ledger = Ledger::new()?;
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocator_that_leaves_gaps_gets_its_pages_back() -> Result {
+    fn bulk_with_gaps_leaks_no_page() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(4, &ledger)?;
         let mut slots = slots::<4>();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_allocator_gives_its_pages_in_bulk() -> Result {
+    fn pages_use_the_bulk_allocator() -> Result {
         let pool = KBox::pin_init(Mempool::new(256, Pages::<0>), GFP_KERNEL)?;
         let mut slots = slots::<256>();
 
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_taken_out_and_go_back_one_by_one() -> Result {
+    fn elements_of_a_bulk_are_freed_separately() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(4, &ledger)?;
         let mut slots = slots::<4>();

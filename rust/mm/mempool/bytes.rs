@@ -143,7 +143,7 @@ mod tests {
     use crate::mm::gfp::Gfp;
 
     #[test]
-    fn memory_is_as_large_as_asked_for() -> Result {
+    fn element_has_the_requested_size() -> Result {
         for size in [1, 8, 500, 4096, 70000] {
             let pool = KBox::pin_init(Mempool::new(2, KmallocBytes::new(size)?), GFP_KERNEL)?;
             let first = pool.alloc(Gfp::NOIO)?;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_aligned_as_its_size_is() -> Result {
+    fn element_is_aligned_to_its_size() -> Result {
         for size in [16, 48, 64, 1040, 4096] {
             let pool = KBox::pin_init(Mempool::new(1, KmallocBytes::new(size)?), GFP_KERNEL)?;
             let element = pool.alloc(Gfp::NOIO)?;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_sizes_are_refused() {
+    fn invalid_sizes_are_rejected() {
         for size in [0, bindings::KMALLOC_MAX_SIZE as usize + 1, usize::MAX] {
             assert!(KmallocBytes::new(size).is_err());
         }

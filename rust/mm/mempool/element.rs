@@ -295,7 +295,7 @@ mod tests {
     use kernel::sync::atomic::Relaxed;
 
     #[test]
-    fn memory_comes_from_the_source_while_it_has_some() -> Result {
+    fn source_is_used_before_the_reserve() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(2, &ledger)?;
 
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_steps_in_and_is_refilled() -> Result {
+    fn reserve_is_used_and_refilled() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(2, &ledger)?;
         ledger.refuse();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_reserve_fails_who_may_not_wait() -> Result {
+    fn empty_reserve_fails_atomic_allocations() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(2, &ledger)?;
         ledger.refuse();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_may_not_be_asked_for_zeroed() -> Result {
+    fn zeroed_allocations_are_rejected() -> Result {
         let pool = counting_pool(1, &Ledger::new()?)?;
 
         assert_eq!(pool.alloc(Gfp::NOIO | Gfp::ZERO).err(), Some(EINVAL));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_can_be_swapped_for_another_page() -> Result {
+    fn element_page_can_be_swapped() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(1, &ledger)?;
         let mut mine = Page::alloc(Gfp::KERNEL)?;
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_come_and_go_with_interrupts_off() -> Result {
+    fn elements_are_allocated_and_freed_with_interrupts_off() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(1, &ledger)?;
 
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_pages_are_as_large_as_their_order_says() -> Result {
+    fn page_elements_have_the_size_of_their_order() -> Result {
         let pool = KBox::pin_init(Mempool::new(1, Pages::<3>), GFP_KERNEL)?;
 
         let mut first = pool.alloc(Gfp::NOIO)?;
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_may_keep_its_pool_alive() -> Result {
+    fn arc_element_keeps_its_pool_alive() -> Result {
         let ledger = Ledger::new()?;
         let pool = Arc::pin_init(Mempool::new(2, counting(&ledger)), GFP_KERNEL)?;
 

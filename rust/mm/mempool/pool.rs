@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_sizes_are_refused() -> Result {
+    fn invalid_sizes_are_rejected() -> Result {
         const MAX: usize = Mempool::<Counting>::MAX_MIN_NR;
         let ledger = Ledger::new()?;
 

@@ -69,7 +69,7 @@ mod tests {
     use core::ptr;
 
     #[test]
-    fn raw_pages_come_back_with_interrupts_off() -> Result {
+    fn raw_pages_are_freed_with_interrupts_off() -> Result {
         let ledger = Ledger::new()?;
         let pool = counting_pool(4, &ledger)?;
         // The pool overwrites these pointers without freeing them.
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bulk_that_is_too_large_writes_nothing() -> Result {
+    fn oversized_bulk_changes_no_slots() -> Result {
         let pool = counting_pool(1, &Ledger::new()?)?;
         let mut pages = [ptr::null_mut(); 2];
 

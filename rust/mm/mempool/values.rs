@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_lives_while_it_is_out_of_the_pool() -> Result {
+    fn values_exist_only_outside_the_pool() -> Result {
         assert!(values_live_outside(Kmalloc::new())?);
         assert!(values_live_outside(slab()?)?);
         assert!(values_live_outside(Boxes)?);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_initialiser_gives_the_memory_back() -> Result {
+    fn failed_initialiser_frees_the_memory() -> Result {
         assert!(failures_lose_nothing(Kmalloc::new())?);
         assert!(failures_lose_nothing(slab()?)?);
         assert!(failures_lose_nothing(Boxes)?);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initialiser_that_fails_half_way_drops_what_it_made() -> Result {
+    fn failed_initialiser_drops_initialised_fields() -> Result {
         #[pin_data]
         struct Two {
             first: Tracked,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initialiser_may_use_the_pool_it_is_for() -> Result {
+    fn initialiser_can_allocate_from_its_pool() -> Result {
         struct Number {
             number: u32,
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destructor_may_use_the_pool_it_is_from() -> Result {
+    fn destructor_can_allocate_from_its_pool() -> Result {
         struct Chain(
             Option<PoolBox<Arc<Mempool<Kmalloc<Chain>>>>>,
             Arc<Atomic<usize>>,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn values_in_bulk_go_back_one_by_one() -> Result {
+    fn values_of_a_bulk_are_freed_separately() -> Result {
         const COUNT: usize = 4;
         let live = live()?;
         let pool = pool(COUNT, slab()?)?;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bulk_of_values_may_be_half_used() -> Result {
+    fn partially_used_bulk_is_freed() -> Result {
         let live = live()?;
         let pool = pool(3, slab()?)?;
         let mut slots = [const { MaybeUninit::uninit() }; 3];
@@ -388,7 +388,7 @@ mod tests {
 
     /// With `mempool_debug`, C poisons the reserve of its own pools. It must poison ours, too.
     #[test]
-    fn the_reserve_is_poisoned_where_that_of_c_is() -> Result {
+    fn reserve_is_poisoned_like_in_c() -> Result {
         let c_keeps = c_keeps_bytes()?;
 
         assert_eq!(keeps_bytes(Kmalloc::new())?, c_keeps);

@@ -140,7 +140,7 @@ mod tests {
     use super::super::Page;
 
     #[test]
-    fn a_block_knows_its_size() -> Result {
+    fn compound_page_has_the_size_of_its_order() -> Result {
         for order in 1..=5 {
             let compound = CompoundPage::alloc(Gfp::KERNEL, NonZeroU32::new(order).ok_or(EINVAL)?)?;
             assert_eq!(compound.order(), order);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_none_of_senseless_orders() -> Result {
+    fn invalid_orders_are_rejected() -> Result {
         for order in [CompoundPage::MAX_ORDER + 1, u32::MAX] {
             let order = NonZeroU32::new(order).ok_or(EINVAL)?;
             assert!(CompoundPage::alloc(Gfp::KERNEL, order).is_err_and(|error| error == EINVAL));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_told_from_pages() -> Result {
+    fn is_compound_detects_compound_pages() -> Result {
         let compound = CompoundPage::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
         let page = Page::<0>::alloc(Gfp::KERNEL)?;
 
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_block_can_be_had() -> Result {
+    fn largest_order_can_be_allocated() -> Result {
         const MOST: NonZeroU32 = NonZeroU32::new(CompoundPage::MAX_ORDER).unwrap();
         let gfp = Gfp::KERNEL | Gfp::NOWARN | Gfp::NORETRY;
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_survives_a_trip_to_c() -> Result {
+    fn compound_page_round_trips_through_c() -> Result {
         let raw = CompoundPage::alloc(Gfp::KERNEL, NonZeroU32::MIN)?.into_raw();
 
         // SAFETY: `raw` is from `into_raw()`, and was not used since.

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_filled() -> Result {
+    fn requested_cpu_is_refilled() -> Result {
         let shared = shared(1000)?;
         let first = first(&shared)?;
 
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_filled_that_nobody_asks_for() -> Result {
+    fn other_cpus_are_not_refilled() -> Result {
         let shared = shared(1000)?;
         let first = first(&shared)?;
         shared.fill_online()?;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_filled_while_memory_is_short() -> Result {
+    fn back_off_prevents_refills() -> Result {
         let (shared, other) = (shared(3_600_000)?, shared(3_600_000)?);
         let pages = first(&shared)?;
 
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_short_for_as_long_as_it_says() -> Result {
+    fn back_off_lasts_for_backoff_ms() -> Result {
         // Milliseconds, nanoseconds.
         const ROWS: [(Msecs, i64); 4] = [
             (0, 0),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_page_is_asked_for() -> Result {
+    fn failed_get_requests_a_refill() -> Result {
         let shared = shared(1000)?;
         let pages = first(&shared)?;
         let wait = || {
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_the_default_are_those_of_c() {
+    fn default_options_match_c() {
         let options = Options::default();
 
         assert_eq!((options.pages_per_cpu, options.floor_per_cpu), (5, 0));

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_comes_back_as_it_was() -> Result {
+    fn cached_page_keeps_its_bytes() -> Result {
         let cache = cache(4, 0)?;
 
         assert!(cache.put_on(cpu()?, page(0x5a)?).is_ok());
@@ -292,14 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_new_cache_in_reclaim() {
+    fn new_stash_fails_in_reclaim() {
         // The reclaim check comes before the check of the options.
         let error = as_in_reclaim(|| cache(0, 0).err());
         assert_eq!(error, Some(EDEADLK));
     }
 
     #[test]
-    fn there_is_room_for_as_many_as_was_asked_for() -> Result {
+    fn capacity_is_pages_per_cpu() -> Result {
         for pages_per_cpu in [1, 5, PageStash::MAX_PAGES_PER_CPU] {
             let cache = cache(pages_per_cpu, 0)?;
 
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_come_and_go_in_bulk() -> Result {
+    fn bulk_puts_and_gets_pages() -> Result {
         let cache = cache(4, 0)?;
         let mut pages = [const { None }; 6];
         for entry in &mut pages[1..] {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_for_a_cpu_that_is_not_possible() -> Result {
+    fn impossible_cpu_is_rejected() -> Result {
         let cache = cache(4, 0)?;
 
         for cpu in (0..kernel::cpu::nr_cpu_ids()).filter_map(CpuId::from_u32) {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shrinker_frees_what_is_above_the_floor() -> Result {
+    fn shrinker_frees_pages_above_the_floor() -> Result {
         let cache = cache(4, 1)?;
         cache.fill()?;
         let cpus = cache.cached() / 4;
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_as_many_pages_wherever_they_are() -> Result {
+    fn floor_counts_pages_in_any_slot() -> Result {
         let cache = cache(6, 2)?;
         for byte in 0..6 {
             assert!(cache.put_on(cpu()?, page(byte)?).is_ok());
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_page_has_the_slots_filled() -> Result {
+    fn failed_get_refills_the_slots() -> Result {
         let cache = cache(5, 0)?;
 
         assert!(cache.get_on(cpu()?).is_none());
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_filled_after_memory_was_short() -> Result {
+    fn back_off_prevents_refill_requests() -> Result {
         let cache = cache(5, 0)?;
         let pages = cache.shared.of_cpu(cpu()?).ok_or(ENODEV)?;
 
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_come_and_go_with_interrupts_off() -> Result {
+    fn pages_are_put_and_got_with_interrupts_off() -> Result {
         let cache = cache(2, 0)?;
         let mine = page(7)?;
 
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_is_lost_when_all_cpus_do_everything() -> Result {
+    fn concurrent_calls_lose_no_page() -> Result {
         let busy = Arc::new(
             Busy {
                 cache: cache(3, 1)?,
@@ -552,14 +552,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_may_be_leaked() -> Result {
+    fn stash_can_be_leaked() -> Result {
         let cache = cache(2, 0)?;
         cache.fill()?;
         crate::testing::leak::forget(cache)
     }
 
     #[test]
-    fn pages_are_of_one_cpu() -> Result {
+    fn pages_stay_on_their_cpu() -> Result {
         let cache = cache(4, 0)?;
         // Stop the work item from filling slots.
         cache.shared.back_off();
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_filled_again() -> Result {
+    fn fill_keeps_cached_pages() -> Result {
         let cache = cache(4, 0)?;
         assert!(cache.put_on(cpu()?, page(1)?).is_ok());
 
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_that_fails_keeps_what_it_has() -> Result {
+    fn failed_fill_keeps_its_pages() -> Result {
         let cache = cache(4, 0)?;
         assert!(cache.put_on(cpu()?, page(1)?).is_ok());
 
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_those_it_was_made_with() -> Result {
+    fn options_are_returned() -> Result {
         let options = Options {
             pages_per_cpu: 7,
             floor_per_cpu: 3,
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn reclaim_frees_pages_and_keeps_them_from_coming_back() -> Result {
+    fn reclaim_frees_pages_and_starts_a_back_off() -> Result {
         let cache = cache(4, 1)?;
         for _ in 0..4 {
             assert!(cache.put_on(cpu()?, page(1)?).is_ok());
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn reclaim_asks_for_many_at_a_time_and_takes_them_first() -> Result {
+    fn shrinker_has_no_seeks_and_batch_32() -> Result {
         let cache = cache(4, 1)?;
         let raw = cache._shrinker.raw();
 

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_those_of_c() {
+    fn counts_match_c() {
         // Objects, value for C.
         const ROWS: [(usize, c_ulong); 6] = [
             (0, c_ulong::MAX - 1),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_are_those_of_c() {
+    fn scans_match_c() {
         const MOST: c_ulong = c_ulong::MAX / 2;
         // Freed, scanned, return value for C, `nr_scanned` for C.
         const ROWS: [(usize, usize, c_ulong, Option<c_ulong>); 8] = [

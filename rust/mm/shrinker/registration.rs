@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn c_gets_what_the_callbacks_answer() -> Result {
+    fn callback_results_reach_c() -> Result {
         let cache = Cache::new(5)?;
         let registration = shrinker()?.register(cache.clone())?;
         let mut control = bindings::shrink_control::default();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_scanned_is_reported_as_it_was() -> Result {
+    fn nr_scanned_is_reported() -> Result {
         const STOP: c_ulong = c_ulong::MAX;
         // To scan, freed, scanned.
         const ROWS: [(c_ulong, c_ulong, c_ulong); 6] = [
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn callbacks_know_what_is_asked_for() -> Result {
+    fn callbacks_see_the_shrink_control() -> Result {
         // Node, flags, arguments that the callback got.
         const ROWS: [(i32, Gfp, u32); 4] = [
             (0, Gfp::KERNEL, 0x0011),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_cannot_be_have_nothing() -> Result {
+    fn impossible_nodes_count_zero() -> Result {
         let cache = Cache::new(5)?;
         let registration = shrinker()?.register(cache.clone())?;
         // This node is impossible on all test machines.
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn callbacks_run_as_in_reclaim() -> Result {
+    fn callbacks_run_with_lockdep_reclaim_state() -> Result {
         let cache = Cache::new(1)?;
         let registration = shrinker()?.register(cache.clone())?;
         let mut control = bindings::shrink_control::default();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_gives_its_callbacks_back() -> Result {
+    fn drop_frees_the_callbacks() -> Result {
         let cache = Cache::new(1)?;
 
         drop(shrinker()?.register(cache.clone())?);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_dropped_in_a_callback_stays() -> Result {
+    fn registration_dropped_in_a_callback_is_leaked() -> Result {
         let (own, other) = (Cache::new(3)?, Cache::new(4)?);
         let mut control = bindings::shrink_control::default();
         let registration = shrinker()?.register(own.clone())?;
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_registered_in_reclaim() -> Result {
+    fn registration_fails_in_reclaim() -> Result {
         let (registered, dropped) = (shrinker()?, shrinker()?);
         let stay = [registered.as_raw(), dropped.as_raw()];
         let cache = Cache::new(1)?;
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shrinker_is_set_up_before_it_is_registered() -> Result {
+    fn shrinker_is_configured_before_registration() -> Result {
         let shrinker = Shrinker::new(c"kunit", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
         // SAFETY: The shrinker exists by the type invariants.
         let (seeks, batch) = unsafe { ((*shrinker.as_raw()).seeks, (*shrinker.as_raw()).batch) };
@@ -542,13 +542,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shrinker_need_not_be_registered() -> Result {
+    fn unregistered_shrinker_is_freed() -> Result {
         assert!(!shrinker()?.is_memcg_aware());
         Ok(())
     }
 
     #[test]
-    fn a_registration_may_be_leaked() -> Result {
+    fn registration_can_be_leaked() -> Result {
         core::mem::forget(shrinker()?.register(Cache::new(1)?)?);
         Ok(())
     }
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_another_module_is_refused() -> Result {
+    fn code_of_another_module_is_rejected() -> Result {
         let foreign = Arc::new(Foreign, GFP_KERNEL)?;
 
         let error = shrinker()?.register(foreign.clone()).err();
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_noted_is_not_called_any_more() -> Result {
+    fn failed_cleanup_record_drops_the_callbacks() -> Result {
         let cache = Cache::new(1)?;
 
         let error = cleanup::ADD
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_that_are_asked_for() -> Result {
+    fn requested_flags_are_set() -> Result {
         const FLAGS: u32 = bindings::SHRINKER_NUMA_AWARE
             | bindings::SHRINKER_MEMCG_AWARE
             | bindings::SHRINKER_NONSLAB;
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_leaves_the_rest() -> Result {
+    fn setters_change_one_field() -> Result {
         let (flags, seeks, batch) = setup(&shrinker()?);
 
         let few = shrinker()?.set_seeks(seeks as u16 + 5);

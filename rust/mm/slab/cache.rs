@@ -10,8 +10,8 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc,
-    },
+        Arc, //
+    }, //
 };
 
 use core::{
@@ -254,7 +254,7 @@ mod tests {
     use core::mem;
 
     #[test]
-    fn names_are_what_parsers_take() {
+    fn names_have_valid_characters() {
         // Name, whether it is accepted.
         let rows = [
             (c"", false),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_may_be_called_the_same() -> Result {
+    fn equal_names_are_allowed() -> Result {
         let first = Cache::<u64>::new(c"kunit-twin")?;
         let second = Cache::<u64>::new(c"kunit-twin")?;
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_noted_as_it_has_a_reserve() -> Result {
+    fn pool_cache_counts_its_reserve() -> Result {
         let cache = Cache::<u64>::new(c"kunit-pool")?;
 
         let pool = KBox::pin_init(Mempool::new(2, Slab::new(&cache)), GFP_KERNEL)?;
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_a_forgotten_value_is_left_behind() -> Result {
+    fn cache_with_leaked_objects_is_leaked() -> Result {
         let cache = Cache::<[u64; 20]>::new(c"kunit-forgotten")?;
         let raw = cache.as_raw();
         let value = mem::ManuallyDrop::new(cache.alloc(Gfp::KERNEL)?.write([7; 20]));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_initialiser_gives_the_memory_back() -> Result {
+    fn failed_initialiser_frees_the_memory() -> Result {
         let cache = Cache::<u64>::new(c"kunit-failed")?;
 
         let failed = cache.alloc(Gfp::KERNEL)?.write_init(Err::<u64, _>(EIO));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn many_objects_are_given_back() -> Result {
+    fn many_objects_are_freed() -> Result {
         const BYTES: usize = 64 << 10;
         let cache = Cache::<[u8; BYTES]>::new(c"kunit-many")?;
         let gfp = Gfp::KERNEL | Gfp::NORETRY | Gfp::NOWARN;

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn local_counters_come_in_arrays_too() -> Result {
+    fn arrays_of_local_counters_work() -> Result {
         let counters = array::<100, LocalPerCpuCounter>(0)?;
 
         for (amount, counter) in (0..).zip(counters.as_array()) {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn set_of_a_counter_that_is_not_there_fails() -> Result {
+    fn set_beyond_the_array_fails() -> Result {
         let mut counters = array::<2, PerCpuCounter>(1)?;
 
         for index in [2, usize::MAX] {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_array_can_be_made_and_dropped() -> Result {
+    fn largest_array_is_allocated_and_freed() -> Result {
         let counters = array::<8192, LocalPerCpuCounter>(1)?;
 
         assert_eq!(

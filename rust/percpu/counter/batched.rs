@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn error_bound_is_what_all_cpus_can_keep_back() {
+    fn error_bound_is_batch_times_cpus() {
         // Batch, CPUs, bound.
         const ROWS: [(u16, u32, u64); 5] = [
             (1, 64, 0),

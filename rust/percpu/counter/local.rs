@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_is_folded_when_it_outgrows_an_i32() -> Result {
+    fn delta_is_folded_beyond_i32() -> Result {
         const MAX: i64 = i32::MAX as i64;
         // Amount, shared count after one add. A second add may run on another CPU.
         const ROWS: [(i64, i64); 8] = [

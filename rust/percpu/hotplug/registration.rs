@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_noted_hears_of_nothing_any_more() -> Result {
+    fn failed_cleanup_record_unregisters_the_callbacks() -> Result {
         let log = Log::new(i32::MAX)?;
 
         let result = cleanup::ADD.fail(|| Registration::new(log.clone()));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cpu_is_heard_of_once_and_on_itself() -> Result {
+    fn callback_runs_once_on_each_cpu() -> Result {
         let log = Log::new(i32::MAX)?;
 
         let registration = Registration::new(log.clone())?;
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_that_fails_fails_the_registration() -> Result {
+    fn failed_callback_fails_the_registration() -> Result {
         let all = Log::new(i32::MAX)?;
         drop(Registration::new(all.clone())?);
 
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_gives_its_callbacks_back() -> Result {
+    fn drop_frees_the_callbacks() -> Result {
         let log = Log::new(i32::MAX)?;
 
         drop(Registration::new(log.clone())?);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_dropped_in_a_callback_stays() -> Result {
+    fn registration_dropped_in_a_callback_is_leaked() -> Result {
         let (log, other) = (Log::new(i32::MAX)?, Log::new(i32::MAX)?);
         let registration = Registration::new(log.clone())?;
         *other.registration.lock() = Some(registration);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_may_be_leaked() -> Result {
+    fn registration_can_be_leaked() -> Result {
         core::mem::forget(Registration::new(Log::new(i32::MAX)?)?);
         Ok(())
     }
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_another_module_is_refused() -> Result {
+    fn code_of_another_module_is_rejected() -> Result {
         let foreign = Arc::new(Foreign(Atomic::new(0)), GFP_KERNEL)?;
 
         let result = Registration::new(foreign.clone());

@@ -9,7 +9,7 @@ use super::{
     slots::{
         credits,
         Pool, //
-    },
+    }, //
 };
 
 /// A hard limit for callers that count their credits themselves.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_charged_above_the_limit_admits_nothing() -> Result {
+    fn charges_above_the_limit_admit_no_request() -> Result {
         let counter = CreditCounter::new(100)?;
         // Parks some credits.
         assert!(counter.try_charge(1));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_cannot_fall_too_far_below_what_is_charged() -> Result {
+    fn limit_has_a_maximum_distance_to_the_charges() -> Result {
         let counter = CreditCounter::new(MAX)?;
         for _ in 0..MOST / MAX {
             counter.charge(MAX)?;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn giving_back_too_much_stays_in_range() -> Result {
+    fn excess_uncharge_stays_in_range() -> Result {
         let counter = CreditCounter::new(10)?;
 
         counter.uncharge(5);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn no_credits_are_always_there() -> Result {
+    fn charge_of_zero_always_succeeds() -> Result {
         let counter = CreditCounter::new(0)?;
         counter.charge(1)?;
 

@@ -14,7 +14,7 @@ use super::{
     slots::{
         credits,
         Pool, //
-    },
+    }, //
 };
 
 /// A hard limit, as a number of credits.
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_admitted_as_the_limit() -> Result {
+    fn limit_bounds_admitted_credits() -> Result {
         for limit in [0, 1, 7, 64, 1000] {
             let limiter = CreditLimiter::new(limit)?;
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_limit_admits_nothing_until_enough_came_back() -> Result {
+    fn lower_limit_admits_after_enough_releases() -> Result {
         let limiter = CreditLimiter::new(100)?;
         let mut taken = limiter.acquire(60).ok_or(EAGAIN)?;
         // Parks some credits.
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_of_another_limiter_are_given_back() -> Result {
+    fn merge_rejects_credits_of_another_limiter() -> Result {
         let (one, other) = (CreditLimiter::new(10)?, CreditLimiter::new(10)?);
         let mut credits = one.acquire(1).ok_or(EAGAIN)?;
         let others = other.acquire(2).ok_or(EAGAIN)?;
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_credits_stay_in_use() -> Result {
+    fn leaked_credits_stay_in_use() -> Result {
         let limiter = CreditLimiter::new(10)?;
 
         mem::forget(limiter.acquire(4));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_leave_nothing_to_look_for() -> Result {
+    fn failed_acquire_closes_all_slots() -> Result {
         let limiter = CreditLimiter::new(1000)?;
         drop(limiter.acquire(1));
         assert!(limiter.pool.open() > 0);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_on_all_cpus_never_have_more_than_the_limit() -> Result {
+    fn concurrent_tasks_stay_within_the_limit() -> Result {
         const TASKS: u64 = 8;
         const ROUNDS: u64 = 5000;
         let limiter = Arc::new(CreditLimiter::new(3 * TASKS)?, GFP_KERNEL)?;

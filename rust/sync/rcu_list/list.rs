@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_and_go() -> Result {
+    fn values_are_added_and_removed() -> Result {
         let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
         assert_eq!(digits(&list), 0);
         let three = list.push_front(3, GFP_KERNEL)?;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_another_list_is_refused() -> Result {
+    fn entry_of_another_list_is_rejected() -> Result {
         let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
         let other = KBox::pin_init(new_list!(), GFP_KERNEL)?;
         let entry = list.push_front(1, GFP_KERNEL)?;
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_waits_for_who_is_there_and_for_nobody_else() -> Result {
+    fn removal_waits_for_walks_at_the_value_only() -> Result {
         let list = Arc::pin_init(new_list!(), GFP_KERNEL)?;
         let removed = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         let back = list.push_front(2, GFP_KERNEL)?;
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn drop_frees_what_is_left_also_after_a_leaked_walk() -> Result {
+    fn drop_frees_values_after_a_leaked_walk() -> Result {
         let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
         let value = Arc::new((), GFP_KERNEL)?;
         for _ in 0..3 {

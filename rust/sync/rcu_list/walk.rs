@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_starts_again_at_its_end() -> Result {
+    fn finished_walk_restarts() -> Result {
         let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
         let _one = list.push_front(1, GFP_KERNEL)?;
         let mut walk = list.walk();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_and_removals_run_at_once() -> Result {
+    fn walks_and_removals_run_concurrently() -> Result {
         const ROUNDS: u32 = 200;
         let list = Arc::pin_init(new_list!(), GFP_KERNEL)?;
         let done = Arc::new(Atomic::new(0), GFP_KERNEL)?;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_meets_what_is_left_of_the_list() -> Result {
+    fn walk_skips_removed_values() -> Result {
         let list = Arc::pin_init(new_list!(), GFP_KERNEL)?;
         let mut entries = KVec::new();
         for digit in (1..=5_u32).rev() {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_is_dropped_lets_its_value_go() -> Result {
+    fn dropped_walk_releases_its_value() -> Result {
         let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
         let entry = list.push_front(1, GFP_KERNEL)?;
 
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn many_walk_at_once() -> Result {
+    fn many_walks_run_concurrently() -> Result {
         let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
         let entry = list.push_front(1, GFP_KERNEL)?;
         let mut walks = [list.walk(), list.walk(), list.walk()];

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_have_the_last_handle() -> Result {
+    fn value_can_own_the_last_handle() -> Result {
         for free in [
             Retired::<Owner, Normal>::free_later,
             Retired::free_in_workqueue,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destructor_may_retire_the_next() -> Result {
+    fn destructor_can_retire_another_value() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
         let drops = Drops::new()?;
         let chain = |next| Chain {

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_domain_is_waited_for() -> Result {
+    fn waits_return_without_readers() -> Result {
         waits::<Normal>()?;
         waits::<Fast>()?;
         waits::<FastUpDown>()
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_wait_for_a_grace_period_wait_for_guards() -> Result {
+    fn all_waits_wait_for_guards() -> Result {
         let domain: Domain<FastUpDown> = new_domain!()?;
         let pointer = pointer(&domain, 1)?;
         let waits = |wait: &dyn Fn() -> Result| waits_for_a_guard(&domain, wait);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_domain_has_nothing_to_wait_for() -> Result {
+    fn state_elapses_after_synchronize() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
 
         let cookie = domain.get_state();

@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn a_down_guard_may_be_dropped_elsewhere() -> Result {
+    fn down_guard_is_dropped_by_another_task() -> Result {
         assert!(moves::<Normal>(&new_domain!()?)?);
         assert!(moves::<FastUpDown>(&new_domain!()?)?);
         Ok(())
     }
 
     #[test]
-    fn guards_come_and_go_with_interrupts_off() -> Result {
+    fn guards_are_taken_and_dropped_with_interrupts_off() -> Result {
         let normal: Domain<Normal> = new_domain!()?;
         let fast: Domain<Fast> = new_domain!()?;
 
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_is_of_one_domain() -> Result {
+    fn guard_of_another_domain_is_rejected() -> Result {
         let one: Domain<FastUpDown> = new_domain!()?;
         let other: Domain<FastUpDown> = new_domain!()?;
 
@@ -357,7 +357,7 @@ mod tests {
 
     /// A domain uses no memory of the module that created it.
     #[test]
-    fn no_module_waits_for_domains_that_a_worker_drops() -> Result {
+    fn module_unload_does_not_wait_for_domain_drops() -> Result {
         let domain: Domain<Normal> = new_domain!("kscale_left_to_worker")?;
         let guard = domain.down_read();
         let (srcu, cookie) = (domain.as_raw() as usize, guard.cookie);

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_survives_the_removal_of_what_it_is_at() -> Result {
+    fn walk_survives_removal_of_its_item() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
         let list = KBox::try_pin_init(new_list!(domain.clone()), GFP_KERNEL)?;
         let drops = Drops::new()?;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_domain_or_list_is_refused() -> Result {
+    fn guards_and_entries_of_others_are_rejected() -> Result {
         let domain: Domain<Fast> = new_domain!()?;
         let other: Domain<Fast> = new_domain!()?;
         let list = KBox::try_pin_init(new_list!(domain.clone()), GFP_KERNEL)?;
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_and_writers_run_at_once() -> Result {
+    fn readers_and_writers_run_concurrently() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
         let list = Arc::pin_init(new_list!(domain.clone()), GFP_KERNEL)?;
         let drops = Drops::new()?;

@@ -283,7 +283,7 @@ mod tests {
 
     /// A module waits for values that may need it, even if another module owns the pointer.
     #[test]
-    fn values_of_foreign_pointers_are_waited_for() -> Result {
+    fn module_waits_for_values_of_foreign_pointers() -> Result {
         // This address is in no module.
         let foreign = of(1)?;
         let own = of(here as *const () as usize)?;
@@ -311,7 +311,7 @@ mod tests {
     /// A pointer may keep the count of an unloaded module that was loaded again at the same
     /// address.
     #[test]
-    fn a_count_is_not_used_after_its_module() -> Result {
+    fn count_of_an_unloaded_module_is_not_reused() -> Result {
         let address = again as *const () as usize;
         let before = of(address)?;
         before.forget();
@@ -330,7 +330,7 @@ mod tests {
     fn forgotten(_: NonNull<Header>) {}
 
     #[test]
-    fn the_counts_of_a_module_go_with_it() -> Result {
+    fn counts_are_removed_with_their_module() -> Result {
         let address = forgotten as *const () as usize;
         let own = of(address)?;
         // This address is in no module.
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_waits_for_no_value_of_others() -> Result {
+    fn module_does_not_wait_for_values_of_others() -> Result {
         // This address is in no module.
         let other = of(3)?;
 

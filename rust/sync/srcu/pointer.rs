@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_keep_what_they_loaded() -> Result {
+    fn loaded_value_stays_valid() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
         let item = Item::new(1, GFP_KERNEL)?;
         let pointer = KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)?;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_swapped_out_has_no_readers() -> Result {
+    fn swapped_out_value_has_no_readers() -> Result {
         let domain: Domain<Fast> = new_domain!()?;
         let first = Item::new(Atomic::new(1), GFP_KERNEL)?;
         let pointer = Arc::pin_init(new_pointer!(domain, first), GFP_KERNEL)?;
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_of_another_domain_is_refused() -> Result {
+    fn guard_of_another_domain_fails_to_load() -> Result {
         let domain: Domain<Fast> = new_domain!()?;
         let other: Domain<Fast> = new_domain!()?;
         let item = Item::new((), GFP_KERNEL)?;

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_may_start_it() -> Result {
+    fn get_state_starts_no_grace_period() -> Result {
         let domain: Domain<Fast> = new_domain!()?;
         let cookie = domain.get_state();
 

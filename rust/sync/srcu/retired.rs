@@ -247,7 +247,7 @@ mod tests {
     };
 
     #[test]
-    fn an_item_comes_back_after_the_wait() -> Result {
+    fn wait_returns_the_item() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
         let pointer = pointer(&domain, 1)?;
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_freed_while_a_guard_is_held() -> Result {
+    fn guard_delays_the_free() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
         let drops = Drops::new()?;
         let pointer = pointer(&domain, drops.value())?;
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_item_that_is_dropped_is_freed() -> Result {
+    fn dropped_retired_item_is_freed() -> Result {
         let domain: Domain<Fast> = new_domain!()?;
         let drops = Drops::new()?;
         let pointer = pointer(&domain, drops.value())?;

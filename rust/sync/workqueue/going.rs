@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_for_items_of_others_are_listed_until_they_are_dropped() -> Result {
+    fn queues_are_listed_until_drop() -> Result {
         let (first, second) = (queue()?, queue()?);
         let own = Workqueue::for_library(c"kscale_kunit", Flags::UNBOUND, 0)?;
         assert!(is_listed(&first) && is_listed(&second));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_module_that_goes_are_not_queued() -> Result {
+    fn items_of_a_going_module_are_refused() -> Result {
         let queue = queue()?;
         let (before, meanwhile, after) = (Slow::new()?, Slow::new()?, Slow::new()?);
 

@@ -25,7 +25,7 @@ of_cpu() {
 	sed -n "s/^$1 //p" $calls
 }
 
-test_cpus_come_and_go() {
+test_callbacks_run_on_hotplug() {
 	modprobe cpuhp_probe
 	for round in 1 2; do
 		expect_equal "$round $((round - 1))" "$(of_cpu 3)" 'calls for CPU 3'
@@ -37,7 +37,7 @@ test_cpus_come_and_go() {
 	! dmesg | grep 'cpuhp_probe: CPU' || fail 'called on another CPU'
 }
 
-test_a_cpu_is_refused() {
+test_online_callback_fails_a_cpu() {
 	echo 0 >$cpu/online
 	modprobe cpuhp_probe refuse=3
 	expect_equal '0 0' "$(of_cpu 3)" 'calls for the offline CPU 3'
@@ -51,7 +51,7 @@ test_a_cpu_is_refused() {
 }
 
 # On the way down, the CPU enters the state of workqueues after that of the library.
-test_a_cpu_that_cannot_go_comes_back() {
+test_failed_offline_restores_the_cpu() {
 	modprobe cpuhp_probe
 	state=$(sed -n 's/^ *\([0-9]*\): workqueue:online$/\1/p' /sys/devices/system/cpu/hotplug/states)
 	echo "$state" >$cpu/hotplug/fail
@@ -61,7 +61,7 @@ test_a_cpu_that_cannot_go_comes_back() {
 	rmmod cpuhp_probe
 }
 
-test_an_online_cpu_that_is_refused_fails_the_registration() {
+test_failed_online_callback_fails_the_registration() {
 	! modprobe cpuhp_probe refuse=2 2>/tmp/refused || fail 'loaded'
 	grep -q 'Operation not permitted' /tmp/refused
 	[ ! -d /sys/module/cpuhp_probe ] || fail 'the module stayed'
@@ -78,7 +78,7 @@ test_a_leaked_registration_ends_with_its_module() {
 	echo 0 >$cpu/online
 }
 
-test_the_library_ends_its_state() {
+test_library_unload_removes_the_hotplug_state() {
 	grep -q 'kscale:online' /sys/devices/system/cpu/hotplug/states
 	modprobe -r kscale
 	! grep 'kscale:online' /sys/devices/system/cpu/hotplug/states || fail 'the state is left'

@@ -124,7 +124,7 @@ test_numbers_stay_exact() {
 }
 
 # `forget` leaks a value of each type. Values on lists of the kernel must not be used after it is unloaded.
-test_what_a_module_leaked_is_not_called_after_it() {
+test_leaked_callbacks_do_not_run_after_module_unload() {
 	printf 'kscale_forget*' >/sys/module/kunit/parameters/filter_glob
 	load_test_module forget
 	printf none >/sys/module/kunit/parameters/filter_glob

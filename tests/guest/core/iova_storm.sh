@@ -36,7 +36,7 @@ is_less() {
 	awk "BEGIN { exit !($1 < $2) }"
 }
 
-test_a_fixed_depot_falls_off_the_cliff_and_ours_does_not() {
+test_adaptive_depot_scales_beyond_the_fixed_depot() {
 	for policy in fixed_drop adaptive; do
 		write virtual "$policy $storm"
 		cp $root/result /tmp/first
@@ -53,7 +53,7 @@ test_a_fixed_depot_falls_off_the_cliff_and_ours_does_not() {
 	cmp /tmp/first $root/result
 }
 
-test_all_policies_are_shown_side_by_side() {
+test_all_policies_are_compared() {
 	write virtual 'all cpus=4 sizes=6 ops=20 periods=16 busy=5 pause=2 shift=1'
 	expect_equal 'fixed_drop fixed_flush scaled trimmed adaptive' \
 		"$(echo $(cut -d' ' -f1 $root/result))" 'policies'
@@ -61,7 +61,7 @@ test_all_policies_are_shown_side_by_side() {
 	expect_equal 30 "$(awk '{ print NF }' $root/result | sort -u)" 'words of each line'
 }
 
-test_tasks_get_ranges_whatever_the_way() {
+test_all_allocators_serve_tasks() {
 	write real 'all tasks=4 sizes=6 ms=50'
 	for way in tree rcaches fixed_drop fixed_flush scaled trimmed adaptive; do
 		[ "$(number_of $way ios)" -gt 0 ] || fail "$way: $(cat $root/result)"
@@ -90,7 +90,7 @@ test_bad_lines_are_refused() {
 	end
 }
 
-test_module_can_be_unloaded_while_it_storms() {
+test_module_is_unloaded_during_a_storm() {
 	start_background write real 'adaptive tasks=4 ms=300'
 	sleep 0.1
 	unload iova_storm

@@ -89,7 +89,7 @@ test_hits_and_misses_are_counted() {
 	expect_equal 15 "$(counted "$root")" 'counted'
 }
 
-test_a_scan_frees_what_was_used_longest_ago() {
+test_scan_frees_the_least_recently_used() {
 	get 1 10
 	node=$(node_of "$root")
 	scan "$root" "$node" 3
@@ -135,7 +135,7 @@ test_cgroups_have_lists_of_their_own() {
 	expect_equal 10 "$(counted "$id")" 'of the second'
 }
 
-test_objects_of_a_cgroup_that_goes_stay() {
+test_objects_are_reparented_when_a_cgroup_is_removed() {
 	make_group a
 	get_in "$group" 1 20
 	expect_equal 20 "$(counted "$id")" 'of the cgroup'
@@ -154,7 +154,7 @@ test_objects_of_a_cgroup_that_goes_stay() {
 	expect_stats 0 20 20 20 20
 }
 
-test_a_cgroup_lives_within_its_limit() {
+test_cgroup_stays_within_its_limit() {
 	make_group a 4M
 	get_in "$group" 1 100
 	for from in $(seq 1000 $((many / 4)) $((many + 999))); do
@@ -188,7 +188,7 @@ test_bad_lines_are_refused() {
 	expect_stats 1 0 1 0 0
 }
 
-test_modules_are_unloaded_while_it_is_scanned() {
+test_modules_are_unloaded_during_a_scan() {
 	get 1 1000
 	start_background sh -c "while :; do cat $shrinker/count; echo $root 0 10 >$shrinker/scan
 		echo 2 >/proc/sys/vm/drop_caches; done >/dev/null 2>&1"

@@ -80,7 +80,7 @@ test_modules_pull_in_the_library() {
 	! grep '^kscale ' /proc/modules || fail 'the library stayed'
 }
 
-test_loading_and_unloading_leaves_nothing_behind() {
+test_repeated_loads_leave_nothing_registered() {
 	dmsetup targets | sort >/tmp/before
 	for _ in $(seq $rounds); do
 		modprobe -a rcrypt dm_offset
@@ -149,7 +149,7 @@ test_remove_while_suspended() {
 	done
 }
 
-test_remove_of_a_table_that_never_was_live() {
+test_remove_of_an_inactive_table() {
 	for name in $targets; do
 		dmsetup create "$name" --notable
 		dmsetup load "$name" --table "$(line "$name")"

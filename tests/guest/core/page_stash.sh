@@ -98,7 +98,7 @@ wait_until_filled() {
 	fail "CPU $1 is not filled: $(cat $root/cpus)"
 }
 
-test_every_page_is_somewhere() {
+test_all_pages_are_accounted_for() {
 	expect_pages 0 0
 	# The first page is from the page allocator. The work item fills the stash for the next pages.
 	echo '1 0' >$root/get
@@ -120,7 +120,7 @@ test_every_page_is_somewhere() {
 }
 
 # The shrinker frees exactly the requested number of pages, and its count is exact.
-test_the_shrinker_counts_and_frees_what_it_should() {
+test_shrinker_counts_and_frees_pages_above_the_floor() {
 	echo 1 >$root/fill
 	all=$((cpus * per_cpu))
 	above=$((cpus * (per_cpu - floor)))
@@ -142,7 +142,7 @@ uptime_cs() {
 	tr -d . </proc/uptime | cut -d ' ' -f 1
 }
 
-test_nothing_is_filled_right_after_shrinking() {
+test_shrinking_delays_refills() {
 	# The result counts only if it is read within the backoff time. A slow guest tries again.
 	for _ in $(seq 50); do
 		echo 1 >$root/drain
@@ -160,7 +160,7 @@ test_nothing_is_filled_right_after_shrinking() {
 	expect_pages $per_cpu 5
 }
 
-test_tasks_lose_nothing_and_share_nothing() {
+test_tasks_neither_lose_nor_share_pages() {
 	echo "tasks=4 calls=$calls cpu=0" >$root/run
 	expect_nothing_broken
 	expect_load $((calls / 2)) gets
@@ -169,7 +169,7 @@ test_tasks_lose_nothing_and_share_nothing() {
 	expect_pages "$(state cached)" 0
 }
 
-test_pages_of_a_cpu_that_goes_stay_within_reach() {
+test_pages_of_an_offline_cpu_stay_usable() {
 	echo 1 >$root/fill
 	echo 0 >/sys/devices/system/cpu/cpu3/online
 	expect_equal $per_cpu "$(cached_on 3)" 'pages of the CPU'

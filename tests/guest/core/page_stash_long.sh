@@ -86,7 +86,7 @@ eat() {
 
 # The stash is charged to no cgroup, so only global memory pressure calls its shrinker. The cgroup exists
 # so that the OOM killer chooses the program that eats memory.
-test_it_shrinks_to_its_floor_and_recovers() {
+test_stash_shrinks_to_its_floor_and_refills() {
 	all=$((cpus * per_cpu))
 	echo 1 >$root/fill
 	expect_equal $all "$(state cached)" 'cached pages'

@@ -116,7 +116,7 @@ test_slow_bios_are_in_higher_buckets() {
 	[ "$slow" != "$directory/latency_ns" ]
 }
 
-test_data_passes_as_it_is() {
+test_data_is_unchanged() {
 	head -c $((len_sectors * 512)) /dev/urandom >/tmp/sent
 	write_file /tmp/sent /dev/mapper/timed 64k
 	expect_content /tmp/sent /dev/mapper/shifted

@@ -41,7 +41,7 @@ call_them() {
 	done >/dev/null 2>&1"
 }
 
-test_none_is_called_after_it_was_unregistered() {
+test_no_callback_runs_after_unregistration() {
 	load_test_module shrinker_race
 	call_them
 	for _ in 1 2 3 4; do
@@ -57,7 +57,7 @@ test_none_is_called_after_it_was_unregistered() {
 	expect_equal '0 0' "$late $kept" 'late, kept'
 }
 
-test_none_is_called_after_its_module_has_gone() {
+test_no_callback_runs_after_module_unload() {
 	call_them
 	end=$(($(date +%s) + soak_s))
 	loaded=0

@@ -68,7 +68,7 @@ expect_promises_kept() {
 	expect_equal 0 "$(stat_of "$1" broken lost)" "$1: walks that left one out"
 }
 
-test_a_walk_calls_whoever_is_registered() {
+test_walk_calls_all_registered_reclaimers() {
 	for way in $all; do
 		for name in one two three; do write $way register $name; done
 		write $way walk 1
@@ -127,7 +127,7 @@ test_a_sleeper_does_not_block_the_others() {
 	done
 }
 
-test_only_references_let_others_go_at_once() {
+test_only_refcount_walks_do_not_delay_unregistration() {
 	write refcount register other
 	start_sleeper refcount 2000
 	write refcount unregister other
@@ -154,7 +154,7 @@ test_a_sleeper_blocks_all_others_under_a_semaphore() {
 	expect_equal 0 "$(calls rwsem other)" 'calls of the other one'
 }
 
-test_srcu_walks_make_way_for_writers() {
+test_srcu_walks_do_not_block_writers() {
 	write srcu register last
 	start_sleeper srcu $sleep_ms
 	write srcu register goes
@@ -167,7 +167,7 @@ test_srcu_walks_make_way_for_writers() {
 	expect_equal 1 "$(calls srcu last)" 'calls after another walk'
 }
 
-test_promises_are_kept_under_load() {
+test_guarantees_hold_under_load() {
 	for way in $all; do
 		for load in 'pause_us=0' 'pause_us=200' 'sleep_ms=5'; do
 			write $way run "readers=4 ms=$load_ms $load"
@@ -192,7 +192,7 @@ test_several_writers_at_once() {
 }
 
 # Uses the KUnit suite that leaks a guard and later leaves its read-side critical section.
-test_a_leaked_guard_is_named_in_the_log() {
+test_leaked_guard_is_logged() {
 	[ -d /mnt/kunit ] || skip 'no test builds of the modules'
 	unload srcu_registry
 	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"

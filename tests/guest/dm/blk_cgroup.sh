@@ -77,7 +77,7 @@ expect_counted() {
 	grep -q " *$1=$bytes " /tmp/counted || fail "$1 is not $bytes: $(cat /tmp/counted)"
 }
 
-test_remapped_bios_are_the_cgroups() {
+test_remapped_bios_are_charged_to_the_cgroup() {
 	make_offset
 	expect_same_counts read
 	expect_counted rbytes
@@ -85,20 +85,20 @@ test_remapped_bios_are_the_cgroups() {
 	expect_counted wbytes
 }
 
-test_clones_that_read_are_the_cgroups() {
+test_read_clones_are_charged_to_the_cgroup() {
 	make_crypt
 	expect_same_counts read
 	expect_counted rbytes
 }
 
 # A kworker belongs to no cgroup, but the bios that it encrypts and submits do.
-test_writes_of_a_work_item_are_the_cgroups() {
+test_writes_of_a_worker_are_charged_to_the_cgroup() {
 	make_crypt
 	expect_same_counts write
 	expect_counted wbytes
 }
 
-test_writes_of_the_task_are_the_cgroups() {
+test_writes_of_the_task_are_charged_to_the_cgroup() {
 	make_crypt '1 no_write_workqueue'
 	expect_same_counts write
 	expect_counted wbytes
@@ -109,7 +109,7 @@ discards_of() {
 	in_group sh -c "dd if=$1 of=/dev/null bs=4k count=1 iflag=direct status=none; blkdiscard -q -f $1"
 }
 
-test_discards_are_the_cgroups() {
+test_discards_are_charged_to_the_cgroup() {
 	make_offset
 	discards_of /dev/mapper/theirs
 	theirs=$(counted ram1)
@@ -120,7 +120,7 @@ test_discards_are_the_cgroups() {
 }
 
 # A leaked reference of a bio would keep its cgroup.
-test_cgroups_go_when_their_io_has_ended() {
+test_cgroups_are_freed_after_their_io() {
 	make_offset
 	for _ in $(seq 5); do
 		io_of write /dev/mapper/ours

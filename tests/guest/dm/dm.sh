@@ -52,7 +52,7 @@ expect_errors() {
 		fail 'a read did not fail'
 }
 
-test_bios_are_seen_on_both_ways() {
+test_bios_reach_map_and_end_io() {
 	probe remap
 	expect_data
 	expect_status 'mapped=8 ended=8 '
@@ -70,13 +70,13 @@ test_a_bio_is_sent_by_a_worker() {
 	expect_status 'mapped=8 ended=8 '
 }
 
-test_a_bio_that_came_back_is_sent_again() {
+test_completed_bio_is_resubmitted() {
 	probe resubmit
 	expect_data
 	expect_status 'mapped=8 ended=16 '
 }
 
-test_bios_that_were_merged_are_sent_again() {
+test_merged_bios_are_resubmitted() {
 	make_null_blk null0 size=1
 	probe resubmit /dev/null0
 
@@ -87,7 +87,7 @@ test_bios_that_were_merged_are_sent_again() {
 	expect_status 'mapped='
 }
 
-test_a_flush_that_came_back_is_sent_again() {
+test_completed_flush_is_resubmitted() {
 	# Only the second device has a write cache, so only that is flushed.
 	make_null_blk null0 size=1
 	make_null_blk null1 size=1 cache_size=1
@@ -108,13 +108,13 @@ test_a_clone_shares_the_memory() {
 	expect_status 'mapped=8 ended=0 '
 }
 
-test_a_clone_has_memory_of_its_own() {
+test_bounced_clone_has_its_own_pages() {
 	probe bounce
 	expect_data
 }
 
 # Stale data in the pages of a clone must not reach the device.
-test_a_clone_that_is_not_filled_is_not_written() {
+test_unfilled_clone_is_not_written() {
 	probe bounce_unfilled
 	before=$(field 5 /sys/block/ram0/stat)
 	! dd if=/dev/zero of=/dev/mapper/probe bs=4k count=1 oflag=direct 2>/tmp/errors ||
@@ -123,7 +123,7 @@ test_a_clone_that_is_not_filled_is_not_written() {
 	expect_equal "$before" "$(field 5 /sys/block/ram0/stat)" 'writes to the device'
 }
 
-test_no_bio_is_sent_from_an_interrupt() {
+test_submission_from_an_interrupt_fails() {
 	make_null_blk null0 size=1 irqmode=2 completion_nsec=1000000
 	probe submit_another /dev/null0
 	start_background sh -c '
@@ -137,41 +137,41 @@ test_no_bio_is_sent_from_an_interrupt() {
 	expect_status 'mapped=2 ended=1 '
 }
 
-test_bios_of_a_list_come_out_in_order() {
+test_bio_list_is_fifo() {
 	write_file /tmp/random /dev/ram0 64k
 	probe collect
 	dd if=/dev/mapper/probe bs=16k count=4 iflag=direct status=none | cmp /tmp/random -
 	expect_status 'mapped=128 ended=128 '
 }
 
-test_a_list_is_dropped() {
+test_dropped_list_ends_its_bios() {
 	probe collect
 	! dd if=/dev/zero of=/dev/mapper/probe bs=4k count=1 oflag=direct 2>/dev/null ||
 		fail 'a write did not fail'
 	expect_status 'mapped=8 ended=0 '
 }
 
-test_errors_of_the_device_arrive() {
+test_device_errors_are_returned() {
 	dmsetup create bad --table "0 $len_sectors error"
 	probe remap /dev/mapper/bad
 	expect_errors
 	expect_status 'mapped=2 ended=2 '
 }
 
-test_errors_of_the_device_may_be_forgiven() {
+test_end_io_overrides_device_errors() {
 	dmsetup create bad --table "0 $len_sectors error"
 	probe forgive /dev/mapper/bad
 	write_file /tmp/random /dev/mapper/probe 64k
 	expect_status 'mapped=1 ended=1 '
 }
 
-test_killed_bios_fail_and_leave_nothing() {
+test_killed_bios_fail_without_end_io() {
 	probe kill
 	expect_errors
 	expect_status 'mapped=2 ended=0 '
 }
 
-test_dropped_bios_fail_and_leave_nothing() {
+test_dropped_bios_fail_without_end_io() {
 	probe drop
 	expect_errors
 	expect_status 'mapped=2 ended=0 '
@@ -218,13 +218,13 @@ test_map_cannot_wait_for_a_read() {
 	expect_status 'mapped=1 '
 }
 
-test_a_long_chain_of_bios_is_dropped() {
+test_long_chain_of_bios_is_dropped() {
 	dmsetup create probe --table "0 $len_sectors probe_chain $len_sectors"
 	! dd if=/dev/mapper/probe of=/dev/null bs=1M count=1 iflag=direct 2>/dev/null ||
 		fail 'a read did not fail'
 }
 
-test_a_device_may_be_opened_again_for_writing() {
+test_device_is_reopened_for_writing() {
 	# For the second line, device mapper opens the device again for writing, and closes the first file.
 	forget_kernel_log
 	dmsetup create probe --notable
@@ -238,7 +238,7 @@ test_a_device_may_be_opened_again_for_writing() {
 	! kernel_log | grep -F 'not in table' || fail 'the device was not closed'
 }
 
-test_tags_go_with_their_bios() {
+test_integrity_payload_follows_its_bio() {
 	dmsetup create probe --table "0 $len_sectors probe_tags"
 	before=$(free_kib)
 	dd if=/dev/zero of=/dev/mapper/probe bs=4k count=100 oflag=direct status=none
@@ -261,12 +261,12 @@ test_hooks_are_called_in_order() {
 	expect_status 'hooks=preresume,resume,presuspend,postsuspend,preresume,resume,'
 }
 
-test_a_target_may_refuse_to_be_resumed() {
+test_preresume_error_prevents_resume() {
 	! probe stay 2>/tmp/errors || fail 'it was resumed'
 	grep -qF 'Resource temporarily unavailable' /tmp/errors
 }
 
-test_messages_are_answered() {
+test_message_returns_text() {
 	probe remap
 	[ "$(dmsetup message probe 0 echo first second)" = '<first><second>' ]
 	[ -z "$(dmsetup message probe 0 nothing)" ]
@@ -274,7 +274,7 @@ test_messages_are_answered() {
 	grep -qF 'Invalid argument' /tmp/errors
 }
 
-test_an_answer_may_be_longer_than_its_question() {
+test_long_message_result_is_returned() {
 	probe remap
 	words=$(seq 1 200)
 	# shellcheck disable=SC2086

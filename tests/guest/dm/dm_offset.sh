@@ -53,7 +53,7 @@ test_reads_come_from_the_shifted_sector() {
 	read_sector /dev/mapper/shifted 5 | grep -qa '^thread'
 }
 
-test_all_of_the_line_is_shifted() {
+test_whole_line_is_shifted() {
 	head -c $((len_sectors * 512)) /dev/urandom >/tmp/sent
 	make_shifted
 	write_file /tmp/sent /dev/mapper/shifted 1M
@@ -135,7 +135,7 @@ test_bad_lines_are_refused() {
 }
 
 # In a line with a missing or an extra word, a key may be in the place of a number.
-test_words_of_a_refused_line_are_not_logged() {
+test_arguments_of_a_rejected_line_are_not_logged() {
 	secret=000102030405060708090a0b0c0d0e0f
 	forget_kernel_log
 	for number in $secret "secret$secret"; do

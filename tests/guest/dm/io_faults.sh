@@ -60,7 +60,7 @@ make_flakey() {
 	dmsetup create flakey --table "0 $1 flakey /dev/ram0 0 1 0"
 }
 
-test_bad_blocks_are_where_they_are() {
+test_bad_blocks_fail_at_their_sectors() {
 	load_modules dm_dust
 	dmsetup create dust --table "0 $sectors dust /dev/ram0 0 512"
 	fill /dev/mapper/dust
@@ -82,7 +82,7 @@ test_bad_blocks_are_where_they_are() {
 }
 
 # dm-flakey changes one byte of each bio.
-test_bytes_that_change_on_the_way_in() {
+test_corrupted_reads() {
 	make_flakey $sectors
 	fill /dev/mapper/flakey
 	read_map crypt /dev/mapper/flakey 1 >/tmp/before
@@ -95,7 +95,7 @@ test_bytes_that_change_on_the_way_in() {
 }
 
 # dm-flakey corrupts a copy: the pages of the writer and of the target do not change.
-test_bytes_that_change_on_the_way_out() {
+test_corrupted_writes() {
 	make_flakey $sectors
 	fill /dev/mapper/flakey
 	for one in crypt "$target"; do
@@ -163,12 +163,12 @@ expect_removal_is_survived() {
 	modprobe -r "$1"
 }
 
-test_a_device_that_goes_away_under_dm_offset() {
+test_device_removal_under_dm_offset() {
 	load_modules dm_offset
 	expect_removal_is_survived dm_offset '0 8192 offset DISK 8'
 }
 
-test_a_device_that_goes_away_under_rcrypt() {
+test_device_removal_under_rcrypt() {
 	for how in '' ' 2 no_read_workqueue no_write_workqueue'; do
 		expect_removal_is_survived "$target_module" \
 			"0 8192 $target aes-xts-plain64 $key_256 0 DISK 0$how"
@@ -177,7 +177,7 @@ test_a_device_that_goes_away_under_rcrypt() {
 }
 
 # All kinds of bios of the target are in flight: reads, writes, and those of its work items.
-test_a_device_that_goes_away_under_authentication() {
+test_device_removal_under_authentication() {
 	load_modules dm_integrity
 	make_scsi_disk
 	line="integrity /dev/$disk 0 28 D 0"

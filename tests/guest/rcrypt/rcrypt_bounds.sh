@@ -161,8 +161,8 @@ test_odd_direct_io() {
 		dd if=/dev/zero of=/dev/ram0 bs=1M count=1 oflag=direct status=none
 		dd if=/dev/zero of=/dev/ram1 bs=1M count=1 oflag=direct status=none
 		map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram1 -- aes-xts-plain64 $key_512 0 8 "$options"
-		python3 "${0%/*}/../lib/odd_io.py" /dev/mapper/ours >/tmp/ours
-		python3 "${0%/*}/../lib/odd_io.py" /dev/mapper/theirs >/tmp/theirs
+		python3 "${0%/*}/../lib/misaligned_io.py" /dev/mapper/ours >/tmp/ours
+		python3 "${0%/*}/../lib/misaligned_io.py" /dev/mapper/theirs >/tmp/theirs
 		dmsetup remove ours theirs
 		diff /tmp/theirs /tmp/ours || fail "with '$options'"
 		cmp /dev/ram0 /dev/ram1

@@ -163,7 +163,7 @@ mod memory {
     }
 
     #[test]
-    fn forgotten_credits_stay_in_use() -> Result {
+    fn leaked_credits_stay_in_use() -> Result {
         let limiter = CreditLimiter::new(10)?;
 
         mem::forget(limiter.acquire(4));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_sorted_and_then_ages() -> Result {
+    fn sort_is_stable() -> Result {
         assert_eq!(sorted([].into_iter())?.len(), 0);
         assert_eq!(sorted([7].into_iter())?[..], [(7, 0)]);
         assert_eq!(
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_of_long_lists() -> Result {
+    fn long_lists_keep_all_nodes() -> Result {
         // This length exceeds the capacity of the runs by one element. Miri takes minutes for it.
         let longest = if cfg!(miri) { 1000 } else { 1 << MAX_RUNS };
         for len in [2, 3, 31, 32, 33, 1000, longest] {

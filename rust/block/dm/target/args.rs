@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn no_arguments_may_be_a_null_pointer() {
+    fn null_argv_means_no_arguments() {
         // SAFETY: With no arguments the pointer may have any value.
         let mut args = unsafe { Args::new(0, core::ptr::null_mut()) };
         assert!(args.next().is_none());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_decimal_and_nothing_else() -> Result {
+    fn only_decimal_numbers_are_parsed() -> Result {
         for (word, number) in [
             ("0", Some(0)),
             ("007", Some(7)),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_too_many_arguments_is_refused() -> Result {
+    fn excess_arguments_are_rejected() -> Result {
         let (left, _) = with_args(&["a"], |args| args.finish(INVALID).is_err())?;
         assert!(left);
         Ok(())

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_of_another_target_is_not_found() -> Result {
+    fn device_id_of_another_target_is_not_found() -> Result {
         let (devices, own) = devices()?;
         let (_others, other) = self::devices()?;
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_visited_until_one_has_something_to_tell() -> Result {
+    fn iterate_stops_at_the_first_nonzero_result() -> Result {
         let (mut devices, _) = devices()?;
         // SAFETY: As in `devices()`.
         unsafe { devices.push(&pin_init::zeroed(), 4096) }?;

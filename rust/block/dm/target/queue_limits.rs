@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn bios_are_as_long_as_asked_for() -> Result {
+    fn max_hw_sectors_is_capped() -> Result {
         assert_eq!(limited(512, 1024)?.max_hw_sectors, 1024);
         assert_eq!(limited(4096, 4096)?.max_hw_sectors, 2048);
         Ok(())
@@ -151,7 +151,7 @@ mod tests {
     /// `blk_validate_limits()` warns of such limits. The order of the target's calls does not
     /// matter.
     #[test]
-    fn bios_are_no_shorter_than_a_block() -> Result {
+    fn max_hw_sectors_is_at_least_a_logical_block() -> Result {
         for block_bytes in [512, 4096, bindings::BLK_MAX_BLOCK_SIZE] {
             let limits = limited(block_bytes, 1)?;
             assert!(limits.max_hw_sectors * SECTOR_SIZE >= block_bytes.max(PAGE_BYTES));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_aligned_to_a_page_at_most() -> Result {
+    fn dma_alignment_is_at_most_a_page() -> Result {
         assert_eq!(limited(512, 1024)?.dma_alignment, 511);
         assert_eq!(limited(4096, 1024)?.dma_alignment, 4095);
         // The block layer warns of a larger alignment.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn atomic_writes_have_units_of_a_power_of_two() {
+    fn atomic_write_units_are_powers_of_two() {
         let device = (65536, 4096, 65536);
 
         assert_eq!(limited_atomic(u32::MAX, device), device);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_atomic_writes_without_devices() {
+    fn atomic_write_limits_of_zero_are_kept() {
         for none in [(0, 0, 0), (u32::MAX, 0, 0)] {
             assert_eq!(limited_atomic(4096, none), none);
         }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_taken_until_its_registration_is_dropped() -> Result {
+    fn name_is_free_after_unregistration() -> Result {
         let first = Registration::<Refuse>::new()?;
         assert!(Registration::<Refuse>::new().is_err_and(|error| error == EBUSY));
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_may_have_several_names() -> Result {
+    fn target_registers_under_several_names() -> Result {
         let _first = Registration::<Refuse>::new()?;
         assert!(Registration::<Refuse>::with_name(c"kscale_refuse2").is_ok());
         Ok(())
@@ -176,7 +176,7 @@ mod tests {
 
     /// The guest test `modules` checks that the name is gone after the library was unloaded.
     #[test]
-    fn a_registration_may_be_leaked() -> Result {
+    fn registration_can_be_leaked() -> Result {
         core::mem::forget(Registration::<Refuse>::with_name(c"kscale_leaked")?);
         Ok(())
     }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_and_version_are_written_as_in_c() {
+    fn target_name_and_version_match_c() {
         let devices = Devices::new();
         let mut buf = [0xff_u8; 64];
         let mut out = StatusBuf::new(&mut buf, &devices);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_does_not_fit_is_cut_and_terminated() {
+    fn long_text_is_truncated_and_terminated() {
         let devices = Devices::new();
         let mut buf = [0xff_u8; 6];
         let mut out = StatusBuf::new(&mut buf, &devices);

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_flushes() -> Result {
+    fn full_ring_is_flushed() -> Result {
         let (queue, flushes) = queue(NEVER_MS)?;
 
         // On one CPU, to fill one ring.
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_not_free_before_a_flush() -> Result {
+    fn range_is_not_free_before_a_flush() -> Result {
         let (queue, flushes) = queue(NEVER_MS)?;
         for number in 0..3 {
             let range = take(queue.space())?;
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_another_domain_are_given_back() -> Result {
+    fn range_of_another_domain_is_returned() -> Result {
         let ((queue, _), (other, _)) = (queue(NEVER_MS)?, self::queue(NEVER_MS)?);
 
         let foreign = take(other.space())?;
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timer_frees_what_no_other_flush_does() -> Result {
+    fn timer_frees_queued_ranges() -> Result {
         let (queue, flushes) = queue(1)?;
         for _ in 0..2 {
             let before = flushes.finished.load(Relaxed);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_queue_flushes_and_frees_all() -> Result {
+    fn drop_flushes_and_frees_all_ranges() -> Result {
         let (queue, flushes) = queue(NEVER_MS)?;
         let domain = queue.space().clone();
         assert!(queue.queue(take(&domain)?).is_ok());
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_dropped_by_its_timer_stays() -> Result {
+    fn queue_dropped_by_its_timer_is_leaked() -> Result {
         let (mut queue, flushes) = queue(1)?;
 
         // Repeat if the timer ran first.
@@ -442,7 +442,7 @@ mod tests {
 
     /// The timer's flush does not count for a range that was queued during a flush that still runs.
     #[test]
-    fn the_timer_comes_again_for_what_it_has_left() -> Result {
+    fn timer_rearms_for_unflushed_ranges() -> Result {
         let (queue, flushes) = queue(1)?;
         let mut result = Err(ETIMEDOUT);
 
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_may_be_leaked() -> Result {
+    fn queue_can_be_leaked() -> Result {
         let (queue, _) = queue(1)?;
         assert!(queue.queue(take(queue.space())?).is_ok());
         forget(queue)
@@ -468,7 +468,7 @@ mod tests {
 
     /// As in a leaked destructor that runs after its module has gone.
     #[test]
-    fn a_queue_is_there_when_its_module_has_gone() -> Result {
+    fn queue_stays_usable_after_module_cleanup() -> Result {
         let (queue, flushes) = queue(1)?;
         let domain = queue.space().clone();
         assert!(queue.queue(take(&domain)?).is_ok());
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_another_module_is_refused() -> Result {
+    fn code_of_another_module_is_rejected() -> Result {
         let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
         let domain = Arc::new(domain, GFP_KERNEL)?;
         let foreign = Arc::new(Foreign, GFP_KERNEL)?;
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_noted_leaves_nothing() -> Result {
+    fn failed_cleanup_record_frees_the_queue() -> Result {
         let (other, flushes) = queue(NEVER_MS)?;
         let domain = other.space().clone();
         drop(other);

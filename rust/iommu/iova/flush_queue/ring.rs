@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_flushes_and_frees_all() -> Result {
+    fn full_ring_is_flushed_and_emptied() -> Result {
         let counters = Counters::new();
         let mut ring = ring::<u64, 8>()?;
 
@@ -232,7 +232,7 @@ mod tests {
 
     /// A flush may miss a value that was queued while it was running.
     #[test]
-    fn a_flush_frees_what_was_queued_before_it_began() -> Result {
+    fn flush_frees_entries_queued_before_it_began() -> Result {
         let counters = Counters::new();
         let mut ring = ring::<u64, 8>()?;
         queue(&mut ring, 1, &counters);
@@ -255,7 +255,7 @@ mod tests {
 
     /// C's ring would look empty here, and lose seven values.
     #[test]
-    fn a_flush_that_overtakes_others_is_not_enough() -> Result {
+    fn overlapping_flush_frees_no_newer_entries() -> Result {
         let counters = Counters::new();
         let mut ring = ring::<u64, 8>()?;
         let (flushes, freed) = (Cell::new(0), Cell::new(0));

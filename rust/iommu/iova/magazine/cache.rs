@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cpus_may_use_it() -> Result {
+    fn all_cpus_share_the_cache() -> Result {
         for policy in [Policy::FixedDrop, Policy::Adaptive] {
             let domain = domain()?;
             let cache = Arc::new(Cache::new(domain.clone(), policy)?, GFP_KERNEL)?;
@@ -383,7 +383,7 @@ mod tests {
 
     /// The depot has magazines, so the work item that trims it is queued.
     #[test]
-    fn a_cache_may_be_dropped_before_it_is_trimmed() -> Result {
+    fn drop_cancels_a_pending_trim() -> Result {
         for policy in [Policy::Trimmed, Policy::Adaptive] {
             let cache = Cache::new(domain()?, policy)?;
             use_it(&cache)?;
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depot_that_nothing_is_to_go_from_is_left_alone() -> Result {
+    fn trim_is_rearmed_only_if_due() -> Result {
         for (policy, is_looked_at) in [(Policy::Trimmed, false), (Policy::Adaptive, true)] {
             let cache = Cache::new(domain()?, policy)?;
             use_it(&cache)?;
@@ -410,7 +410,7 @@ mod tests {
 
     /// The end of the hotplug callbacks calls `offline()` for all CPUs.
     #[test]
-    fn what_a_cpu_has_goes_when_it_does() -> Result {
+    fn offline_cpu_flushes_its_magazines() -> Result {
         let mut cache = Cache::new(domain()?, Policy::Adaptive)?;
         use_it(&cache)?;
         let before = cache.usage();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_keeps_its_cache() -> Result {
+    fn arc_range_keeps_its_cache_alive() -> Result {
         let domain = domain()?;
         let cache = Arc::new(Cache::new(domain.clone(), Policy::Adaptive)?, GFP_KERNEL)?;
 
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_ranges_are_refused() -> Result {
+    fn invalid_ranges_are_rejected() -> Result {
         let cache = Arc::new(Cache::new(domain()?, Policy::Adaptive)?, GFP_KERNEL)?;
 
         for (size_pfns, limit_pfn) in [(0, 9), (10, 9), (1, 0), (1, usize::MAX)] {
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_may_be_leaked() -> Result {
+    fn cache_can_be_leaked() -> Result {
         let cache = Cache::new(domain()?, Policy::Adaptive)?;
         use_it(&cache)?;
         forget(cache)

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_magazines_go_where_the_policy_says() {
+    fn on_full_matches_the_policy() {
         use WhenFull::{
             FlushCpus,
             Free,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn one_policy_steals() {
+    fn only_adaptive_steals() {
         for policy in Policy::ALL {
             let steals = policy.state(4).on_empty() == WhenEmpty::Steal;
             assert_eq!(steals, policy == Policy::Adaptive);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_never_trim_say_so() {
+    fn trims_matches_trim() {
         for policy in Policy::ALL {
             let mut state = policy.state(4);
             let trimmed = (0..2 * SurplusWindow::WINDOW).any(|_| state.trim(4096, 4) > 0);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn one_goes_as_long_as_there_are_more_than_cpus() {
+    fn trimmed_frees_one_magazine_above_the_online_cpus() {
         // Magazines, online CPUs, surplus.
         const ROWS: [(usize, usize, usize); 6] = [
             (3, 4, 0),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_settled_goes_within_two_windows() {
+    fn unused_surplus_is_trimmed_within_two_windows() {
         // Magazines, magazines in use, magazines left in the end.
         const ROWS: [(usize, usize, usize); 6] = [
             (0, 0, 0),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_again_stays() {
+    fn reused_magazines_are_not_trimmed() {
         let mut state = Policy::Adaptive.state(4);
         const MAGAZINES: usize = 10 * SurplusWindow::WINDOW;
         let mut depot = MAGAZINES;

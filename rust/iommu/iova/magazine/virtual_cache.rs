@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_ranges_are_refused() -> Result {
+    fn invalid_ranges_are_rejected() -> Result {
         let domain = Arc::new(Builder::new(PAGE_SIZE, 4)?.build(), GFP_KERNEL)?;
         let last_pfn = domain.last_pfn();
         let cache = VirtualCache::new(domain, Policy::Adaptive, 1)?;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_cpus_as_it_says() -> Result {
+    fn cpu_numbers_have_bounds() -> Result {
         for cpus in [0, VirtualCache::MAX_CPUS + 1, usize::MAX] {
             assert_eq!(cache(Policy::Scaled, cpus).err(), Some(EINVAL));
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_is_allocated_again() -> Result {
+    fn freed_range_is_allocated_again() -> Result {
         let cache = cache(Policy::FixedDrop, 1)?;
 
         for size_pfns in [1, 2, 3, 4, 5, 8, 16, 31, 32] {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn no_range_is_above_the_limit() -> Result {
+    fn start_pfn_is_at_most_the_limit() -> Result {
         let cache = cache(Policy::Adaptive, 1)?;
         let (high, low) = (
             cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn no_end_of_a_range_is_above_the_limit() -> Result {
+    fn last_pfn_is_at_most_the_limit() -> Result {
         for size_pfns in [2_usize, 3, 4, 16, 32] {
             let cache = cache(Policy::Adaptive, 1)?;
             let taken_pfns = size_pfns.next_power_of_two();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn full_magazines_go_from_cpu_to_cpu() -> Result {
+    fn full_magazines_move_between_cpus() -> Result {
         for policy in Policy::ALL {
             let cache = cache(policy, 2)?;
             pass(&cache, 3 * MAGAZINE_SIZE, 0, 1)?;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_policy_takes_from_cpus_before_the_tree() -> Result {
+    fn adaptive_steals_before_it_uses_the_tree() -> Result {
         for policy in Policy::ALL {
             let cache = cache(policy, 3)?;
             pass(&cache, MAGAZINE_SIZE, 0, 2)?;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_goes_offline_keeps_nothing() -> Result {
+    fn offline_cpu_caches_nothing() -> Result {
         for policy in Policy::ALL {
             let cache = cache(policy, 2)?;
             pass(&cache, 100, 0, 1)?;
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn trimming_ends_where_the_policy_says() -> Result {
+    fn trim_stops_at_the_policy_limit() -> Result {
         // Policy, unused magazines of 3 that are kept, with 2 CPUs.
         const ROWS: [(Policy, usize); 3] = [
             (Policy::Scaled, 3),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_domain_gets_back_what_is_cached() -> Result {
+    fn full_domain_flushes_the_caches() -> Result {
         for policy in [Policy::FixedDrop, Policy::Adaptive] {
             let mut builder = Builder::new(PAGE_SIZE, 1)?;
             builder.reserve(1..=31)?;
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cached_stays_if_the_caller_tries_elsewhere() -> Result {
+    fn caches_are_flushed_only_on_request() -> Result {
         // Action, cached ranges after an allocation below a limit has failed.
         const ROWS: [(WhenFull, usize); 2] = [(WhenFull::Fail, 400), (WhenFull::FlushRcaches, 0)];
 
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_never_overlap_and_all_come_back() -> Result {
+    fn ranges_do_not_overlap_and_all_are_freed() -> Result {
         const CPUS: usize = 5;
 
         for policy in Policy::ALL {

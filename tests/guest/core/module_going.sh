@@ -31,7 +31,7 @@ expect_nothing_left() {
 	! dmsetup targets | grep going_probe || fail 'the target stayed'
 }
 
-test_a_destructor_registers_when_its_module_has_gone() {
+test_destructor_registers_during_module_unload() {
 	modprobe going_probe value=1
 	rmmod going_probe
 	expect_nothing_left
