@@ -76,7 +76,7 @@ impl dm::Target for Offset {
         // Device mapper rejects the table unless the whole target lies on the device.
         let device = builder
             .get_device(path, offset_sectors)
-            .map_err(|error| dm::CtrError::new(c"device lookup failed", error))?;
+            .map_err(|error| dm::CtrError::new(c"Device lookup failed", error))?;
         builder.send_flush_bios();
         builder.send_discard_bios();
 

@@ -129,7 +129,7 @@ impl dm::Target for Hist {
 
         let device = builder
             .get_device(path, 0)
-            .map_err(|error| dm::CtrError::new(c"device lookup failed", error))?;
+            .map_err(|error| dm::CtrError::new(c"Device lookup failed", error))?;
         builder.send_flush_bios();
         builder.send_discard_bios();
         let number = NEXT_NUMBER.fetch_add(1, Relaxed);

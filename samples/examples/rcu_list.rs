@@ -17,6 +17,6 @@ pub(crate) fn example() -> Result {
     list.for_each(|value| pr_info!("at {value}\n"));
 
     let value = list.remove(one).map_err(|_| EINVAL)?;
-    pr_info!("{value} is mine again\n");
+    pr_info!("{value} is owned again\n");
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(crate) fn example() -> Result {
     let guard = domain.read_lock();
     let config = service.config.load(&guard)?;
     for listener in service.listeners.walk(&guard)? {
-        pr_info!("{listener} hears of {config}\n");
+        pr_info!("{listener} receives {config}\n");
     }
     drop(guard);
 
@@ -47,6 +47,6 @@ pub(crate) fn example() -> Result {
 
     old_config.free_later();
     let listener = listener.map_err(|_| EINVAL)?.wait();
-    pr_info!("{} is mine again\n", *listener);
+    pr_info!("{} is owned again\n", *listener);
     Ok(())
 }

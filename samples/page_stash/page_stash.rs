@@ -79,7 +79,7 @@ impl kernel::InPlaceModule for PageStashModule {
 
         pin_init::pin_init_scope(move || {
             let cache = PageStash::new(c"page_stash", options).inspect_err(|error| {
-                pr_err!("no cache of {options:?}: {error:?}\n");
+                pr_err!("cannot create a stash with {options:?}: {error:?}\n");
             })?;
 
             Ok(try_pin_init!(Self {

@@ -100,7 +100,7 @@ class Spans(unittest.TestCase):
 [    3.000000]     KTAP version 1
 [    3.000000]     # Subtest: first
 [    3.250000]     ok 1 a
-[    3.300000] kscale: slab cache x is left behind, as objects of it are
+[    3.300000] kscale: slab: cache x still has objects on drop, leaking it
 [    3.500000] kscale: Failures { refused: 1, tolerated: 0 }
 [    3.500000]     not ok 2 b
 [    4.000000] not ok 1 first

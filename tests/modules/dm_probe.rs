@@ -239,7 +239,7 @@ impl dm::Target for Probe {
         let (_, what) = NAMES
             .into_iter()
             .find(|(known, _)| name.to_bytes() == known.as_bytes())
-            .ok_or(dm::CtrError::invalid(c"nothing of that name"))?;
+            .ok_or(dm::CtrError::invalid(c"unknown name"))?;
 
         let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"dm_probe", Flags::UNBOUND, 4)?;

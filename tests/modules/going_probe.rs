@@ -140,7 +140,7 @@ impl dm::Target for Late {
             b"clone" => How::Clone,
             b"end_io" => How::EndIo,
             b"queue" => How::Queue,
-            _ => return Err(dm::CtrError::invalid(c"nothing of that name")),
+            _ => return Err(dm::CtrError::invalid(c"unknown name")),
         };
         let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"going_late", Flags::UNBOUND, 1)?;

@@ -58,7 +58,7 @@ fn report() {
     static HAS_REPORTED: Atomic<bool> = Atomic::new(false);
 
     if !HAS_REPORTED.xchg(true, Relaxed) {
-        pr_err!("list_lru: nothing is added, deleted or walked while a walk looks at an item\n");
+        pr_err!("list_lru: the callback of a walk must not add, delete or walk items\n");
     }
 }
 

@@ -177,7 +177,7 @@ impl Shrinker {
 impl Drop for Shrinker {
     fn drop(&mut self) {
         if is_in_callback() {
-            pr_err!("a shrinker was dropped in a callback, and stays\n");
+            pr_err!("shrinker: dropped in a callback, leaking it\n");
             return;
         }
         // SAFETY: The shrinker is not registered by the type invariants, so it has no other users,

@@ -71,7 +71,7 @@ impl<T: Callbacks> Registration<T> {
         }
         let module = this_module::<T::OwnerModule>().as_ptr();
         if !Self::is_in(module) {
-            pr_err!("shrinkers must be registered by the module that has their callbacks\n");
+            pr_err!("shrinker: callbacks must belong to the module that registers them\n");
             return Err(EINVAL);
         }
 
@@ -208,7 +208,7 @@ impl<T: Callbacks> Registration<T> {
 impl<T: Callbacks> Drop for Registration<T> {
     fn drop(&mut self) {
         if is_in_callback() {
-            pr_err!("a shrinker's registration was dropped in a callback, and stays\n");
+            pr_err!("shrinker: registration dropped in a callback, leaking it\n");
             return;
         }
         if !cleanup::cancel(self.id) {

@@ -234,7 +234,7 @@ impl<T> Drop for Cache<T> {
             unsafe { bindings::kmem_cache_destroy(self.as_raw()) };
         } else {
             pr_err!(
-                "slab cache {} is left behind, as objects of it are\n",
+                "slab: cache {} still has objects on drop, leaking it\n",
                 self.name.to_str().unwrap_or_default()
             );
         }

@@ -94,7 +94,7 @@ impl<T: Callbacks> Registration<T> {
         }
         let module = this_module::<T::OwnerModule>().as_ptr();
         if !Self::is_in(module) {
-            pr_err!("CPU hotplug callbacks must be registered by the module that has them\n");
+            pr_err!("cpuhp: callbacks must belong to the module that registers them\n");
             return Err(EINVAL);
         }
 
@@ -179,7 +179,7 @@ impl<T: Callbacks> Drop for Registration<T> {
     fn drop(&mut self) {
         if is_in_callback() {
             // A wait here would wait for this callback (deadlock).
-            pr_err!("a CPU hotplug callback dropped a registration, which stays\n");
+            pr_err!("cpuhp: registration dropped in a callback, leaking it\n");
             return;
         }
         if !cleanup::cancel(self.id) {

@@ -231,8 +231,7 @@ impl<T> List<T> {
         // SAFETY: `done` is initialised.
         if unsafe { bindings::wait_for_completion_timeout(done, timeout) } == 0 {
             pr_err!(
-                "rcu_list: a value cannot be removed while a walk is at it: \
-                 leaked a walk, or removes it what a walk waits for?\n"
+                "rcu_list: removal still waits for a walk at the value: leaked walk or deadlock?\n"
             );
             // SAFETY: As above.
             unsafe { bindings::wait_for_completion(done) };

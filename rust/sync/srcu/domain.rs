@@ -179,7 +179,7 @@ impl PinnedDrop for DomainInner {
         if unsafe { bindings::srcu_readers_active(srcu) } {
             // Every other guard borrows or owns a handle, so this guard was leaked.
             pr_err!(
-                "srcu: domain '{}' is dropped, but a guard of it was leaked: waiting for ever\n",
+                "srcu: domain '{}' dropped with a leaked guard, waiting forever\n",
                 self.name.to_str().unwrap_or_default()
             );
             #[cfg(kscale_kunit)]

@@ -214,7 +214,7 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
             break;
         }
         if waited_ms == WARN_TIMEOUT_MS {
-            pr_err!("srcu: a module cannot go before {count} values are freed: leaked a guard?\n");
+            pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
         }
         waited_ms += INTERVAL_MS;
         fsleep(Delta::from_millis(INTERVAL_MS));

@@ -142,7 +142,7 @@ test_bad_lines_are_refused() {
 			fail "accepted: $line"
 	done
 	expect_in_kernel_log 'percpu_hist: missing device path (-22)'
-	expect_in_kernel_log 'percpu_hist: device lookup failed (-2)'
+	expect_in_kernel_log 'percpu_hist: Device lookup failed (-2)'
 	expect_in_kernel_log 'percpu_hist: too many arguments (-22)'
 }
 

@@ -117,8 +117,8 @@ test_bad_lines_are_refused() {
 		offset: invalid offset in sectors (-22)|/dev/ram0 64k
 		offset: invalid offset in sectors (-22)|/dev/ram0 18446744073709551616
 		offset: too many arguments (-22)|/dev/ram0 64 64
-		offset: device lookup failed (-2)|/dev/none 64
-		offset: device lookup failed (-6)|240:1 64
+		offset: Device lookup failed (-2)|/dev/none 64
+		offset: Device lookup failed (-6)|240:1 64
 		ram0 too small for target: start=65|/dev/ram0 65
 		ram0 too small for target: start=18446744073709551615|/dev/ram0 18446744073709551615
 	end

@@ -69,7 +69,7 @@ impl<T: Target> Registration<T> {
         // SAFETY: `module` is the `THIS_MODULE` of a module whose types are used here, so it is
         // loaded.
         if !unsafe { cleanup::has_code(module, &Vtable::<T>::addresses(&raw, &functions)) } {
-            pr_err!("a target must be registered by the module that implements it\n");
+            pr_err!("dm: target must belong to the module that registers it\n");
             return Err(EINVAL);
         }
         // Device mapper keeps pointers to the type, so it stays allocated until the module is

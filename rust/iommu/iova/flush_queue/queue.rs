@@ -95,7 +95,7 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
     pub fn with_timeout(space: Arc<S>, iotlb: Arc<T>, timeout_ms: u32) -> Result<Self> {
         let module = this_module::<T::OwnerModule>().as_ptr();
         if !Self::is_in(module) {
-            pr_err!("flush queues must be created by the module that implements their IOTLB\n");
+            pr_err!("iova: the IOTLB of a flush queue must belong to the module that creates it\n");
             return Err(EINVAL);
         }
 
@@ -215,7 +215,7 @@ impl<S: Space, T: Iotlb> Drop for FlushQueue<S, T> {
     /// Sleeps.
     fn drop(&mut self) {
         if self.instance.is_in_timer() {
-            pr_err!("a flush queue was dropped by its own timer, and stays\n");
+            pr_err!("iova: flush queue dropped by its own timer, leaking it\n");
             return;
         }
         if !cleanup::cancel(self.id) {
