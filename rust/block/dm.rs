@@ -48,8 +48,9 @@
 //! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
 //! | functions of [`Bio::queue_bh()`] | softirq | no | everything |
 //! | drop of [`Target::PerBio`] | any, including hard interrupts | no | everything |
-//! | suspend and resume hooks | ioctl | yes, NOIO | `message`, `status`; `map` unless drained |
-//! | `message`, `status` | ioctl | yes, NOIO | everything, including themselves |
+//! | suspend and resume hooks | ioctl | yes, without I/O | `message`, `status`; `map` unless drained |
+//! | `message` | ioctl | yes, in NOIO scope | everything, including itself |
+//! | `status` | ioctl | yes, without I/O | everything, including itself |
 //! | `io_hints` | table load | yes | `message`, `status` |
 //! | `zones` | table load, ioctl | yes | everything |
 //!

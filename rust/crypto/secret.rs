@@ -69,7 +69,7 @@ impl SecretBytes {
     ///
     /// Fails with [`ENOMEM`] if there is no memory for it.
     ///
-    /// Context: Process context. May sleep, and waits until the random number generator is
+    /// Context: Process context. May sleep. Waits until the random number generator is
     /// initialised. C: `get_random_bytes()`.
     pub fn random(len: usize) -> Result<Self> {
         let mut key = Self::zeroed(len)?;

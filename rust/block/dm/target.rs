@@ -70,6 +70,8 @@ pub trait Target: Sized + Send + Sync + 'static {
     type PerBio: Default + Send + 'static;
 
     /// Parses a table line and opens its devices.
+    ///
+    /// Context: Process context. May sleep.
     fn ctr(
         builder: &mut TargetBuilder<'_>,
         args: Args<'_>,
@@ -79,13 +81,16 @@ pub trait Target: Sized + Send + Sync + 'static {
     ///
     /// Runs in NOIO scope: allocations cannot start I/O. It must not wait for a bio that it
     /// submitted.
+    ///
+    /// Context: Process context. May sleep.
     fn map<'a>(self: Pin<&Self>, bio: MapBio<'a, Self>) -> MapResult<'a, Self>;
 
     /// Handles the completion of a bio that [`MapBio::remap()`] or [`Bio::submit()`] sent to a
     /// device.
     ///
-    /// The default completes the bio with the result of the device. Runs in any context including
-    /// hard interrupts, on all CPUs at once.
+    /// The default completes the bio with the result of the device. Runs on all CPUs at once.
+    ///
+    /// Context: Any context except NMI. Must not sleep.
     ///
     /// [`Bio::submit()`]: super::Bio::submit
     fn end_io<'a>(bio: EndBio<'a, Self>) -> EndIoResult<'a, Self> {
@@ -95,17 +100,23 @@ pub trait Target: Sized + Send + Sync + 'static {
 
     /// Returns the device whose zones the mapped device has, from the first sector passed to
     /// [`TargetBuilder::get_device()`] on. A target without `zones` cannot use a zoned device.
+    ///
+    /// Context: Process context. May sleep.
     fn zones(self: Pin<&Self>) -> DeviceId {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Writes the text of `dmsetup status`. The default writes nothing.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn status_info(self: Pin<&Self>, out: &mut StatusBuf<'_>) -> fmt::Result {
         let _ = out;
         Ok(())
     }
 
     /// Writes the text of `dmsetup table`: arguments that construct the same target again.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn status_table(self: Pin<&Self>, out: &mut StatusBuf<'_>) -> fmt::Result {
         let _ = out;
         Ok(())
@@ -116,43 +127,59 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// of the target.
     ///
     /// Without `status_ima`, only the position of the line on the device is measured.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn status_ima(self: Pin<&Self>, out: &mut StatusBuf<'_>) -> fmt::Result {
         let _ = out;
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Handles `dmsetup message`. The text written to `out` is printed.
+    ///
+    /// Context: Process context. May sleep. Runs in NOIO scope.
     fn message(self: Pin<&Self>, args: Args<'_>, out: &mut StatusBuf<'_>) -> Result {
         let _ = (args, out);
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Runs before the device is suspended. Bios still arrive.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn presuspend(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Runs when a suspend is cancelled.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn presuspend_undo(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Runs after the device is suspended. No bio is in flight, unless the device is being removed.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn postsuspend(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Runs before the device is resumed, also for the first time. An error prevents the resume.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn preresume(self: Pin<&Self>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Runs when the device is resumed. Bios arrive after `resume` returned.
+    ///
+    /// Context: Process context. May sleep. Must not start I/O.
     fn resume(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Adjusts the queue limits of the mapped device.
+    ///
+    /// Context: Process context. May sleep.
     fn io_hints(self: Pin<&Self>, limits: &mut Limits<'_>) {
         let _ = limits;
         build_error!(VTABLE_DEFAULT_ERROR)

@@ -116,6 +116,8 @@ impl<'d> Queue<'d> {
     }
 
     /// Decrypts `data` in place. Otherwise as [`Self::encrypt()`].
+    ///
+    /// Context: As [`Self::encrypt()`].
     pub fn decrypt_in_place(&mut self, data: SegmentMut<'d>, iv: &[u8]) -> Result {
         let data = Data {
             src: None,

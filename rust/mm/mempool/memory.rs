@@ -26,9 +26,13 @@ use crate::mm::page::Page;
 /// - The memory must contain no value, as pools may overwrite it.
 pub unsafe trait Memory: Send + Sized {
     /// Transfers ownership of the memory to C.
+    ///
+    /// Context: Any context. Must not sleep.
     fn into_raw(self) -> NonNull<c_void>;
 
     /// Takes ownership of memory from C.
+    ///
+    /// Context: Any context. Must not sleep.
     ///
     /// # Safety
     ///
@@ -49,6 +53,8 @@ pub unsafe trait ValueMemory: Memory {
     type Value;
 
     /// Returns the address for the value.
+    ///
+    /// Context: Any context. Must not sleep.
     fn as_value_ptr(&self) -> NonNull<Self::Value>;
 }
 

@@ -192,9 +192,9 @@ impl PerCpuCounter {
 
     /// Compares the sum over all CPUs with `rhs`, after updates with batches of at most `batch`.
     ///
-    /// Otherwise as [`compare`](Self::compare).
+    /// Otherwise as [`compare`](Self::compare), with `batch` instead of the default batch.
     ///
-    /// Context: As [`compare`](Self::compare), with `batch` in place of the default batch.
+    /// Context: As [`compare`](Self::compare).
     #[inline]
     pub fn compare_batch(&self, rhs: i64, batch: NonZeroU16) -> Ordering {
         // OVERFLOW: `__percpu_counter_compare()` in `lib/percpu_counter.c` multiplies the batch by

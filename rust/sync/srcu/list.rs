@@ -142,6 +142,8 @@ impl<T, F: Flavor> List<T, F> {
     }
 
     /// Returns the domain of the readers.
+    ///
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn domain(&self) -> &Domain<F> {
         &self.domain

@@ -114,6 +114,8 @@ impl<T, F: Flavor> Pointer<T, F> {
     }
 
     /// Returns the domain of the readers.
+    ///
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn domain(&self) -> &Domain<F> {
         &self.domain

@@ -93,6 +93,8 @@ impl<'a, T, F: Flavor> ListGuard<'a, T, F> {
     }
 
     /// Returns the guard, for other items of its domain.
+    ///
+    /// Context: Any context. Never sleeps.
     #[inline]
     pub fn guard(&self) -> &Guard<'a, F> {
         &self.guard

@@ -38,8 +38,8 @@ pub trait CompoundSource: Source<Memory = Page> {
     ///
     /// May return [`None`]: the pool then provides pages.
     ///
-    /// Context: Process context. Must not sleep for long, as other tasks may wait for memory that
-    /// the caller holds.
+    /// Context: Process context. May sleep. A long sleep delays other tasks, which may wait for
+    /// memory that the caller holds.
     fn alloc_compound(&self, max_order: NonZeroU32) -> Option<CompoundPage>;
 
     /// Frees a compound page.

@@ -183,8 +183,8 @@ impl<T: Target> Bio<T> {
     ///
     /// Fails, and returns the bio, if it is neither a read nor a write, or in an interrupt.
     ///
-    /// Context: Process context. May sleep until the set has a bio. May deadlock if the caller
-    /// holds another bio of the same set, or has submitted one in the same call of `map`.
+    /// Context: Process context. May sleep. Waits until the set has a bio. May deadlock if the
+    /// caller holds another bio of the same set, or has submitted one in the same call of `map`.
     pub fn share(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x BioSet,
@@ -204,7 +204,7 @@ impl<T: Target> Bio<T> {
     ///
     /// [`SegmentMut::write_at()`]: crate::block::bio::SegmentMut::write_at
     ///
-    /// Context: Process context. May sleep until the set has a bio and the pool has pages.
+    /// Context: Process context. May sleep. Waits until the set has a bio and the pool has pages.
     /// May deadlock if the caller holds another clone of the same set, or has submitted one in the
     /// same call of `map`.
     pub fn bounce<S: Source<Memory = Page> + 'static>(

@@ -16,12 +16,16 @@ pub struct CtrError {
 }
 
 impl CtrError {
-    /// Refuses a line with [`EINVAL`].
+    /// Returns an error with [`EINVAL`] and `message`.
+    ///
+    /// Context: Any context. Never sleeps.
     pub const fn invalid(message: &'static CStr) -> Self {
         Self::new(message, EINVAL)
     }
 
-    /// Refuses a line with `error`.
+    /// Returns an error with `error` and `message`.
+    ///
+    /// Context: Any context. Never sleeps.
     pub const fn new(message: &'static CStr, error: Error) -> Self {
         Self {
             message: Some(message),
@@ -30,11 +34,15 @@ impl CtrError {
     }
 
     /// Returns the error code.
+    ///
+    /// Context: Any context. Never sleeps.
     pub fn error(&self) -> Error {
         self.error
     }
 
     /// Returns the message.
+    ///
+    /// Context: Any context. Never sleeps.
     pub fn message(&self) -> Option<&'static CStr> {
         self.message
     }
@@ -165,6 +173,8 @@ pub struct SecretArg<'a>(&'a mut [u8]);
 
 impl SecretArg<'_> {
     /// Returns the argument, without the terminating NUL.
+    ///
+    /// Context: Any context. Never sleeps.
     pub fn as_bytes(&self) -> &[u8] {
         self.0
     }

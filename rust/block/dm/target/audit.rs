@@ -64,7 +64,7 @@ impl<T: Target> ReadClone<T> {
     ///
     /// Spaces in `op` make the record hard to parse.
     ///
-    /// Context: Process context. May sleep, and waits for a slow audit daemon.
+    /// Context: Process context. May sleep. Waits for a slow audit daemon.
     /// C: `dm_audit_log_bio()` in `drivers/md/dm-audit.c`.
     pub fn audit(&self, op: &CStr, sector: u64, is_ok: bool) {
         let module = self.target_name().as_char_ptr();

@@ -48,6 +48,8 @@ impl<'a> StatusBuf<'a> {
     }
 
     /// Returns whether the text is empty.
+    ///
+    /// Context: Any context. Never sleeps.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

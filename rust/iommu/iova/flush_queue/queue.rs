@@ -45,8 +45,8 @@ use super::{
 pub trait Iotlb: Send + Sync + 'static {
     /// Flushes all translations of unmapped ranges: no device uses them after the return.
     ///
-    /// Context: See the [module documentation](super). Must not sleep. C: `flush_iotlb_all()` in
-    /// `struct iommu_domain_ops`.
+    /// Context: Any context except NMI. Must not sleep. See the [module documentation](super). C:
+    /// `flush_iotlb_all()` in `struct iommu_domain_ops`.
     fn flush_all(&self);
 }
 
