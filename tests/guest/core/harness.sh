@@ -18,7 +18,7 @@ test_device_mapper_makes_nodes() {
 	dmsetup create harness --table '0 1024 linear /dev/ram0 1024'
 	expect_equal 1024 "$(blockdev --getsz /dev/mapper/harness)" 'size in sectors'
 	# Without udev, libdevmapper creates a device node instead of a link.
-	[ -L /dev/mapper/harness ] || fail '/dev/mapper/harness is not by udev'
+	[ -L /dev/mapper/harness ] || fail 'udev did not create /dev/mapper/harness'
 }
 
 test_written_data_is_read_back() {

@@ -134,7 +134,7 @@ test_a_reloaded_module_waits_for_its_destructors() {
 	rmmod outlives &
 	sleep 3
 	[ -d /sys/module/outlives ] || fail 'the module went before its value was destroyed'
-	! dmesg | grep 'outlives: destroyed' || fail 'a value was destroyed under a reader'
+	! dmesg | grep 'outlives: destroyed' || fail 'a value was destroyed during a read'
 	inherit 1
 	wait
 	dmesg | grep -q 'outlives: destroyed' || fail 'the value was not destroyed'

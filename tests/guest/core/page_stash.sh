@@ -190,7 +190,7 @@ test_bad_lines_are_refused() {
 	for line in tasks=0 tasks=65 cpu=64 calls tasks=x size=1; do
 		! echo "$line" 2>/dev/null >$root/run || fail "accepted: $line"
 	done
-	! echo '1 0' 2>/dev/null >$root/put || fail 'put what was not held'
+	! echo '1 0' 2>/dev/null >$root/put || fail 'put pages that were not held'
 	expect_pages 0 0
 }
 

@@ -160,7 +160,7 @@ test_used_modules_are_not_unloaded() {
 	send 2 1
 	expect_equal 2 "$(total)" 'bios counted'
 	dmsetup remove timed
-	! cat <&9 >/dev/null 2>&1 || fail 'the file of a device that has gone can be read'
+	! cat <&9 >/dev/null 2>&1 || fail 'the file of a removed device can be read'
 	exec 9<&-
 }
 

@@ -162,7 +162,7 @@ test_srcu_walks_do_not_block_writers() {
 	write srcu unregister goes
 	wait
 	expect_equal $((cut_short + 1)) "$(stat_of srcu walks cut_short)" 'walks cut short'
-	expect_equal 0 "$(calls srcu last)" 'calls of the one behind the sleeper'
+	expect_equal 0 "$(calls srcu last)" 'calls of the reclaimer after the sleeper'
 	write srcu walk 1
 	expect_equal 1 "$(calls srcu last)" 'calls after another walk'
 }
@@ -180,7 +180,7 @@ test_guarantees_hold_under_load() {
 	done
 }
 
-test_several_writers_at_once() {
+test_concurrent_writers() {
 	for way in $all; do
 		for _ in 1 2 3; do
 			start_background write $way run "readers=2 ms=$load_ms pause_us=50"
@@ -203,7 +203,7 @@ test_leaked_guard_is_logged() {
 	kernel_log >/tmp/said
 	grep -q 'ok [0-9]* drop_waits_for_a_guard_that_was_leaked' /tmp/said
 	said=$(grep -c "srcu: domain 'kscale_leaked' dropped with a leaked guard" /tmp/said)
-	expect_equal 1 "$said" 'how often it was said'
+	expect_equal 1 "$said" 'number of messages'
 }
 
 # While walks sleep and writers run, unloading fails or waits for them.

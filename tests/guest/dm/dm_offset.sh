@@ -143,7 +143,7 @@ test_arguments_of_a_rejected_line_are_not_logged() {
 			fail "accepted: $number"
 	done
 	expect_in_kernel_log 'offset: invalid offset in sectors'
-	! grep -F "$secret" /tmp/kernel_log || fail 'the kernel log has the word'
+	! grep -F "$secret" /tmp/kernel_log || fail 'the kernel log contains the argument'
 }
 
 test_messages_are_refused() {

@@ -15,7 +15,7 @@ sectors=$crash_sectors
 requests=/sys/kernel/debug/fail_make_request
 
 setup() {
-	[ -d $requests ] || fail 'this kernel cannot let requests fail'
+	[ -d $requests ] || fail 'the kernel has no fault injection for requests'
 	load_crypt_modules
 	make_ram $((size_mib * 1024))
 	cipher="aes-xts-plain64 $key_512"

@@ -153,9 +153,9 @@ expect_removal_is_survived() {
 	echo 1 >"/sys/block/$disk/device/delete"
 	tail --pid=$loader -f /dev/null
 	! dd if=/dev/mapper/gone of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/errors ||
-		fail 'what is gone was read'
+		fail 'a read of a removed device succeeded'
 	! dd if=/dev/zero of=/dev/mapper/gone bs=4k count=1 oflag=direct 2>/tmp/errors ||
-		fail 'what is gone was written'
+		fail 'a write to a removed device succeeded'
 	dmsetup suspend gone
 	dmsetup resume gone
 	dmsetup remove gone

@@ -159,5 +159,5 @@ kernel_log() {
 # expect_in_kernel_log <text>: kernel_log prints the text.
 expect_in_kernel_log() {
 	kernel_log >/tmp/kernel_log
-	grep -qF -- "$1" /tmp/kernel_log || fail "the kernel did not say '$1'"
+	grep -qF -- "$1" /tmp/kernel_log || fail "no '$1' in the kernel log"
 }

@@ -10,7 +10,7 @@ fail_percpu_alloc=/sys/module/fail_nth/parameters
 # load_fail_nth: loads the module that lets per-CPU allocations fail, too.
 load_fail_nth() {
 	[ -e /sys/kernel/debug/failslab/require-start ] ||
-		fail 'this kernel cannot let allocations fail'
+		fail 'the kernel has no fault injection for allocations'
 	load_test_module fail_nth
 }
 
@@ -75,7 +75,7 @@ expect_constructor_fails_well() {
 		if fail_once $nth dmsetup create faulty --table "$3" 2>/tmp/errors; then
 			dmsetup remove faulty
 		else
-			[ $failed != 0 ] || fail "failed without a reason: $(cat /tmp/errors)"
+			[ $failed != 0 ] || fail "failed without an injected fault: $(cat /tmp/errors)"
 			grep -q 'Cannot allocate memory' /tmp/errors || fail "$nth: $(cat /tmp/errors)"
 			refused=$((refused + 1))
 		fi

@@ -124,7 +124,7 @@ start_writers() {
 
 stop_writers() {
 	touch $over
-	wait $writers || fail 'what was read is not what was written'
+	wait $writers || fail 'the data that was read is not the data that was written'
 }
 
 # expect_progress: waits for more writes.

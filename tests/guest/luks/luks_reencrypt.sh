@@ -200,7 +200,7 @@ killed() {
 	shift
 	"$@" >/tmp/killed.log 2>&1 &
 	while [ "$(header_number)" -lt $enough ]; do
-		kill -0 $! 2>/dev/null || fail "it ended: $(cat /tmp/killed.log)"
+		kill -0 $! 2>/dev/null || fail "the command ended: $(cat /tmp/killed.log)"
 	done
 	kill -KILL $! || fail "it was done: $(cat /tmp/killed.log)"
 	wait $! || true
@@ -209,7 +209,7 @@ killed() {
 # expect_half_done <device>: the header has an unfinished reencryption.
 expect_half_done() {
 	cryptsetup luksDump "$1" >/tmp/dump
-	grep -q '^Requirements:.*online-reencrypt' /tmp/dump || fail "not half done: $(cat /tmp/dump)"
+	grep -q '^Requirements:.*online-reencrypt' /tmp/dump || fail "no unfinished reencryption: $(cat /tmp/dump)"
 }
 
 # forget_mapped: removes all mapped devices, as a crash would.

@@ -54,7 +54,7 @@ check_files() {
 	umount /tmp/mounted
 	say "    all $files files have their checksum, e2fsck finds nothing"
 	# The same search finds the marker in the decrypted data.
-	grep -qaF "$marker" /dev/mapper/read || fail 'the marker is not even in the plain data'
+	grep -qaF "$marker" /dev/mapper/read || fail 'the marker is not in the decrypted data'
 	dmsetup remove read
 	! grep -qaF "$marker" /dev/ram0 || fail 'plaintext on the device'
 	say "    '$marker' is on the decrypted device, not on the one below"

@@ -64,7 +64,7 @@ test_ciphers_that_need_much_memory() {
 }
 
 # IV modes that also change the data of a sector.
-test_iv_modes_of_other_programs() {
+test_iv_modes_that_change_data() {
 	for line in "aes-cbc-eboiv $key_256" "aes-cbc-elephant $key_512" "aes-cbc-tcw $key_512" \
 		"aes:64-cbc-lmk $(many_keys 64)" "capi:cbc(aes)-lmk $(many_keys 65)"; do
 		echo "${line% *}"
@@ -79,7 +79,7 @@ test_iv_modes_of_other_programs() {
 }
 
 # All keys and sector sizes of aes-xts-plain64 and aes-cbc-essiv:sha256.
-test_device_has_what_openssl_computes() {
+test_ciphertext_matches_openssl() {
 	make_ram 1024
 	expect_matrix oracle 48
 }
@@ -230,7 +230,7 @@ test_unaligned_bios_are_killed() {
 	expect_content $plain /dev/mapper/above
 }
 
-test_errors_of_the_device_come_through() {
+test_device_errors_are_reported() {
 	dmsetup create broken --table "0 $plain_sectors error"
 	make_plain
 	map ours:"$target":/dev/mapper/broken -- aes-xts-plain64 $key_512 0 0

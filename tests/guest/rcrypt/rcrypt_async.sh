@@ -45,7 +45,7 @@ test_same_format() {
 	expect_same_format "capi:$xts-plain64" $key_512 8 0 '2 sector_size:4096 iv_large_sectors'
 }
 
-test_ciphers_that_finish_at_once_are_preferred() {
+test_synchronous_ciphers_are_preferred() {
 	xts=$(later 'xts(aes)')
 	make_ram $plain_kib
 	make_plain
@@ -55,7 +55,7 @@ test_ciphers_that_finish_at_once_are_preferred() {
 	map other:"$target":/dev/ram0 -- aes-xts-plain64 $key_512 0 0
 	expect_content $plain /dev/mapper/other
 	dmsetup remove ours
-	! (expect_async "$xts") || fail 'the other one finishes later, too'
+	! (expect_async "$xts") || fail 'the other cipher is asynchronous, too'
 }
 
 test_many_at_once() {

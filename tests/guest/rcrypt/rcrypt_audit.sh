@@ -82,7 +82,7 @@ come_and_go() {
 	dmsetup remove a
 }
 
-test_targets_that_come_and_go() {
+test_targets_are_created_and_removed() {
 	make_ram 1024
 	expect_same_records 4 come_and_go
 	expect_equal 2 "$(grep -c "^module=M op=ctr .* error_msg='success' res=1$" /tmp/ours)" made

@@ -34,7 +34,7 @@ used_kib() {
 	echo $(($(cat "/sys/kernel/debug/ramdisk_pages/$1") * 4))
 }
 
-test_blkdiscard_gives_memory_back() {
+test_blkdiscard_frees_memory() {
 	map_all ours "$target" /dev/ram0 '1 allow_discards'
 	map_all theirs crypt /dev/ram1 '1 allow_discards'
 	for pair in 'ours ram0' 'theirs ram1'; do
@@ -63,7 +63,7 @@ refusals() {
 	done
 }
 
-test_what_is_not_allowed_is_refused() {
+test_unsupported_discards_are_refused() {
 	for options in '' '1 sector_size:4096' '2 sector_size:4096 allow_discards'; do
 		map_all ours "$target" /dev/ram0 "$options"
 		map_all theirs crypt /dev/ram1 "$options"
@@ -102,13 +102,13 @@ trimmed() {
 	blkdiscard -f /dev/ram0
 }
 
-test_fstrim_gives_memory_back() {
+test_fstrim_frees_memory() {
 	trimmed crypt '1 allow_discards' >/tmp/theirs
 	trimmed "$target" '1 allow_discards' >/tmp/ours
 	diff /tmp/theirs /tmp/ours
 	cat /tmp/ours
 	freed=$(($(sed -n 2p /tmp/ours) - $(sed -n 4p /tmp/ours)))
-	[ $freed -ge 4096 ] || fail "$freed KiB came back"
+	[ $freed -ge 4096 ] || fail "$freed KiB were freed"
 }
 
 test_fstrim_is_refused_without_the_option() {

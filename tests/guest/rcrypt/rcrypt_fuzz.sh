@@ -60,7 +60,7 @@ test_messages() {
 }
 
 # A cipher that is being looked up has no driver name yet, so a concurrent lookup of an empty name finds it.
-test_a_cipher_without_a_name_is_none() {
+test_empty_cipher_name_is_refused() {
 	fuzz names 1000
 }
 

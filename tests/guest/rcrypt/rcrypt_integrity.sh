@@ -91,7 +91,7 @@ test_vectors_of_the_sector_number() {
 }
 
 # The tag and the IV may be smaller than the tag size of the device.
-test_room_that_is_left() {
+test_tag_size_larger_than_needed() {
 	make_both 64
 	expect_both_read 'capi:gcm(aes)-plain64' $key_256 0 0 '1 integrity:12:aead'
 	expect_same_bytes
@@ -175,7 +175,7 @@ decrypted_at_once() {
 }
 
 # dm-integrity ends reads in its own worker. rcrypt decrypts them there.
-test_reads_are_checked_where_they_end() {
+test_no_read_workqueue_checks_tags_at_completion() {
 	while read -r size cipher key auth; do
 		make_both "$size"
 		map ours:"$target":/dev/mapper/int0 -- "capi:$cipher-random" "$key" 0 0 \
@@ -183,7 +183,7 @@ test_reads_are_checked_where_they_end() {
 		write_file $plain /dev/mapper/ours 64k
 		before=$(decrypted_at_once)
 		expect_content $plain /dev/mapper/ours
-		[ "$(decrypted_at_once)" -gt "$before" ] || fail 'a worker did it'
+		[ "$(decrypted_at_once)" -gt "$before" ] || fail 'a worker decrypted it'
 		change_byte $((9 * 512 + 100))
 		if [ "$auth" = aead ]; then
 			forget_kernel_log
@@ -226,7 +226,7 @@ test_another_key_is_noticed() {
 }
 
 # A program that writes to the buffer of its own read must not cause an authentication error.
-test_readers_that_change_their_buffer() {
+test_reader_may_write_to_its_buffer() {
 	make_both 28
 	cat >/tmp/scribble.py <<-'END'
 		import mmap, os, threading
@@ -252,7 +252,7 @@ test_readers_that_change_their_buffer() {
 		write_file $plain /dev/mapper/ours 64k
 		forget_kernel_log
 		python3 /tmp/scribble.py
-		! kernel_log | grep 'INTEGRITY AEAD' || fail 'the device was blamed'
+		! kernel_log | grep 'INTEGRITY AEAD' || fail 'the kernel log reports an error of the device'
 		expect_content $plain /dev/mapper/ours
 		dmsetup remove ours
 	done
@@ -274,7 +274,7 @@ test_many_at_once() {
 # expect_refused_by <target> <message> <device> <cipher> <key> [options]: the target refuses a line.
 expect_refused_by() {
 	forget_kernel_log
-	! dmsetup create bad --table "0 8 $1 $4 $5 0 $3 0${6:+ $6}" 2>/dev/null || fail "$1 took it"
+	! dmsetup create bad --table "0 8 $1 $4 $5 0 $3 0${6:+ $6}" 2>/dev/null || fail "accepted by $1"
 	expect_in_kernel_log "$2"
 }
 
@@ -285,7 +285,7 @@ expect_refused() {
 	done
 }
 
-test_devices_that_will_not_do() {
+test_unusable_devices() {
 	make_both 28
 	gcm='capi:gcm(aes)-random'
 	expect_refused 'Integrity profile not supported.' /dev/ram0 "$gcm" $key_256 \

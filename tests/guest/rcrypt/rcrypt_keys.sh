@@ -148,7 +148,7 @@ bad_keys() {
 	sum
 }
 
-test_a_key_that_is_refused() {
+test_refused_key() {
 	on_both bad_keys
 }
 
@@ -229,13 +229,13 @@ missing_keys() {
 	done
 }
 
-test_keys_that_are_of_no_use() {
+test_unusable_keys() {
 	on_both missing_keys
 	! grep -q '^ok' /tmp/ours || fail 'a key was accepted'
 }
 
 # With concurrent messages, user space sees one of the keys at any time.
-test_messages_at_the_same_time() {
+test_concurrent_messages() {
 	name=ours
 	rounds=60
 	! is_debug_kernel || rounds=15
@@ -296,7 +296,7 @@ measured() {
 		sed -n "s/^.*name=$1,.*target_name=$2,target_version=[0-9.]*//p"
 }
 
-test_what_ima_measures() {
+test_ima_measurements_match_dm_crypt() {
 	mountpoint -q /sys/kernel/security || mount -t securityfs none /sys/kernel/security
 	echo 'measure func=CRITICAL_DATA label=device-mapper' >/tmp/policy
 	# Some kernels accept only one write of the policy.

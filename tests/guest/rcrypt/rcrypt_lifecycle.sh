@@ -54,7 +54,7 @@ test_without_workqueues() {
 	live_on /dev/timed aes-xts-plain64 $key_512 no_read_workqueue no_write_workqueue
 }
 
-test_disk_with_heads() {
+test_rotational_disk() {
 	make_null_blk heads size=$((plain_sectors / 2048)) rotational=1
 	live_on /dev/heads aes-cbc-essiv:sha256 $key_256
 }

@@ -74,9 +74,9 @@ test_writes_as_large_as_the_reserve() {
 }
 
 # Compound pages count, too. A writer that holds some of them and waits for pages blocks no other writer.
-test_blocks_above_the_limit() {
+test_compound_pages_above_the_limit() {
 	write_above_the_limit 128k page_mode=2
-	grep -q ' compound [1-9]' $stats || fail "there were no blocks: $(cat $stats)"
+	grep -q ' compound [1-9]' $stats || fail "no compound pages: $(cat $stats)"
 }
 
 # Below the limit no page is refused: the tests above see the limit, not a lack of memory.

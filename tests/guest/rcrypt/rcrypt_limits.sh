@@ -75,7 +75,7 @@ test_ram_disk() {
 }
 
 # Each line is a kind of null_blk device.
-test_devices_that_can_do_more_or_less() {
+test_limits_of_null_blk_devices() {
 	while read -r attributes; do
 		echo "null_blk $attributes"
 		# shellcheck disable=SC2086
@@ -110,7 +110,7 @@ test_loop_devices() {
 }
 
 # The device starts within a block of the disk.
-test_devices_out_of_line() {
+test_unaligned_devices() {
 	make_null_blk below size=2 blocksize=512
 	make_null_blk large size=2 blocksize=4096
 	dmsetup create shifted --table "0 $sectors linear /dev/below 1"
@@ -153,7 +153,7 @@ test_tables_of_two_lines() {
 }
 
 # Atomic writes are never split, even if they are larger than the limits of other writes.
-test_atomic_writes_go_down_whole() {
+test_atomic_writes_are_not_split() {
 	make_plain
 	make_scsi_disk atomic_wr=1 atomic_wr_max_length=2048
 	echo 4096 >$max_write_size
@@ -176,7 +176,7 @@ test_atomic_writes_go_down_whole() {
 		done
 		size=$((size * 2))
 	done
-	expect_equal $((most * 2)) "$size" 'where the sizes end'
+	expect_equal $((most * 2)) "$size" 'first size beyond the maximum'
 }
 
 # counts <block device>: prints the numbers of requests and sectors that were read, written, discarded and
@@ -196,7 +196,7 @@ use_counted() {
 	blockdev --flushbufs "$1"
 }
 
-test_what_was_done_is_counted_as_by_dm_crypt() {
+test_io_statistics_match_dm_crypt() {
 	make_plain
 	for pair in "ours $target" 'theirs crypt'; do
 		name=${pair% *}

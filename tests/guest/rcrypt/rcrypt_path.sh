@@ -56,7 +56,7 @@ read_all() {
 	dd if="$1" of=/dev/null bs="$2" iflag=direct status=none
 }
 
-test_bios_are_as_long_as_the_parameters_say() {
+test_parameters_limit_the_size_of_bios() {
 	make_ram 1024
 	head -c 1M /dev/urandom >/tmp/mib
 	dmsetup create ours --table "0 2048 $target aes-xts-plain64 $key_512 0 /dev/ram0 0"
@@ -121,12 +121,12 @@ write_in_page_mode() {
 		esac
 	done
 	expect_equal 0 $others "pages from elsewhere: $(grep ^pages $stats)"
-	[ "$(stat "$1")" -gt 0 ] || fail "no pages from there: $(grep ^pages $stats)"
+	[ "$(stat "$1")" -gt 0 ] || fail "no pages from this source: $(grep ^pages $stats)"
 	dmsetup remove ours theirs
 	rmmod rcrypt
 }
 
-test_pages_come_from_where_the_parameter_says() {
+test_page_mode_selects_the_source_of_pages() {
 	rmmod rcrypt
 	write_in_page_mode 0 single
 	write_in_page_mode 1 bulk
@@ -139,7 +139,7 @@ test_pages_come_from_where_the_parameter_says() {
 }
 
 # In mode 2 the device ends bios in a hard interrupt: rcrypt decrypts them in softirq context.
-test_reads_are_decrypted_where_the_device_ends_them() {
+test_no_read_workqueue_decrypts_at_completion() {
 	for mode in 0 1 2; do
 		make_devices irqmode=$mode
 		map ours:"$target":/dev/a theirs:crypt:/dev/a -- aes-xts-plain64 $key_512 0 0 \
@@ -183,7 +183,7 @@ test_reads_in_modes_that_need_memory_are_left_to_workers() {
 }
 
 # The writer is pinned to a CPU and encrypts there.
-test_writes_are_encrypted_where_they_come_from() {
+test_no_write_workqueue_encrypts_in_the_submitter() {
 	make_devices
 	map ours:"$target":/dev/a theirs:crypt:/dev/a -- aes-xts-plain64 $key_512 0 0 \
 		'1 no_write_workqueue'
@@ -195,7 +195,7 @@ test_writes_are_encrypted_where_they_come_from() {
 	expect_content $plain /dev/mapper/theirs
 }
 
-test_workers_stay_on_the_cpu_that_the_bio_came_to() {
+test_same_cpu_crypt_keeps_bios_on_their_cpu() {
 	make_ram $plain_kib
 	make_plain
 	map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- aes-xts-plain64 $key_512 0 0 \
@@ -218,7 +218,7 @@ test_workers_may_have_a_high_priority() {
 		nice=0
 		[ -z "$options" ] || nice=-20
 		expect_equal "$nice" "$(cat $queues/rcryptd-*/nice)" 'nice level'
-		expect_equal "$nice" "$(cat $queues/rcryptd_write-*/nice)" 'nice level who sends'
+		expect_equal "$nice" "$(cat $queues/rcryptd_write-*/nice)" 'nice level of the worker that submits'
 		expect_equal 0 "$(cat $queues/rcryptd-*/per_cpu)" 'queue per CPU'
 		dmsetup remove ours
 	done
@@ -238,7 +238,7 @@ sent_in_order() {
 	clean_block
 }
 
-test_writes_are_sorted_for_disks_with_heads() {
+test_writes_to_rotational_disks_are_sorted() {
 	expect_equal $((plain_kib / 4)) "$(sent_in_order 1 '')" 'sent in order'
 	expect_equal 0 "$(sent_in_order 0 '')" 'sent in order without heads'
 	expect_equal 0 "$(sent_in_order 1 '1 submit_from_crypt_cpus')" 'sent in order'
@@ -246,7 +246,7 @@ test_writes_are_sorted_for_disks_with_heads() {
 }
 
 # Errors are the same in all contexts that submit writes.
-test_errors_of_the_device_come_through_in_order() {
+test_device_errors_are_reported_for_sorted_writes() {
 	make_devices rotational=1
 	dmsetup create broken --table "0 16 linear /dev/a 0
 16 $((plain_sectors - 16)) error"
@@ -264,7 +264,7 @@ test_errors_of_the_device_come_through_in_order() {
 }
 
 # I/O with RWF_NOWAIT and RWF_HIPRI (polling).
-test_answers_to_impatient_callers_are_those_of_dm_crypt() {
+test_nowait_and_polled_io_match_dm_crypt() {
 	make_devices poll_queues=1
 	map ours:"$target":/dev/a theirs:crypt:/dev/a -- aes-xts-plain64 $key_512 0 0
 	cat >/tmp/impatient.py <<-END

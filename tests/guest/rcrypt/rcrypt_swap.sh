@@ -80,7 +80,7 @@ write_blocks() {
 	in_group python3 /tmp/blocks.py "$1" "${2:-4}"
 }
 
-test_programs_that_do_not_fit() {
+test_swapped_programs_keep_their_data() {
 	use_rust
 	for options in '' '--sector-size 4096' \
 		'--perf-no_read_workqueue --perf-no_write_workqueue'; do
@@ -102,7 +102,7 @@ test_programs_that_do_not_fit() {
 }
 
 # All memory is short: rcrypt takes its pages from the reserve.
-test_everybody_is_short_of_memory() {
+test_global_memory_pressure() {
 	use_rust
 	modprobe loop
 	head -c 192M /dev/zero >/var/tmp/swap

@@ -59,7 +59,7 @@ test_queue_limits_are_those_of_dm_crypt() {
 	diff /tmp/theirs /tmp/ours
 }
 
-test_table_says_who_encrypts() {
+test_workqueue_options_are_in_the_table() {
 	dmsetup table ours | grep -q ' 1 no_write_workqueue$' || fail "$(dmsetup table ours)"
 }
 
@@ -78,7 +78,7 @@ test_zones_are_written_in_order_and_read_back() {
 
 # On other devices this would be 8 bios of 128 KiB. On a zoned device only device mapper splits writes, at
 # the segment limit of the device below.
-test_writes_stay_whole() {
+test_writes_are_not_split() {
 	stats=/sys/kernel/debug/rcrypt/stats
 	queue=/sys/block/$(dm_node ours)/queue
 	read -r longest <"$queue/max_hw_sectors_kb"
@@ -111,7 +111,7 @@ test_zones_are_managed() {
 }
 
 # Many concurrent writes to several zones. fio reads them back.
-test_many_writes_at_once() {
+test_concurrent_writes_to_zones() {
 	fio --name=zoned --filename=/dev/mapper/ours --zonemode=zbd --rw=write --bs=48k --direct=1 \
 		--ioengine=libaio --iodepth=16 --offset=1M --size=4M --verify=crc32c \
 		--verify_state_save=0 --output=/tmp/fio.log || fail "$(cat /tmp/fio.log)"
