@@ -29,7 +29,7 @@ def check_qemu(qemu: str) -> str:
         raise SystemExit(f"cannot run {qemu}: {error}") from error
     match = re.search(r"version (\d+)\.(\d+)\.(\d+)", banner.stdout)
     if not match:
-        raise SystemExit(f"{qemu} --version said nothing understood: {banner.stdout!r}")
+        raise SystemExit(f"{qemu} --version printed no version: {banner.stdout!r}")
     if (int(match[1]), int(match[2])) < OLDEST_QEMU:
         raise SystemExit(
             f"{qemu} is version {match[0][8:]}, which is refused: before 8.1, multi-threaded TCG "

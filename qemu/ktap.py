@@ -177,7 +177,7 @@ class Parser:
         rows = self.rows(reported, planned, run, end)
         for name in re.findall(r"^# unasked KUnit suite (\S+)$", text, re.MULTILINE):
             if name not in suites.names("kunit"):
-                rows.append(Suite(name, 0, 1, 0, ["is in no source"]))
+                rows.append(Suite(name, 0, 1, 0, ["unknown KUnit suite"]))
         self._junit.write_junit_result(tree, str(out / "junit.xml"))
         missing = [row for row in rows if row.name not in reported or row.more]
         add_missing(out / "junit.xml", run, missing)

@@ -35,10 +35,10 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--mem", default="512M")
     parser.add_argument(
         "--timeout", type=float, default=60, metavar="S",
-        help="end a kernel that has shown no sign of progress for so long (default 60)",
+        help="time limit for a kernel without progress (default 60)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="logs (default out/kunit)")
-    parser.add_argument("suite", nargs="*", help="these suites only (default: all planned)")
+    parser.add_argument("suite", nargs="*", help="suites to run (default: all planned)")
     return parser.parse_args(argv)
 
 

@@ -20,9 +20,9 @@ def unmask(word: str) -> bytes:
     """Returns the key in a request. Raises ValueError if the key cannot be searched for."""
     key = bytes(byte ^ MASK for byte in bytes.fromhex(word))
     if len(key) < PIECE or len(key) % PIECE:
-        raise ValueError(f"a key of {len(key)} bytes: it has to be a multiple of {PIECE}")
+        raise ValueError(f"a key of {len(key)} bytes: it must be a multiple of {PIECE}")
     if b"\0" in key or b"\n" in key:
-        raise ValueError("a key with a byte of 00 or 0a: grep takes these for ends of lines")
+        raise ValueError("a key with a byte of 00 or 0a: grep treats these as ends of lines")
     return key
 
 

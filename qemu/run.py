@@ -58,18 +58,19 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--pack", type=Path, action="append", default=[], metavar="FILE",
-        help="with --ram: put this beside the script",
+        help="with --ram: copy this file to the directory of the script",
     )
     parser.add_argument(
         "--timeout", type=float, default=300, metavar="S",
-        help="end a guest that has shown no sign of progress for so long (default 300)",
+        help="time limit for a guest without progress (default 300)",
     )
     parser.add_argument(
         "--boot-timeout", type=float, default=300, metavar="S",
-        help="the same until it is up (default 300)",
+        help="time limit for a boot without progress (default 300)",
     )
     parser.add_argument(
-        "--limit", type=float, default=math.inf, metavar="S", help="for the whole (default none)"
+        "--limit", type=float, default=math.inf, metavar="S",
+        help="time limit for the run (default none)",
     )
     parser.add_argument("--append", default="", help="more kernel arguments")
     parser.add_argument(
@@ -262,7 +263,7 @@ def main(argv: list[str]) -> int:
         # Under TCG, once in hundreds of boots, an idle CPU misses the interrupt that should wake
         # it, and the kernel hangs. The job has not started yet, so a second boot hides no failure.
         if not outcome.booted and outcome.expired:
-            print(f"  BOOT    {outcome.message()}; once more", file=sys.stderr)
+            print(f"  BOOT    {outcome.message()}; boots again", file=sys.stderr)
             (out / "console.log").rename(out / "console-hung.log")
             outcome = boot()
 

@@ -68,7 +68,7 @@ def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
             or len(set(rest)) != len(rest)
             or not all(_EXTRA.fullmatch(word) for word in rest)
         ):
-            raise SystemExit(f"suites.txt:{number}: not understood: {line}")
+            raise SystemExit(f"suites.txt:{number}: invalid line: {line}")
         extra = {_EXTRA.fullmatch(word).lastgroup: word for word in rest}
         seconds = float(extra.get("seconds", "0s").removesuffix("s"))
         complaints = int(extra.get("complaints", "=0").partition("=")[2])
@@ -77,7 +77,7 @@ def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
             continue
         matching = [suite for suite in found if fnmatchcase(suite, name)]
         if not matching:
-            raise SystemExit(f"suites.txt:{number}: no source has this KUnit suite: {line}")
+            raise SystemExit(f"suites.txt:{number}: unknown KUnit suite: {line}")
         for suite in matching:
             known = found[suite]
             found[suite] = Planned(

@@ -110,7 +110,7 @@ class Guests(unittest.TestCase):
         self.assertIn(word, ended.stderr)
         return ended
 
-    def test_status_of_the_command_is_ours(self) -> None:
+    def test_exit_status_is_that_of_the_command(self) -> None:
         ended = self.check("status", 7, "job ended with status 7")
         self.assertEqual(ended.stdout, "to stdout\nto stderr\n")
 
@@ -132,21 +132,21 @@ class Guests(unittest.TestCase):
     def test_the_console_is_a_sign_of_progress(self) -> None:
         self.check("slow kernel", 0, "status 0")
 
-    def test_progress_for_ever_is_a_hang(self) -> None:
+    def test_endless_progress_is_a_hang(self) -> None:
         ended = self.check("for ever", 241, "DEADLINE: still running after")
         self.assertEqual(ended.stdout, "before\n")
 
     def test_power_off_without_verdict_has_its_status(self) -> None:
         self.check("poweroff", 242, "NO VERDICT")
 
-    def test_kernel_that_is_none_never_boots(self) -> None:
+    def test_invalid_kernel_never_boots(self) -> None:
         self.check("junk", 243, "NEVER BOOTED")
 
-    def test_boot_that_takes_too_long_never_boots(self) -> None:
+    def test_slow_boot_is_a_failure(self) -> None:
         self.check("slow boot", 243, "NEVER BOOTED")
 
-    def test_boot_that_takes_too_long_is_tried_again(self) -> None:
-        ended = self.check("slow boot", 243, "once more")
+    def test_slow_boot_is_repeated(self) -> None:
+        ended = self.check("slow boot", 243, "boots again")
         self.assertEqual(ended.stderr.count("NEVER BOOTED"), 2)
         self.assertTrue((self.top / "slow boot/console-hung.log").exists())
 
@@ -156,7 +156,7 @@ class Guests(unittest.TestCase):
     def test_report_on_the_console_fails_a_run_that_passed(self) -> None:
         self.assertIn("| ", self.check("splat", 244, "WARNING: CPU: 0 at nowhere").stderr)
 
-    def test_files_are_shared_and_come_back(self) -> None:
+    def test_files_are_shared_and_returned(self) -> None:
         self.check("debian", 0, "status 0")
         self.assertEqual((self.top / "debian/files/copy").read_text(), "from the host\n")
         self.assertFalse((self.top / "shared/new").exists())
@@ -165,7 +165,7 @@ class Guests(unittest.TestCase):
         self.check("debian", 0, "status 0")
         self.assertEqual(self.image_after.st_mtime_ns, self.image_before.st_mtime_ns)
 
-    def test_every_run_says_how_to_repeat_it(self) -> None:
+    def test_every_run_prints_its_command(self) -> None:
         for name, ended in self.ended.items():
             with self.subTest(name):
                 self.assertRegex(ended.stderr, r"REPEAT  \S*run\.py --kdir ")
@@ -178,7 +178,7 @@ class Stopped(unittest.TestCase):
     # Most of the wrap period of a 24-bit clock with 3.6 MHz.
     STOP_S = 4.2
 
-    def test_clock_goes_on_and_no_deadline_passes(self) -> None:
+    def test_clock_advances_without_a_deadline(self) -> None:
         sleeper = "echo up; for _ in $(seq 30); do sleep 0.1; done"
         argv = [sys.executable, str(RUNNER), "--kdir", str(KDIR), "--root", "busybox"]
         with (
@@ -239,14 +239,14 @@ class Watches(unittest.TestCase):
         self.wait(10)
         self.assertIn("no sign of progress", self.watch.expired(self.LIMITS, True))
 
-    def test_the_console_and_the_job_are_heard(self) -> None:
+    def test_console_and_job_output_are_progress(self) -> None:
         for sign in (self.watch.heard, lambda: self.say("a line")):
             self.wait(19)
             sign()
             self.wait(19)
             self.assertEqual(self.watch.expired(self.LIMITS, True), "")
 
-    def test_a_file_of_output_is_heard(self) -> None:
+    def test_output_to_a_file_is_progress(self) -> None:
         output = self.log.with_name("output.log")
         self.watch = watch.Watch(self.sleeper.pid, self.log, output)
         self.wait(19)
@@ -254,7 +254,7 @@ class Watches(unittest.TestCase):
         self.wait(19)
         self.assertEqual(self.watch.expired(self.LIMITS, True), "")
 
-    def test_what_a_kernel_says_of_a_hang_is_no_progress(self) -> None:
+    def test_reports_of_a_hang_are_no_progress(self) -> None:
         for report in (
             "INFO: task dmsetup:123 blocked for more than 120 seconds.",
             "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
@@ -268,7 +268,7 @@ class Watches(unittest.TestCase):
                     self.say("Call Trace:")
                 self.assertIn("no sign of progress", self.watch.expired(self.LIMITS, True))
 
-    def test_what_the_job_says_after_a_hang_is_progress(self) -> None:
+    def test_job_output_after_a_hang_is_progress(self) -> None:
         self.say("rcu: INFO: rcu_preempt self-detected stall on CPU")
         self.wait(15)
         self.watch.heard()
@@ -277,7 +277,7 @@ class Watches(unittest.TestCase):
         self.wait(15)
         self.assertEqual(self.watch.expired(self.LIMITS, True), "")
 
-    def test_progress_does_not_go_on_for_ever(self) -> None:
+    def test_progress_has_a_limit(self) -> None:
         for _ in range(11):
             self.wait(10)
             self.say("a line")
@@ -310,7 +310,7 @@ class Watches(unittest.TestCase):
                 self.wait(1)
         self.assertEqual(self.watch.expired(self.LIMITS, False), "")
 
-    def test_how_long_a_guest_waits_is_known(self) -> None:
+    def test_wait_time_of_a_guest_is_measured(self) -> None:
         self.assertEqual(set(self.watch._waits()), {str(self.sleeper.pid)})
 
 
@@ -333,7 +333,7 @@ class Accel(unittest.TestCase):
             with self.subTest(version), self.assertRaisesRegex(SystemExit, "fakes kernel crashes"):
                 accel.check_qemu(self.fake_qemu(version))
 
-    def test_new_qemu_is_taken(self) -> None:
+    def test_new_qemu_is_accepted(self) -> None:
         for version in ("8.1.0", "10.0.2"):
             with self.subTest(version):
                 self.assertEqual(accel.check_qemu(self.fake_qemu(version)), version)
@@ -348,7 +348,7 @@ class Accel(unittest.TestCase):
 
         self.assertEqual(accel.choose("tcg", "10.0.2", prove)[0], "tcg")
 
-    def test_guests_on_the_instruction_clock_wait_for_nothing_of_the_host(self) -> None:
+    def test_icount_guests_do_not_wait_for_the_host(self) -> None:
         kernel = Path("bzImage")
         guest = machine.Machine("qemu", "icount", kernel, Path("initrd"), image=None)
         argv = machine.command(guest, Path("log"), {"qmp": 3, "ctl": 4, "out": 5})
