@@ -193,7 +193,7 @@ class Build(unittest.TestCase):
             left = {s for s in undefined(self.out / name) if "_helper_" in s}
             self.assertEqual(left, set(), name)
 
-    def test_helpers_are_functions_for_everybody_else(self) -> None:
+    def test_helpers_are_functions_without_inlining(self) -> None:
         symvers = (self.out / "Module.symvers").read_text()
         sources = sorted(self.checkout.glob("rust/helpers/*.c"))
         config = (KDIR / ".config").read_text()
@@ -202,7 +202,7 @@ class Build(unittest.TestCase):
         for helper in helpers:
             self.assertRegex(symvers, rf"\t{helper}\tkscale\t")
 
-    def test_no_function_of_rust_has_the_address_of_a_page_that_others_write_to(self) -> None:
+    def test_no_rust_function_gets_the_address_of_shared_pages(self) -> None:
         for name in users(self.checkout, self.out) | {"rust/kscale.o"}:
             own = OWN_MEMORY.get(name)
             with_address = {f for f, symbols in calls(self.out / name).items() if MAPPED_AT in symbols}
@@ -211,7 +211,7 @@ class Build(unittest.TestCase):
             # Otherwise the check is ineffective.
             self.assertEqual(bool(with_address), bool(own), name)
 
-    def test_what_others_write_to_is_copied_once(self) -> None:
+    def test_shared_pages_are_copied_once(self) -> None:
         copies = {
             "samples/rcrypt/rcrypt.o": {
                 r"3lmk.*Walk14before_encrypt$": (1, 1, 0),
@@ -238,7 +238,7 @@ class Build(unittest.TestCase):
             )
             self.assertIn("kscale", run.stdout.strip().split(","), name)
 
-    def test_benchmarks_measure_what_they_are_asked_for(self) -> None:
+    def test_benchmarks_measure_the_requested_tables(self) -> None:
         # The fastest one. The instruction counts have a run of their own.
         name = KVFREE_PAGES
         script = self.checkout / "bench/bench.py"

@@ -50,14 +50,14 @@ class Clean(unittest.TestCase):
         self.assertEqual(self.files(self.checkout), {*SOURCES, "scripts/clean.sh"})
         self.assertIn("kscale.ko", self.files(self.output))
 
-    def test_output_directory_keeps_what_is_not_ours(self) -> None:
+    def test_other_files_in_the_output_directory_are_kept(self) -> None:
         for variable in ("MO", "O"):
             with self.subTest(variable):
                 self.run_clean(**{variable: str(self.output)})
                 self.assertEqual(self.files(self.output), {"notes.txt"})
                 self.setUp()
 
-    def test_directory_that_we_did_not_build_in_is_not_touched(self) -> None:
+    def test_other_directories_are_not_touched(self) -> None:
         (self.output / ".kdir").unlink()
         self.run_clean(MO=str(self.output))
         self.assertEqual(self.files(self.output), {"kscale.ko", "rust/kscale.o", "notes.txt"})

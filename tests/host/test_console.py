@@ -78,7 +78,7 @@ class Reports(unittest.TestCase):
     def test_log_that_ends_within_a_report_still_has_it(self) -> None:
         self.assertEqual(console.reports("a\nBUG: KAS"), ["BUG: KAS"])
 
-    def test_two_reports_are_two(self) -> None:
+    def test_reports_are_separated(self) -> None:
         log = "BUG: one\n---[ end trace 0 ]---\nfine\nBUG: two\n---[ end trace 0 ]---\n"
         self.assertEqual(len(console.reports(log)), 2)
 
@@ -86,7 +86,7 @@ class Reports(unittest.TestCase):
         log = "kscale: suite one\n[    1.000000] kscale: suite two\nBUG: x\n"
         self.assertEqual(console.reports(log), ["during suite two:\nBUG: x"])
 
-    def test_panic_is_told_from_a_report(self) -> None:
+    def test_panic_differs_from_a_report(self) -> None:
         self.assertTrue(console.panicked("[ 1.0] Kernel panic - not syncing: Fatal exception\n"))
         self.assertFalse(console.panicked("[ 1.0] WARNING: CPU: 0\n"))
 
@@ -121,12 +121,12 @@ class Spans(unittest.TestCase):
         self.assertEqual((second.name, second.kind, second.ended), ("dm", "guest", True))
         self.assertEqual((second.begun, second.start_s, second.end_s), ("test_two", 5, 9))
 
-    def test_complaints_are_the_librarys(self) -> None:
+    def test_only_messages_of_the_library_are_complaints(self) -> None:
         first, second = console.spans(self.LOG)
         self.assertEqual(len(first.complaints), 1)
         self.assertEqual(second.complaints, [])
 
-    def test_what_did_not_end_is_known(self) -> None:
+    def test_unfinished_suites_are_found(self) -> None:
         lines = self.LOG.splitlines(keepends=True)
         self.assertFalse(console.spans("".join(lines[:7]))[-1].ended)
         self.assertFalse(console.spans("".join(lines[:14]))[-1].ended)
@@ -175,7 +175,7 @@ class Races(unittest.TestCase):
             with self.subTest(sides):
                 self.assertEqual(len(self.reports(*sides)), 1)
 
-    def test_who_calls_what_accesses_for_it_is_a_side(self) -> None:
+    def test_caller_of_an_accessor_is_a_side(self) -> None:
         for accessor in (PASSED_ON, COPIES, f"{COPIES}\n{PASSED_ON}"):
             with self.subTest(accessor):
                 self.assertEqual(len(self.reports(KERNELS, f"{accessor}\n{OURS}")), 1)
@@ -188,12 +188,12 @@ class Races(unittest.TestCase):
         self.assertEqual(self.reports(called, f"{KERNELS}\n{called}"), [])
         self.assertEqual(self.reports(called, OF_A_KERNEL_MODULE), [])
 
-    def test_the_kernels_own_races_are_not_for_us_to_judge(self) -> None:
+    def test_races_of_the_kernel_are_ignored(self) -> None:
         for side in (KERNELS, f"{KERNELS}\n{OURS}", OF_A_KERNEL_MODULE, PASSED_ON):
             with self.subTest(side):
                 self.assertEqual(self.reports(side, KERNELS), [])
 
-    def test_what_comes_after_a_race_of_the_kernel_is_found(self) -> None:
+    def test_reports_after_a_race_of_the_kernel_are_found(self) -> None:
         race = RACE.format(top="a", one=KERNELS, other=KERNELS)
         self.assertEqual(console.reports(f"{race}BUG: x\n"), ["BUG: x"])
 
@@ -203,6 +203,6 @@ class Races(unittest.TestCase):
         self.assertIn("Reported by", report)
         self.assertNotIn("after", report)
 
-    def test_what_is_built_here_is_ours(self) -> None:
+    def test_modules_of_the_project_are_known(self) -> None:
         self.assertLess({"kscale", "rcrypt", "dm_offset", "racy"}, console.our_modules())
         self.assertNotIn("dm_crypt", console.our_modules())

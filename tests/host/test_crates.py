@@ -30,14 +30,14 @@ class SavedCommands(unittest.TestCase):
                 self.assertEqual(crate.env, {"OBJTREE": "/k", "RUST_MODFILE": "./user"})
                 self.assertEqual(crate.externs(), ["kernel", "kscale"])
 
-    def test_what_would_write_files_is_kept_from_rustdoc(self) -> None:
+    def test_output_options_are_not_passed_to_rustdoc(self) -> None:
         crate = crates.parse_command(USER.format(driver="rustc"))
         self.assertEqual(list(crates.rustdoc_arguments(crate.arguments)), [
             "--edition=2021", "-Zcrate-attr=feature(a,b)", "--extern", "kernel", "-L", "/o/rust",
             "--extern", "kscale",
         ])
 
-    def test_calls_of_others_are_passed_over(self) -> None:
+    def test_other_commands_are_ignored(self) -> None:
         for command in ("clang -c -o a.o a.c", "ld.lld -r -o a.o @a.mod", "rustc --version", ""):
             with self.subTest(command):
                 self.assertIsNone(crates.parse_command(f"savedcmd_a.o := {command}\n"))

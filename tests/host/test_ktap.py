@@ -145,7 +145,7 @@ class Died(unittest.TestCase):
         """Returns the counts of each suite."""
         return [(s.name, s.passed, s.not_passed(), s.was_run) for s in result.suites]
 
-    def test_a_guest_that_does_not_come_up_is_one_failure(self) -> None:
+    def test_guest_that_does_not_boot_is_one_failure(self) -> None:
         result = self.judge(BOOT, trouble="NEVER BOOTED: why")
         not_run = [(name, 0, 0, False) for name in self.PLANNED]
         self.assertEqual(self.rows(result), [*not_run, ("guest run", 0, 1, True)])
@@ -217,12 +217,12 @@ class Complaints(unittest.TestCase):
         ):
             return ktap.Parser(KDIR).judge(text, ["first", "dm"], "run", Path(out), end)
 
-    def test_what_is_expected_passes(self) -> None:
+    def test_expected_complaints_pass(self) -> None:
         for count in (0, 1, 3):
             with self.subTest(count):
                 self.assertEqual(self.judge(count, count).failed, 0)
 
-    def test_what_is_not_expected_or_missing_fails_its_suite(self) -> None:
+    def test_unexpected_or_missing_complaints_fail_the_suite(self) -> None:
         for said, expected in ((1, 0), (0, 1), (2, 1), (1, 2)):
             with self.subTest(said=said, expected=expected):
                 result = self.judge(said, expected)
@@ -234,7 +234,7 @@ class Complaints(unittest.TestCase):
 class Table(unittest.TestCase):
     """suites.parse()"""
 
-    def test_what_follows_the_kernels_is_in_any_order(self) -> None:
+    def test_words_after_the_kernels_have_any_order(self) -> None:
         found = suites.parse("guest b debug 12s long complaints=3\nguest b debug complaints=1\n")
         self.assertEqual([(s.seconds, s.complaints, s.is_long) for s in found],
                          [(12, 3, True), (0, 1, False)])
@@ -266,7 +266,7 @@ class Table(unittest.TestCase):
             planned = {suite.name: suite for suite in suites.planned()}
         self.assertEqual(planned["kscale_new"].kernels, suites.KUNIT_KERNELS)
 
-    def test_what_runs_on_the_release_kernel_runs_on_those_of_long_runs(self) -> None:
+    def test_suites_of_the_release_kernel_run_on_long_kernels(self) -> None:
         table = suites.parse("guest a release\nguest b debug long\nguest c release,-rt long # why\n")
         for kernel, expected in (("release", "a"), ("debug", ""), ("kcsan", ""), ("rt", "")):
             with self.subTest(kernel):
@@ -277,7 +277,7 @@ class Table(unittest.TestCase):
                 names = [suite.name for suite in table if suite.runs(kernel, True)]
                 self.assertEqual("".join(names), expected)
 
-    def test_a_suite_is_left_out_for_a_reason(self) -> None:
+    def test_excluded_suites_have_a_reason(self) -> None:
         for line in suites.TABLE.read_text().splitlines():
             if re.search(r",-(kcsan|rt)\b", line):
                 with self.subTest(line):

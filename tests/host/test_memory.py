@@ -39,7 +39,7 @@ class Memory(unittest.TestCase):
         self.assertEqual(self.answer(content, masked(KEY)), "0")
         self.assertEqual(self.answer(b"", masked(KEY)), "0")
 
-    def test_what_cannot_be_searched_for_is_an_error(self) -> None:
+    def test_unsearchable_key_is_an_error(self) -> None:
         for word, why in (
             (masked(KEY[:8]), "8 bytes"),
             (masked(KEY[:15] + b"\n"), "0a"),

@@ -38,7 +38,7 @@ class KernelFiles(unittest.TestCase):
         found = {"lists::a": True, "rings::b": False, "rings::c": True}
         self.assertEqual(miri.results(OUTPUT), found)
 
-    def test_no_miri_is_not_a_success(self) -> None:
+    def test_missing_miri_is_not_a_success(self) -> None:
         with mock.patch.dict(os.environ, PATH="/nonexistent"), mock.patch("builtins.print") as said:
             self.assertEqual(miri.main(), miri.LEFT_OUT)
         self.assertIn("rustup component add miri", str(said.call_args.args[0]))

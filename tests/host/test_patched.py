@@ -53,7 +53,7 @@ class Patched(unittest.TestCase):
         (path / "lib/same.c").write_text("same\n")
         return source.Source(path, "7.3.99", "state")
 
-    def test_without_patches_it_is_the_tree_itself(self) -> None:
+    def test_source_without_patches_is_not_copied(self) -> None:
         self.assertEqual(source.patched(self.fetched, ()), self.fetched)
         self.assertEqual(source.make_patched(self.fetched, ()), self.fetched)
 
@@ -70,13 +70,13 @@ class Patched(unittest.TestCase):
         copy = source.make_patched(self.users, ("other",))
         self.assertEqual((copy.path / "lib/same.c").stat().st_nlink, 1)
 
-    def test_it_is_made_once(self) -> None:
+    def test_copy_is_made_once(self) -> None:
         first = source.make_patched(self.fetched, ("other",))
         (first.path / "mark").touch()
         self.assertEqual(source.make_patched(self.fetched, ("other",)), first)
         self.assertTrue((first.path / "mark").exists())
 
-    def test_nothing_is_made_to_say_where_it_would_be(self) -> None:
+    def test_path_is_returned_without_a_copy(self) -> None:
         copy = source.patched(self.fetched, ("other",))
         self.assertFalse(copy.path.exists())
         self.assertEqual(source.make_patched(self.fetched, ("other",)), copy)

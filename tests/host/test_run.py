@@ -42,7 +42,7 @@ class Shares(unittest.TestCase):
         table = planned(("guest", "known", 9), *(("guest", name, 0) for name in "abcdef"))
         self.assertEqual([len(share) for share in self.names(table, 2)], [3, 4])
 
-    def test_no_suite_is_lost_and_those_of_kunit_are_together(self) -> None:
+    def test_no_suite_is_lost_and_kunit_suites_share_a_guest(self) -> None:
         table = [suite for suite in suites.planned() if "release" in suite.kernels]
         for guests in (1, 2, 5):
             shares = run.shares(table, guests, "release")
@@ -64,7 +64,7 @@ class Steps(unittest.TestCase):
             manager.__enter__()
             self.addCleanup(manager.__exit__, None, None, None)
 
-    def test_the_longest_begins_first_and_results_keep_their_order(self) -> None:
+    def test_longest_step_starts_first_and_results_keep_their_order(self) -> None:
         begun = []
 
         def step(number: int) -> run.Step:
@@ -79,7 +79,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(begun, [9, 5, 2])
         self.assertEqual([outcome.suites[0].name for outcome in found], ["2", "9", "5"])
 
-    def test_a_step_that_cannot_begin_is_one_failure(self) -> None:
+    def test_step_that_cannot_start_is_one_failure(self) -> None:
         def body() -> list[run.Outcome]:
             raise SystemExit("modules were not built")
 
@@ -89,7 +89,7 @@ class Steps(unittest.TestCase):
         self.assertIn("modules were not built", rows[-1].failures[0])
 
 
-    def test_what_a_step_takes_of_the_cpus_is_counted(self) -> None:
+    def test_cpu_time_of_a_step_is_counted(self) -> None:
         burn = "import time\nwhile time.process_time() < 0.5: pass\nprint('burnt')"
 
         def body() -> list[run.Outcome]:
@@ -129,7 +129,7 @@ class Guests(unittest.TestCase):
             self.assertEqual(len(steps), 1)
             return steps[0].run()[0].suites
 
-    def test_a_guest_that_does_not_come_up_is_one_failure(self) -> None:
+    def test_guest_that_does_not_boot_is_one_failure(self) -> None:
         end = ktap.Ended("NEVER BOOTED: the guest did not come up: no sign of progress for 300 s")
         with tempfile.TemporaryDirectory() as kept:
             end.save(Path(kept) / "end.json")
@@ -146,7 +146,7 @@ class Guests(unittest.TestCase):
 class Mutants(unittest.TestCase):
     """A mutant whose guest does not boot is not caught. The reason is printed."""
 
-    def test_the_reason_is_said(self) -> None:
+    def test_the_reason_is_printed(self) -> None:
         built: Future[str] = Future()
         built.set_result("modules")
         builds = unittest.mock.Mock(modules=lambda **_: built)
@@ -170,7 +170,7 @@ class Mutants(unittest.TestCase):
 class Table(unittest.TestCase):
     """print_table()"""
 
-    def test_times_and_what_was_not_run_are_shown(self) -> None:
+    def test_times_and_suites_that_did_not_run_are_shown(self) -> None:
         ran = ktap.Suite("first", 3, 1, 0, [], seconds=1.25)
         rows = [ran, ktap.Suite("second", 0, 0, 0, [], was_run=False)]
         with contextlib.redirect_stdout(io.StringIO()) as text:

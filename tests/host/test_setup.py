@@ -89,7 +89,7 @@ class Tools(TempDir):
                 self.assertEqual("fakes kernel crashes" in row, not fits)
                 self.assertEqual(" missing " in row, not fits)
 
-    def test_rustc_without_core_source_is_passed_over(self) -> None:
+    def test_rustc_without_core_source_is_ignored(self) -> None:
         self.program("bin/rustc", f"case $1 in --print) echo {self.temp};; *) echo rustc 1.99.0;; esac")
         cache = self.temp / "cache"
         cache.mkdir()
@@ -103,7 +103,7 @@ class Tools(TempDir):
         self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
         self.assertNotIn(str(self.temp / "bin"), (cache / "tools.mk").read_text())
 
-    def test_rustc_that_does_not_fit_is_named_and_replaced(self) -> None:
+    def test_unfit_rustc_is_named_and_replaced(self) -> None:
         rustc = self.program("bin/rustc", "echo rustc 1.99.0")
         script = """
             . "$0"; rustc_fits() { false; }; missed() { echo "$name $state $package $problem"; }
@@ -198,7 +198,7 @@ class Mirror(TempDir):
             self.assertIn(f"URIs: http://{host}.invalid/debian/\nSuites: extra\n", stanza)
             self.assertTrue(stanza.endswith("\n abc\n -----END PGP PUBLIC KEY BLOCK-----"), stanza)
 
-    def test_running_release_comes_along_unless_told_otherwise(self) -> None:
+    def test_running_release_is_included_by_default(self) -> None:
         text = "\n".join(self.stanzas("extra", "debian.sources", DEB822))
         for suite in ("extra", codename(), f"{codename()}-updates", f"{codename()}-security"):
             self.assertIn(f"Suites: {suite}\n", text)
@@ -206,7 +206,7 @@ class Mirror(TempDir):
         self.assertIn("Suites: extra\n", text)
         self.assertNotIn("security.invalid/debian-security/\nSuites: extra", text)
 
-    def test_system_without_a_debian_mirror_is_told(self) -> None:
+    def test_system_without_a_debian_mirror_fails(self) -> None:
         run = self.sources("extra", "debian.sources", "")
         self.assertEqual(run.returncode, 1)
         self.assertIn("apt has no mirror", run.stderr)
@@ -215,7 +215,7 @@ class Mirror(TempDir):
 class GoneSeries(TempDir):
     """Runs kernel.py where the mirror no longer has the source package."""
 
-    def test_what_to_do_is_said(self) -> None:
+    def test_remedy_is_printed(self) -> None:
         # Knows a mirror, can update, and offers nothing.
         target = f"Packages http://gone.invalid/debian/ {codename()} main /dev/null:1"
         self.program("apt-get", f'case "$*" in *indextargets*) echo "{target}";; esac')
