@@ -102,7 +102,7 @@ def main() -> int:
             # Undefined behaviour ends the program in the middle of a test.
             sys.stderr.write(ran.stdout + ran.stderr)
             lines.append(("not ok", f"the program ends with {name}"))
-    print(f"1..{len(lines)}")
+    print(f"KTAP version 1\n1..{len(lines)}")
     for number, (verdict, name) in enumerate(lines, 1):
         print(f"{verdict} {number} {name}")
     return 1 if any(verdict != "ok" for verdict, _ in lines) else 0

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Files that the kernel runs, with threads and memory of the build machine: the tests of miri/."""
 
+import contextlib
+import io
 import os
+import subprocess
 import unittest
 from unittest import mock
 
@@ -37,6 +40,18 @@ class KernelFiles(unittest.TestCase):
     def test_verdicts_are_read(self) -> None:
         found = {"lists::a": True, "rings::b": False, "rings::c": True}
         self.assertEqual(miri.results(OUTPUT), found)
+
+    def test_results_are_a_ktap_document(self) -> None:
+        """Without the first line of KTAP, kunit.py sees no case after the first."""
+        ran = subprocess.CompletedProcess([], 0, OUTPUT, "")
+        said = io.StringIO()
+        find = mock.patch.object(miri, "find_miri", return_value=["cargo"])
+        run = mock.patch.object(miri, "run", return_value=ran)
+        with find, run, contextlib.redirect_stdout(said):
+            self.assertEqual(miri.main(), 1)
+        lines = said.getvalue().splitlines()
+        self.assertEqual(lines[:2], ["KTAP version 1", "1..9"])
+        self.assertEqual(len(lines), 2 + 9)
 
     def test_missing_miri_is_not_a_success(self) -> None:
         with mock.patch.dict(os.environ, PATH="/nonexistent"), mock.patch("builtins.print") as said:
