@@ -70,7 +70,8 @@ class Control:
         self, command: int, name: str, flags: int = 0, data: bytes = b"", target_count: int = 0
     ) -> Answer:
         """Calls an ioctl. Repeats it with a larger buffer if the result does not fit."""
-        spare_len = 1024
+        # fcntl.ioctl() lets other threads run only with a buffer of up to 1024 bytes.
+        spare_len = 512
         while True:
             size = _HEADER.size + len(data) + spare_len
             header = _HEADER.pack(

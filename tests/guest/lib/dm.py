@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The guarantees of the library for targets, tested with the target `probe`, whose table line selects its
+behaviour.
+
+`probe` is in test builds only. These are mounted over the normal modules until the last test.
+"""
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+
+import block
+import ktap
+from dm_ioctl import NOFLUSH, QUERY_INACTIVE_TABLE, READONLY, KernelLog, Target
+
+MODULES = f"/lib/modules/{os.uname().release}"
+SECTORS = 2048
+DATA = os.urandom(65536)
+
+
+class Suite(block.Suite):
+    """The cases."""
+
+    def setup(self) -> None:
+        if not os.path.isdir("/sys/module/dm_probe"):
+            subprocess.run(["mount", "--bind", "/mnt/kunit", MODULES], check=True)
+            subprocess.run(["modprobe", "dm_probe"], check=True)
+        self.make_ram(1024)
+
+    def probe(self, behaviour: str, device: str = "/dev/ram0", sectors: int = SECTORS) -> str:
+        """Creates the device `probe`."""
+        return self.create("probe", Target(0, sectors, "probe", f"{device} {behaviour}"))
+
+    def status(self) -> str:
+        """Returns the status of the device `probe`."""
+        return self.control.status("probe")[0].line
+
+    def expect_status(self, text: str) -> None:
+        """The status contains the text, and no bio has per-bio data left."""
+        status = self.status()
+        assert status.startswith("live=0 "), f"per-bio data is left: {status}"
+        assert text in status, f"no '{text}' in: {status}"
+
+    def expect_data(self, node: str) -> None:
+        """Data written through the target is on the device, and is read back through the target."""
+        block.write(node, DATA, block=16384)
+        ktap.expect_equal(DATA, block.read("/dev/ram0", len(DATA)), "data on the device")
+        ktap.expect_equal(DATA, block.read(node, len(DATA), block=16384), "data of the target")
+
+    def expect_error(self, number: int, what: Callable[..., object], *args: object) -> None:
+        """A call fails with an error number."""
+        try:
+            what(*args)
+        except OSError as error:
+            ktap.expect_equal(errno.errorcode[number], errno.errorcode[error.errno], "error")
+        else:
+            raise AssertionError("no error")
+
+    def expect_errors(self, node: str, number: int = errno.EIO) -> None:
+        """A write and a read fail."""
+        self.expect_error(number, block.write, node, bytes(4096))
+        self.expect_error(number, block.read, node, 4096)
+
+    def test_bios_reach_map_and_end_io(self) -> None:
+        self.expect_data(self.probe("remap"))
+        self.expect_status("mapped=8 ended=8 ")
+
+    def test_part_of_a_bio_is_accepted(self) -> None:
+        self.expect_data(self.probe("partial"))
+        self.expect_status("mapped=256 ended=256 ")
+
+    def test_a_bio_is_sent_by_a_worker(self) -> None:
+        self.expect_data(self.probe("submit"))
+        self.expect_status("mapped=8 ended=8 ")
+
+    def test_completed_bio_is_resubmitted(self) -> None:
+        self.expect_data(self.probe("resubmit"))
+        self.expect_status("mapped=8 ended=16 ")
+
+    def test_merged_bios_are_resubmitted(self) -> None:
+        node = self.probe("resubmit", self.make_null_blk("null0", size=1))
+
+        # Written back in bios of one page, which the block layer merges into one request.
+        fd = os.open(node, os.O_WRONLY)
+        os.write(fd, DATA)
+        os.fsync(fd)
+        os.close(fd)
+        assert block.fields_of("/sys/block/null0/stat")[5], "no bios were merged"
+        ktap.expect_equal(DATA, block.read(node, len(DATA)), "data")
+        self.expect_status("mapped=")
+
+    def test_completed_flush_is_resubmitted(self) -> None:
+        # Only the second device has a cache, so only that device is flushed.
+        self.make_null_blk("null0", size=1)
+        self.make_null_blk("null1", size=1, cache_size=1)
+        node = self.create(
+            "probe",
+            Target(0, SECTORS, "probe", "/dev/null0 resubmit"),
+            Target(SECTORS, SECTORS, "linear", "/dev/null1 0"),
+        )
+
+        fd = os.open(node, os.O_WRONLY)
+        os.fsync(fd)
+        os.close(fd)
+        self.expect_status("mapped=1 ended=2 ")
+        ktap.expect_equal(0, block.fields_of("/sys/block/null0/stat")[4], "writes to the device")
+
+    def test_a_clone_shares_the_memory(self) -> None:
+        self.expect_data(self.probe("share"))
+        # The bios themselves were not sent to the device.
+        self.expect_status("mapped=8 ended=0 ")
+
+    def test_bounced_clone_has_its_own_pages(self) -> None:
+        self.expect_data(self.probe("bounce"))
+
+    def test_unfilled_clone_is_not_written(self) -> None:
+        """Otherwise old contents of the clone's memory would get to the device."""
+        node = self.probe("bounce_unfilled")
+        before = block.fields_of("/sys/block/ram0/stat")[4]
+        self.expect_error(errno.EIO, block.write, node, bytes(4096))
+        ktap.expect_equal(before, block.fields_of("/sys/block/ram0/stat")[4], "writes to the device")
+
+    def test_submission_from_an_interrupt_fails(self) -> None:
+        device = self.make_null_blk("null0", size=1, irqmode=2, completion_nsec=1000000)
+        node = self.probe("submit_another", device)
+        first = self.start(block.read, node, 4096)
+        block.wait_until(lambda: "mapped=1 " in self.status())
+        block.read(node, 4096, offset=4096)
+        assert isinstance(first.end(), OSError), "it was sent"
+        self.expect_status("mapped=2 ended=1 ")
+
+    def test_bio_list_is_fifo(self) -> None:
+        block.write("/dev/ram0", DATA)
+        node = self.probe("collect")
+        ktap.expect_equal(DATA, block.read(node, len(DATA), block=16384), "data")
+        self.expect_status("mapped=128 ended=128 ")
+
+    def test_dropped_list_ends_its_bios(self) -> None:
+        self.expect_error(errno.EIO, block.write, self.probe("collect"), bytes(4096))
+        self.expect_status("mapped=8 ended=0 ")
+
+    def test_device_errors_are_returned(self) -> None:
+        self.expect_errors(self.probe("remap", self.create("bad", Target(0, SECTORS, "error", ""))))
+        self.expect_status("mapped=2 ended=2 ")
+
+    def test_end_io_overrides_device_errors(self) -> None:
+        bad = self.create("bad", Target(0, SECTORS, "error", ""))
+        block.write(self.probe("forgive", bad), DATA)
+        self.expect_status("mapped=1 ended=1 ")
+
+    def test_killed_bios_fail_without_end_io(self) -> None:
+        self.expect_errors(self.probe("kill"))
+        self.expect_status("mapped=2 ended=0 ")
+
+    def test_dropped_bios_fail_without_end_io(self) -> None:
+        self.expect_errors(self.probe("drop"))
+        self.expect_status("mapped=2 ended=0 ")
+
+    def test_a_bio_ends_with_the_error_of_the_target(self) -> None:
+        self.expect_errors(self.probe("refuse"), errno.EOPNOTSUPP)
+        self.expect_status("mapped=2 ended=0 ")
+
+    def test_requeued_bios_wait_for_a_suspend_without_flush(self) -> None:
+        node = self.probe("requeue")
+        self.expect_errors(node)
+
+        self.control.suspend("probe", NOFLUSH)
+        write = self.start(block.write, node, bytes(4096))
+        self.control.load("probe", [Target(0, SECTORS, "probe", "/dev/ram0 remap")])
+        self.control.resume("probe")
+        block.read(node, 4096)
+        ktap.expect_equal(None, write.end(), "error of the write")
+        self.expect_status("mapped=")
+
+    def test_zone_writes_are_not_requeued(self) -> None:
+        # Device mapper warns if they are requeued, because that changes their order.
+        log = KernelLog()
+        device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
+        sectors = block.fields_of("/sys/block/null0/size")[0]
+        node = self.probe("requeue_in_suspend", device, sectors)
+        suspend = self.start(self.control.suspend, "probe", NOFLUSH)
+        block.wait_until(lambda: "presuspend" in self.status())
+        self.expect_error(errno.EIO, block.write, node, bytes(4096))
+        ktap.expect_equal(None, suspend.end(), "error of the suspend")
+        self.control.resume("probe")
+        warnings = [line for line in log.lines() if "WARNING" in line]
+        ktap.expect_equal([], warnings, "warnings")
+
+    def test_map_cannot_wait_for_a_read(self) -> None:
+        self.expect_error(errno.EIO, block.read, self.probe("read_at_once"), 4096)
+        self.expect_status("mapped=1 ")
+
+    def test_long_chain_of_bios_is_dropped(self) -> None:
+        node = self.create("probe", Target(0, SECTORS, "probe_chain", str(SECTORS)))
+        self.expect_error(errno.EIO, block.read, node, 1 << 20)
+
+    def test_device_is_reopened_for_writing(self) -> None:
+        # Device mapper opens it again for the second line, and closes the first opening.
+        log = KernelLog()
+        self.create("probe")
+        targets = [
+            Target(0, SECTORS, "probe", "/dev/ram0 remap"),
+            Target(SECTORS, SECTORS, "snapshot-merge", "/dev/ram0 /dev/ram1 P 8"),
+        ]
+        self.control.load("probe", targets, READONLY)
+        table = self.control.table("probe", QUERY_INACTIVE_TABLE)
+        ktap.expect_equal(Target(0, SECTORS, "probe", "1:0 remap"), table[0], "first line")
+        self.remove("probe")
+        errors = [line for line in log.lines() if "not in table" in line]
+        ktap.expect_equal([], errors, "errors")
+
+    def test_integrity_payload_follows_its_bio(self) -> None:
+        node = self.create("probe", Target(0, SECTORS, "probe_tags", ""))
+        before = free_kib()
+        for _ in range(100):
+            block.write(node, bytes(4096))
+        after = free_kib()
+        # 100 writes with tags of 1 MiB each.
+        assert before - after < 51200, f"{before} KiB were free, {after} KiB are now"
+
+    def test_hooks_are_called_in_order(self) -> None:
+        self.probe("remap")
+        self.expect_status("hooks=preresume,resume,")
+        self.control.suspend("probe")
+        self.expect_status("hooks=preresume,resume,presuspend,postsuspend,")
+        self.control.resume("probe")
+        self.expect_status("hooks=preresume,resume,presuspend,postsuspend,preresume,resume,")
+
+    def test_preresume_error_prevents_resume(self) -> None:
+        self.expect_error(errno.EAGAIN, self.probe, "stay")
+        # Otherwise the device cannot be resumed in the end either.
+        self.remove("probe")
+
+    def test_message_returns_text(self) -> None:
+        self.probe("remap")
+        ktap.expect_equal("<first><second>", self.control.message("probe", "echo first second"), "answer")
+        ktap.expect_equal("", self.control.message("probe", "nothing"), "answer")
+        self.expect_error(errno.EINVAL, self.control.message, "probe", "unknown")
+
+    def test_long_message_result_is_returned(self) -> None:
+        self.probe("remap")
+        words = [str(number) for number in range(1, 201)]
+        answer = self.control.message("probe", f"echo {' '.join(words)}")
+        ktap.expect_equal("".join(f"<{word}>" for word in words), answer, "answer")
+
+    def test_modules_can_be_unloaded(self) -> None:
+        subprocess.run(["modprobe", "-r", "dm_probe", "brd", "null_blk"], check=True)
+        left = [line for line in block.text_of("/proc/modules").splitlines() if line.startswith("dm_probe ")]
+        ktap.expect_equal([], left, "modules that are left")
+        subprocess.run(["umount", "-l", MODULES], check=True)
+
+
+def free_kib() -> int:
+    """Returns the free memory in KiB."""
+    lines = dict(line.split(":") for line in block.text_of("/proc/meminfo").splitlines())
+    return int(lines["MemFree"].split()[0])
+
+
+if __name__ == "__main__":
+    ktap.main(Suite, "dm")
