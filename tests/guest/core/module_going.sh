@@ -9,8 +9,9 @@
 cpu=/sys/devices/system/cpu/cpu3
 
 setup() {
-	# An earlier suite may have loaded the normal build of the library. The modules need the test build.
-	[ ! -d /sys/module/kscale ] || rmmod kscale
+	# An earlier suite may have loaded the normal build of the library. The modules need the test build,
+	# which alone has this section.
+	[ -e /sys/module/kscale/sections/.kunit_test_suites ] || [ ! -d /sys/module/kscale ] || rmmod kscale
 	# The modules are in test builds only.
 	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
 }
