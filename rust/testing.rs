@@ -9,3 +9,4 @@ pub mod failpoint;
 pub mod fault;
 pub mod handover;
 pub mod leak;
+pub(crate) mod lockdep;

@@ -479,6 +479,8 @@ mod tests {
 
     use core::ptr;
 
+    use crate::testing::lockdep;
+
     /// A cleanup function that does nothing.
     ///
     /// # Safety
@@ -486,16 +488,10 @@ mod tests {
     /// There are no requirements.
     unsafe fn nothing(_: NonNull<c_void>) {}
 
-    /// Returns whether lockdep is active: it has found no deadlock yet.
-    fn is_watched() -> bool {
-        // SAFETY: It is an integer that is only ever cleared.
-        unsafe { (&raw const bindings::debug_locks).read_volatile() != 0 }
-    }
-
     /// A record that a shrinker's callback removes must not wait for a task that allocates.
     #[test]
     fn cancel_works_in_reclaim() -> Result {
-        let was_watched = is_watched();
+        let was_active = lockdep::is_active();
         let mut id = KVec::new();
         // More records than any preallocation.
         for _ in 0..100 {
@@ -506,15 +502,10 @@ mod tests {
             id.push(one, GFP_KERNEL)?;
         }
 
-        // As in reclaim.
-        // SAFETY: Only sets lockdep's state of this task. The call below resets it.
-        unsafe { bindings::fs_reclaim_acquire(bindings::GFP_KERNEL) };
-        let taken = id.iter().filter(|one| cancel(**one)).count();
-        // SAFETY: As above.
-        unsafe { bindings::fs_reclaim_release(bindings::GFP_KERNEL) };
+        let taken = lockdep::in_reclaim(|| id.iter().filter(|one| cancel(**one)).count());
 
         assert_eq!(taken, id.len());
-        assert_eq!(is_watched(), was_watched);
+        assert_eq!(lockdep::is_active(), was_active);
         Ok(())
     }
 

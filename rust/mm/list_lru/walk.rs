@@ -286,12 +286,15 @@ mod tests {
         sync::Arc, //
     };
 
-    use crate::mm::{
-        gfp::Gfp,
-        shrinker::{
-            ScanControl,
-            ShrinkControl, //
-        }, //
+    use crate::{
+        mm::{
+            gfp::Gfp,
+            shrinker::{
+                ScanControl,
+                ShrinkControl, //
+            }, //
+        },
+        testing::lockdep, //
     };
 
     /// Returns lists with `count` numbered values.
@@ -450,15 +453,9 @@ mod tests {
         Ok(())
     }
 
-    /// Returns whether lockdep is enabled and has not reported a problem.
-    fn is_watched() -> bool {
-        // SAFETY: `debug_locks` is an integer that only changes to 0.
-        unsafe { (&raw const bindings::debug_locks).read_volatile() != 0 }
-    }
-
     #[test]
     fn other_lists_can_be_changed_under_a_lock_of_the_walk() -> Result {
-        let was_watched = is_watched();
+        let was_active = lockdep::is_active();
         let drops = Value::drops()?;
         let (lru, other) = (numbered(1, &drops)?, lists()?);
         let item = other.alloc(Value::new(8, &drops), Gfp::KERNEL)?;
@@ -473,7 +470,7 @@ mod tests {
         assert_eq!(*count, 2);
         drop(count);
 
-        assert_eq!(is_watched(), was_watched);
+        assert_eq!(lockdep::is_active(), was_active);
         Ok(())
     }
 

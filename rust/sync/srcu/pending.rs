@@ -37,6 +37,10 @@ use core::ptr::{
 
 use crate::{
     bindings,
+    lib::stack::{
+        Node,
+        Stack, //
+    },
     sync::workqueue::{
         Flags,
         Workqueue, //
@@ -136,15 +140,18 @@ impl Pending {
 }
 
 /// The global state.
+///
+/// Nothing is allocated while the lock is held: a shrinker callback may create a pointer and acquire
+/// the lock during reclaim.
 struct State {
     queue: Option<Workqueue>,
-    /// The first entry has no address. The others have one each, and are removed with their module.
-    pending: KVec<Arc<Pending>>,
+    /// One entry has no address. The others have one each, and are removed with their module.
+    pending: Stack<Arc<Pending>>,
 }
 
 global_lock! {
     // SAFETY: `Reaper::new()` initialises it before any other function of `srcu` runs.
-    unsafe(uninit) static STATE: Mutex<State> = State { queue: None, pending: KVec::new() };
+    unsafe(uninit) static STATE: Mutex<State> = State { queue: None, pending: Stack::new() };
 }
 
 impl State {
@@ -154,26 +161,40 @@ impl State {
             .map_or(ptr::null_mut(), Workqueue::as_raw)
     }
 
-    /// Adds a count.
-    fn add(
-        &mut self,
-        address: Option<usize>,
-        foreign: Option<Arc<Pending>>,
-    ) -> Result<Arc<Pending>> {
-        // INVARIANT: `queue` is the queue until the library exits.
-        let pending = Arc::new(
-            Pending {
-                address,
-                is_forgotten: Atomic::new(false),
-                foreign,
-                counts: Counts::new(),
-                queue: self.queue(),
-            },
-            GFP_KERNEL,
-        )?;
-        self.pending.push(pending.clone(), GFP_KERNEL)?;
-        Ok(pending)
+    /// Returns the count of `address`, if there is one.
+    fn find(&self, address: Option<usize>) -> Option<Arc<Pending>> {
+        let mut pending = self.pending.iter();
+        pending.find(|it| it.address == address).cloned()
     }
+}
+
+/// Returns the count of `address`, and adds it if there is none.
+fn add(address: Option<usize>) -> Result<Arc<Pending>> {
+    let (queue, foreign) = {
+        let state = STATE.lock();
+        (state.queue(), state.find(None))
+    };
+    // INVARIANT: `queue` is the queue until the library exits.
+    let pending = Arc::new(
+        Pending {
+            address,
+            is_forgotten: Atomic::new(false),
+            foreign,
+            counts: Counts::new(),
+            queue,
+        },
+        GFP_KERNEL,
+    )?;
+    let node = Node::new(pending.clone())?;
+
+    let mut state = STATE.lock();
+    if let Some(known) = state.find(address) {
+        // Another task was faster. `node` is freed after the lock is released.
+        drop(state);
+        return Ok(known);
+    }
+    state.pending.push(node);
+    Ok(pending)
 }
 
 /// Returns the queue for destructors that sleep.
@@ -185,13 +206,8 @@ pub(super) fn queue() -> *mut bindings::workqueue_struct {
 ///
 /// Fails with [`ENOMEM`].
 pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
-    let mut state = STATE.lock();
-    let known = state.pending.iter().find(|it| it.address == Some(address));
-    if let Some(known) = known {
-        return Ok(known.clone());
-    }
-    let foreign = state.pending.first().cloned();
-    state.add(Some(address), foreign)
+    let known = STATE.lock().find(Some(address));
+    known.map_or_else(|| add(Some(address)), Ok)
 }
 
 /// Waits until all values that need `module` are destroyed.
@@ -225,13 +241,11 @@ pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
 ///
 /// Pointers and lists that the module created may still refer to them.
 pub(crate) fn forget_destructors(module: *mut bindings::module) {
-    STATE.lock().pending.retain(|it| {
-        let is_forgotten = it.needs(module, false);
-        if is_forgotten {
-            it.forget();
-        }
-        !is_forgotten
-    });
+    loop {
+        let node = STATE.lock().pending.take(|it| it.needs(module, false));
+        let Some(node) = node else { break };
+        node.value.forget();
+    }
 }
 
 /// The owner of the queue for destructors that sleep.
@@ -249,7 +263,7 @@ impl Reaper {
         STATE.lock().queue = Some(queue);
         // From here on, the drop of `this` destroys the queue on error.
         let this = Self(());
-        STATE.lock().add(None, None)?;
+        add(None)?;
         Ok(this)
     }
 }
@@ -262,7 +276,8 @@ impl Drop for Reaper {
         synchronize_rcu();
         let queue = STATE.lock().queue.take();
         drop(queue);
-        STATE.lock().pending = KVec::new();
+        // One entry at a time: the drop of the whole stack would recurse.
+        while STATE.lock().pending.take(|_| true).is_some() {}
     }
 }
 
@@ -272,6 +287,8 @@ mod tests {
     use super::*;
 
     use kernel::module::this_module;
+
+    use crate::testing::lockdep;
 
     use super::super::testing::{
         nap,
@@ -315,7 +332,8 @@ mod tests {
         let address = again as *const () as usize;
         let before = of(address)?;
         before.forget();
-        STATE.lock().pending.retain(|it| !Arc::ptr_eq(it, &before));
+        let taken = STATE.lock().pending.take(|it| Arc::ptr_eq(it, &before));
+        assert!(taken.is_some());
 
         let pending = before.clone().of_caller(again);
         // The count that every module waits for.
@@ -358,6 +376,22 @@ mod tests {
         other.begin();
         wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
         other.end();
+        Ok(())
+    }
+
+    /// A shrinker callback may create a pointer. Reclaim calls it in a task that allocates memory.
+    #[test]
+    fn counts_are_found_when_memory_is_short() -> Result {
+        let was_active = lockdep::is_active();
+        // Enough addresses for several allocations.
+        for address in 100..200 {
+            of(address)?;
+        }
+
+        let found = lockdep::in_reclaim(|| of(100));
+
+        assert!(found.is_ok());
+        assert_eq!(lockdep::is_active(), was_active);
         Ok(())
     }
 }
