@@ -53,7 +53,13 @@ mod copies {
         ptr::NonNull, //
     };
 
-    use crate::bindings;
+    use crate::{
+        bindings,
+        lib::stack::{
+            Node,
+            Stack, //
+        }, //
+    };
 
     /// The name and the keys of a class.
     #[pin_data]
@@ -82,13 +88,16 @@ mod copies {
     global_lock! {
         // SAFETY: `LockClasses::new()` initialises it before any other function of the library
         // runs.
-        unsafe(uninit) static COPIES: Mutex<KVec<Entry>> = KVec::new();
+        //
+        // Nothing is allocated while the lock is held: a shrinker callback may create a lock and
+        // acquire this one during reclaim.
+        unsafe(uninit) static COPIES: Mutex<Stack<Entry>> = Stack::new();
     }
 
-    /// Creates a copy.
-    fn copy(name: &CStr) -> Result<Pin<KBox<Copy>>> {
+    /// Allocates a copy of the class of `original`.
+    fn copy(name: &CStr, original: usize) -> Result<KBox<Node<Entry>>> {
         let name = CString::try_from(name)?;
-        KBox::pin_init(
+        let copy = KBox::pin_init(
             pin_init!(Copy {
                 key <- LockClassKey::new_dynamic(),
                 visits_key <- LockClassKey::new_dynamic(),
@@ -96,7 +105,20 @@ mod copies {
                 users: Atomic::new(0),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        Node::new(Entry {
+            original: Some(original),
+            copy,
+        })
+    }
+
+    /// Returns the class of `original`, if it has a copy.
+    fn find(copies: &Stack<Entry>, original: usize) -> Option<LockClass> {
+        let mut copies = copies.iter();
+        let entry = copies.find(|it| it.original == Some(original))?;
+        entry.copy.users.add(1, Relaxed);
+        // INVARIANT: The copy has just counted this user, and is in `COPIES`.
+        Some(LockClass(Some(NonNull::from(&*entry.copy))))
     }
 
     /// The name and the key of a class, for one or more locks.
@@ -120,29 +142,21 @@ mod copies {
         /// Context: Process context. May sleep.
         pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> Self {
             let original = key.as_ptr() as usize;
-            let mut copies = COPIES.lock();
-            let known = copies.iter().find(|it| it.original == Some(original));
-            let copy = match known {
-                Some(entry) => NonNull::from(&*entry.copy),
-                None => {
-                    let Ok(copy) = copy(name) else {
-                        return Self(None);
-                    };
-                    let at = NonNull::from(&*copy);
-                    let entry = Entry {
-                        original: Some(original),
-                        copy,
-                    };
-                    if copies.push(entry, GFP_KERNEL).is_err() {
-                        return Self(None);
-                    }
-                    at
-                }
+            let known = find(&COPIES.lock(), original);
+            if let Some(class) = known {
+                return class;
+            }
+            let Ok(node) = copy(name, original) else {
+                return Self(None);
             };
-            // SAFETY: The copy is in `COPIES`, whose lock is held.
-            unsafe { copy.as_ref() }.users.add(1, Relaxed);
-            // INVARIANT: The copy has just counted this user, and is in `COPIES`.
-            Self(Some(copy))
+
+            let mut copies = COPIES.lock();
+            if let Some(class) = find(&copies, original) {
+                // Another task was faster. `node` is freed after the lock is released.
+                return class;
+            }
+            copies.push(node);
+            find(&copies, original).unwrap_or(Self(None))
         }
 
         /// Returns the name.
@@ -206,15 +220,25 @@ mod copies {
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn forget(module: *mut bindings::module) {
-        let mut copies = COPIES.lock();
-        for entry in copies.iter_mut() {
-            // SAFETY: The module is not freed before this returns.
-            let is_of = |address| unsafe { bindings::within_module(address, module) };
-            entry.original = entry.original.filter(|address| !is_of(*address));
+        // SAFETY: The module is not freed before this returns.
+        let is_of = |address| unsafe { bindings::within_module(address, module) };
+        let is_original = |it: &Entry| it.original.is_some_and(is_of);
+        {
+            let mut copies = COPIES.lock();
+            while let Some(entry) = copies.find_mut(is_original) {
+                entry.original = None;
+            }
         }
         // Also removes copies that earlier calls kept for their users. A copy without a user and
         // without a key cannot get a user.
-        copies.retain(|it| it.original.is_some() || it.copy.users.load(Acquire) != 0);
+        let is_unused = |it: &Entry| it.original.is_none() && it.copy.users.load(Acquire) == 0;
+        loop {
+            let node = COPIES.lock().take(is_unused);
+            // Freed without the lock: a key waits for a grace period.
+            if node.is_none() {
+                break;
+            }
+        }
     }
 
     /// The owner of all classes. The library keeps it.
@@ -234,7 +258,10 @@ mod copies {
         fn drop(&mut self) {
             // No task can create or destroy locks now. The name and key of leaked locks are leaked:
             // lockdep still uses them, and kmemleak reports them.
-            for entry in mem::take(&mut *COPIES.lock()) {
+            loop {
+                let node = COPIES.lock().take(|_| true);
+                let Some(node) = node else { break };
+                let entry = KBox::into_inner(node).value;
                 if entry.copy.users.load(Acquire) != 0 {
                     mem::forget(entry.copy);
                 }
@@ -303,5 +330,30 @@ mod nothing {
         pub(crate) fn new() -> Self {
             Self(())
         }
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_lock_class)]
+mod tests {
+    use super::*;
+
+    use kernel::static_lock_class;
+
+    use crate::testing::lockdep;
+
+    /// A shrinker callback may create a lock. Reclaim calls it in a task that allocates memory.
+    #[test]
+    fn classes_are_found_when_memory_is_short() {
+        let was_active = lockdep::is_active();
+        let key = static_lock_class!();
+        let class = LockClass::new(c"lock_class", key);
+
+        let again = lockdep::in_reclaim(|| LockClass::new(c"lock_class", key));
+
+        // SAFETY: Both classes are dropped later.
+        let keys = unsafe { (class.key().as_ptr(), again.key().as_ptr()) };
+        assert_eq!(keys.0, keys.1);
+        assert_eq!(lockdep::is_active(), was_active);
     }
 }
