@@ -84,7 +84,7 @@ ktap_run_step() {
 
 # ktap_comment <file>: prints a file as KTAP comments.
 ktap_comment() {
-	sed 's/^/# /' "$1"
+	[ ! -s "$1" ] || sed 's/^/# /' "$1"
 }
 
 ktap_show_failure() {
