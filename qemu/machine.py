@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import clock
 import console
 import memory
 from watch import Limits, Watch
@@ -62,13 +63,9 @@ ENTROPY = ("-device", "virtio-rng-pci")
 
 ACCELS = {
     "kvm": Accel(("-accel", "kvm", *ENTROPY)),
-    # On a busy host, emulated ticks are late. A guest that counts them finds its timer broken, or
-    # its TSC ten times too slow, and then its clock runs ten times too fast. QEMU's HPET is correct
-    # if it is read every 21 s. The PM timer wraps after 4.7 s: a guest that was stopped for most of
-    # that time would set its clock back and hang.
     "tcg": Accel(
         ("-accel", "tcg,thread=multi", *ENTROPY),
-        f"no_timer_check notsc clocksource=hpet {SHORT_GRACE_PERIODS}",
+        SHORT_GRACE_PERIODS,
         hpet="on",
         cpu=f"{CPU},{NO_QUICK_STRINGS}",
     ),
@@ -192,7 +189,8 @@ def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[st
     # After a panic the kernel prints its reports, then resets, which ends QEMU.
     argv += ["-no-reboot", "-action", "panic=none", "-device", "pvpanic-pci"]
     argv += ["-kernel", str(machine.kernel), "-initrd", str(machine.initrd)]
-    argv += ["-append", f"{KERNEL_ARGS} {accel.kernel} {machine.append}"]
+    own = f"{clock.kernel_args()} {accel.kernel}" if machine.accel == "tcg" else accel.kernel
+    argv += ["-append", f"{KERNEL_ARGS} {own} {machine.append}"]
     argv += ["-serial", f"file:{console_log}"]
     argv += ["-chardev", f"socket,id=qmp,fd={fds['qmp']}", "-mon", "chardev=qmp,mode=control"]
     argv += ["-device", accel.serial]
