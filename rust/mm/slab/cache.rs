@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn many_objects_are_freed() -> Result {
-        const BYTES: usize = 64 << 10;
+        const BYTES: usize = 256 << 10;
         let cache = Cache::<[u8; BYTES]>::new(c"kunit-many")?;
         let gfp = Gfp::KERNEL | Gfp::NORETRY | Gfp::NOWARN;
 
