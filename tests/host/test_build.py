@@ -43,7 +43,7 @@ exec {rustc} "$@"
 MAPPED_AT = "page_offset_base"
 # Functions that may do so: they convert pages that only they write to, or addresses.
 OWN_MEMORY = {
-    "rust/kscale.o": r"4Tags6attach$|4aead7requestN.*9set_crypt$",
+    "rust/kscale.o": r"16IntegrityPayload6attach$|4aead7requestN.*9set_crypt$",
     "samples/rcrypt/rcrypt.o": r"9EboivWalk|12ElephantWalk",
 }
 # Functions that copy pages that other tasks may write to, see rust/mm/highmem.c.
