@@ -16,4 +16,7 @@ pub(crate) mod mutex;
 pub mod rcu_list;
 pub mod rwsem;
 pub mod srcu;
+mod stable_ref;
 pub mod workqueue;
+
+pub use stable_ref::StableRef;

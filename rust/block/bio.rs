@@ -41,6 +41,8 @@ mod copy;
 mod filled;
 mod integrity;
 
+pub use kernel::block::SECTOR_SIZE;
+
 #[cfg(kscale_kunit)]
 pub use self::buffer::Buffer;
 use self::filled::FillPosition;
@@ -51,9 +53,6 @@ pub use self::integrity::{
     IntegrityPool,
     IntegrityProfile, //
 };
-
-/// The size of a sector in bytes. It is the unit of positions and lengths in the block layer.
-pub const SECTOR_SIZE: u32 = bindings::SECTOR_SIZE;
 
 /// The operation of a bio, `enum req_op`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

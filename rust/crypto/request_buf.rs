@@ -20,6 +20,7 @@ use core::{
     mem::{
         self,
         align_of,
+        needs_drop,
         offset_of,
         size_of,
         ManuallyDrop, //
@@ -69,18 +70,17 @@ pub(crate) struct RequestBuf<'p, H, R> {
     _layout: PhantomData<(H, R)>,
 }
 
-/// Types for which all-zero bytes are a valid value, and that need no drop.
-///
-/// # Safety
-///
-/// The type must have both properties.
-pub(crate) unsafe trait Head {}
-
-impl<H: Head, R> RequestPool<H, R> {
+impl<H: Zeroable, R> RequestPool<H, R> {
     /// Creates the pool for a cipher whose context has `reqsize` bytes.
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn new(reqsize: u32) -> Result<Self> {
+        const {
+            assert!(
+                !needs_drop::<H>(),
+                "a request buffer does not drop its head"
+            )
+        };
         let align = align_of::<Layout<H, R>>();
         // CAST: From 32 to 64 bits.
         let size = (offset_of!(Layout<H, R>, request) + size_of::<R>())
@@ -119,7 +119,7 @@ impl<H: Head, R> RequestPool<H, R> {
     }
 }
 
-impl<'p, H: Head, R> RequestBuf<'p, H, R> {
+impl<'p, H: Zeroable, R> RequestBuf<'p, H, R> {
     /// Returns the address of the layout, valid by the type invariants while `self` lives.
     #[inline]
     fn layout(&self) -> *mut Layout<H, R> {
@@ -130,7 +130,7 @@ impl<'p, H: Head, R> RequestBuf<'p, H, R> {
     #[inline]
     pub(crate) fn head(&mut self) -> &mut H {
         // SAFETY: No driver uses the request buffer, by the type invariants. `H` was all-zero
-        // initially, which is a valid value by the contract of `Head`.
+        // initially, which is a valid value as it is `Zeroable`.
         unsafe { &mut (*self.layout()).head }
     }
 
@@ -238,7 +238,7 @@ fn check_context(is_async: bool) -> Result {
 }
 
 /// The result of submitting a request buffer.
-pub(crate) enum Started<'p, H: Head, R> {
+pub(crate) enum Started<'p, H: Zeroable, R> {
     /// The driver has completed the request buffer.
     Done(RequestBuf<'p, H, R>, Result),
     /// The driver still uses the request buffer.
@@ -251,9 +251,9 @@ pub(crate) enum Started<'p, H: Head, R> {
 ///
 /// All invariants of [`RequestBuf`] hold after `wait` of the request buffer is completed, which
 /// happens exactly once.
-pub(crate) struct Pending<'p, H: Head, R>(ManuallyDrop<RequestBuf<'p, H, R>>);
+pub(crate) struct Pending<'p, H: Zeroable, R>(ManuallyDrop<RequestBuf<'p, H, R>>);
 
-impl<'p, H: Head, R> Pending<'p, H, R> {
+impl<'p, H: Zeroable, R> Pending<'p, H, R> {
     /// Waits until the driver has completed the request buffer, and returns the request buffer and
     /// the result.
     ///
@@ -275,7 +275,7 @@ impl<'p, H: Head, R> Pending<'p, H, R> {
     }
 }
 
-impl<H: Head, R> Drop for Pending<'_, H, R> {
+impl<H: Zeroable, R> Drop for Pending<'_, H, R> {
     fn drop(&mut self) {
         // A dropped request has no consumer of its result.
         let _ = self.0.wait_unless_done(EINPROGRESS.to_errno());

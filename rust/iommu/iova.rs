@@ -66,7 +66,4 @@ pub use domain::{
 };
 pub(crate) use kmem::take_caches;
 pub use range::Range;
-pub use space::{
-    Space,
-    SpaceRef, //
-};
+pub use space::Space;

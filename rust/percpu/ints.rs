@@ -17,8 +17,6 @@ use core::{
     marker::PhantomData, //
 };
 
-use pin_init::Zeroable;
-
 use crate::bindings;
 
 use super::{

@@ -14,8 +14,6 @@ use core::{
     ptr::NonNull, //
 };
 
-use pin_init::Zeroable;
-
 use crate::bindings;
 
 use super::{

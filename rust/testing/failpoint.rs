@@ -10,10 +10,9 @@ use kernel::{
     sync::atomic::{
         Atomic,
         Relaxed, //
-    }, //
+    },
+    task::Task, //
 };
-
-use crate::bindings;
 
 /// A call that fails while a test requests it.
 pub struct Failpoint {
@@ -33,7 +32,7 @@ impl Failpoint {
     ///
     /// Context: Any context. Never sleeps.
     pub(crate) fn check(&self) -> Result {
-        if self.task.load(Relaxed) == current_task() {
+        if self.task.load(Relaxed) == Task::current_raw().addr() {
             Err(ENOMEM)
         } else {
             Ok(())
@@ -44,16 +43,9 @@ impl Failpoint {
     ///
     /// Context: Process context. May sleep if `f` sleeps.
     pub fn fail<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.task.store(current_task(), Relaxed);
+        self.task.store(Task::current_raw().addr(), Relaxed);
         let result = f();
         self.task.store(0, Relaxed);
         result
     }
-}
-
-/// Returns a number that identifies the current task.
-fn current_task() -> usize {
-    // SAFETY: `get_current()` has no preconditions.
-    // CAST: To an address.
-    unsafe { bindings::get_current() as usize }
 }

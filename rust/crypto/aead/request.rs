@@ -26,6 +26,7 @@ use super::{
 };
 
 /// The buffers of a request. All small inputs are copied here, so that a driver may use DMA.
+#[derive(Zeroable)]
 #[repr(C, align(16))]
 pub(super) struct Head {
     iv: [u8; MAX_IV_SIZE],
@@ -34,9 +35,6 @@ pub(super) struct Head {
     /// Associated data (unless empty), data, and tag.
     sg: [bindings::scatterlist; 3],
 }
-
-// SAFETY: All fields are integers or structs of integers.
-unsafe impl request_buf::Head for Head {}
 
 /// A request of an [`Aead`], for a single thread.
 ///

@@ -47,6 +47,7 @@ const _: () = assert!(offset_of!(OnStack, context) == size_of::<bindings::skciph
 
 /// A copy of an initialisation vector, which ciphers overwrite. The alignment suits most ciphers:
 /// otherwise `skcipher_walk_first()` in `crypto/skcipher.c` copies the vector to new memory.
+#[derive(Zeroable)]
 #[repr(C, align(16))]
 struct Iv([u8; MAX_IV_SIZE]);
 
@@ -55,15 +56,13 @@ struct Iv([u8; MAX_IV_SIZE]);
 /// # Invariants
 ///
 /// `src` and `dst` are tables with a single entry after [`Head::new()`].
+#[derive(Zeroable)]
 #[repr(C)]
 pub(super) struct Head {
     src: bindings::scatterlist,
     dst: bindings::scatterlist,
     iv: Iv,
 }
-
-// SAFETY: All fields are integers or structs of integers.
-unsafe impl request_buf::Head for Head {}
 
 /// A request in its own allocation.
 pub(super) type RequestBuf<'t> = request_buf::RequestBuf<'t, Head, bindings::skcipher_request>;

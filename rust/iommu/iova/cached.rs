@@ -13,15 +13,15 @@ use core::{
     ops::Deref, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    sync::StableRef, //
+};
 
 use super::{
     domain::Domain,
     range::Range,
-    space::{
-        Free,
-        SpaceRef, //
-    }, //
+    space::Free, //
 };
 
 /// The action of [`CachedDomain::alloc_fast()`] and
@@ -127,14 +127,14 @@ impl CachedDomain {
     }
 
     #[inline]
-    fn alloc_from<R: SpaceRef<Space = Self>>(
+    fn alloc_from<R: StableRef<Target = Self>>(
         space: R,
         size_pfns: usize,
         limit_pfn: usize,
         when_full: WhenFull,
     ) -> Result<Range<R>> {
         let pfn = space
-            .space()
+            .get_ref()
             .alloc_pfn_fast(size_pfns, limit_pfn, when_full)?;
         // SAFETY: `alloc_pfn_fast()` has just allocated it, and `free()` frees such ranges.
         Ok(unsafe { Range::new(space, pfn, size_pfns) })

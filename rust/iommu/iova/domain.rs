@@ -14,14 +14,14 @@ use core::{
     ptr::NonNull, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    sync::StableRef, //
+};
 
 use super::{
     range::Range,
-    space::{
-        Free,
-        SpaceRef, //
-    }, //
+    space::Free, //
 };
 
 /// The alignment of the first page frame of a range.
@@ -141,13 +141,13 @@ impl Domain {
     }
 
     #[inline]
-    fn alloc_from<R: SpaceRef<Space = Self>>(
+    fn alloc_from<R: StableRef<Target = Self>>(
         space: R,
         size_pfns: usize,
         limit_pfn: usize,
         alignment: Alignment,
     ) -> Result<Range<R>> {
-        let pfn = space.space().alloc_pfn(size_pfns, limit_pfn, alignment)?;
+        let pfn = space.get_ref().alloc_pfn(size_pfns, limit_pfn, alignment)?;
         // SAFETY: `alloc_pfn()` has just allocated it, and `free()` frees such ranges.
         Ok(unsafe { Range::new(space, pfn, size_pfns) })
     }

@@ -8,9 +8,11 @@ use core::{
     ptr, //
 };
 
+use crate::sync::StableRef;
+
 use super::space::{
     Free,
-    SpaceRef, //
+    Space, //
 };
 
 /// Page frames that the caller owns until this is dropped.
@@ -22,13 +24,13 @@ use super::space::{
 /// The page frames were allocated from `space` as one range of `size_pfns`, and only `self` frees
 /// them.
 #[must_use = "the range goes back at once"]
-pub struct Range<R: SpaceRef> {
+pub struct Range<R: StableRef<Target: Space>> {
     space: R,
     pfn: NonZeroUsize,
     size_pfns: usize,
 }
 
-impl<R: SpaceRef> Range<R> {
+impl<R: StableRef<Target: Space>> Range<R> {
     /// Wraps a range.
     ///
     /// # Safety
@@ -67,7 +69,7 @@ impl<R: SpaceRef> Range<R> {
     #[inline]
     pub fn addr(&self) -> u64 {
         // CAST: To 64 bits. The address of every page frame fits into 64 bits.
-        (self.pfn.get() as u64) << self.space.space().domain().shift()
+        (self.pfn.get() as u64) << self.space.get_ref().domain().shift()
     }
 
     /// Disassembles the range without freeing it.
@@ -83,16 +85,16 @@ impl<R: SpaceRef> Range<R> {
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn space(&self) -> &R::Space {
-        self.space.space()
+    pub fn space(&self) -> &R::Target {
+        self.space.get_ref()
     }
 }
 
 /// Does not sleep, unless it drops the last reference to a domain or cache.
-impl<R: SpaceRef> Drop for Range<R> {
+impl<R: StableRef<Target: Space>> Drop for Range<R> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants. `drop` runs once.
-        unsafe { self.space.space().free(self.pfn.get(), self.size_pfns) };
+        unsafe { self.space.get_ref().free(self.pfn.get(), self.size_pfns) };
     }
 }

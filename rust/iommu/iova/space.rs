@@ -2,8 +2,6 @@
 
 //! The traits of domains and caches that ranges are allocated from.
 
-use kernel::sync::Arc;
-
 use super::domain::Domain;
 
 /// Frees the ranges of a [`Space`]. Only this library may implement or call it.
@@ -28,38 +26,3 @@ pub trait Free {
 pub trait Space: Free + Send + Sync {}
 
 impl<S: Free + Send + Sync> Space for S {}
-
-/// A pointer that keeps a [`Space`] alive: a reference or an [`Arc`].
-///
-/// # Safety
-///
-/// [`space`](Self::space) must always return the same space, even if `self` is moved.
-pub unsafe trait SpaceRef {
-    /// The domain or cache.
-    type Space: Space;
-
-    /// Returns the space.
-    ///
-    /// Context: Any context. Never sleeps.
-    fn space(&self) -> &Self::Space;
-}
-
-// SAFETY: A reference does not change what it refers to.
-unsafe impl<S: Space> SpaceRef for &S {
-    type Space = S;
-
-    #[inline]
-    fn space(&self) -> &S {
-        self
-    }
-}
-
-// SAFETY: An `Arc` does not change what it refers to.
-unsafe impl<S: Space> SpaceRef for Arc<S> {
-    type Space = S;
-
-    #[inline]
-    fn space(&self) -> &S {
-        self
-    }
-}

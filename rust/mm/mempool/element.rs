@@ -35,7 +35,8 @@ use crate::{
         },
         gfp::Gfp,
         page::Page, //
-    }, //
+    },
+    sync::StableRef, //
 };
 
 impl<S: Source> Mempool<S> {
@@ -77,38 +78,13 @@ impl<S: Source> Mempool<S> {
 }
 
 /// A handle that keeps a [`Mempool`] alive and its size constant: a reference or an [`Arc`].
-///
-/// # Safety
-///
-/// [`pool`](Self::pool) must always return the same pool, also after a move of `self`.
-pub unsafe trait PoolRef {
+pub trait PoolRef: StableRef<Target = Mempool<<Self as PoolRef>::Source>> {
     /// The source of the pool.
     type Source: Source;
-
-    /// Returns the pool.
-    ///
-    /// Context: Any context. Never sleeps.
-    fn pool(&self) -> &Mempool<Self::Source>;
 }
 
-// SAFETY: A reference always refers to the same pool.
-unsafe impl<S: Source> PoolRef for &Mempool<S> {
+impl<S: Source, R: StableRef<Target = Mempool<S>>> PoolRef for R {
     type Source = S;
-
-    #[inline]
-    fn pool(&self) -> &Mempool<S> {
-        self
-    }
-}
-
-// SAFETY: An `Arc` always refers to the same pool.
-unsafe impl<S: Source> PoolRef for Arc<Mempool<S>> {
-    type Source = S;
-
-    #[inline]
-    fn pool(&self) -> &Mempool<S> {
-        self
-    }
 }
 
 /// The memory type of the pool of a `P`.
@@ -146,7 +122,7 @@ impl<P: PoolRef> Element<P> {
 
         // SAFETY: `inner` is initialised by the type invariants of `Mempool`.
         let memory =
-            unsafe { bindings::mempool_alloc_noprof(pool.pool().inner.get(), gfp.as_raw()) };
+            unsafe { bindings::mempool_alloc_noprof(pool.get_ref().inner.get(), gfp.as_raw()) };
         let memory = NonNull::new(memory).ok_or(ENOMEM)?;
         // SAFETY: C transfers the ownership of memory from the source or the reserve to the caller.
         Ok(unsafe { Self::from_raw(pool, memory) })
@@ -162,7 +138,7 @@ impl<P: PoolRef> Element<P> {
         // SAFETY: All elements of the pool are valid for `from_raw()`.
         let memory = unsafe { MemoryOf::<P>::from_raw(memory) };
         // SAFETY: The caller gives up its ownership of the memory, and has not recorded it.
-        unsafe { pool.pool().source.taken(1) };
+        unsafe { pool.get_ref().source.taken(1) };
         // SAFETY: By the safety requirements; recorded above.
         unsafe { Self::new(pool, memory) }
     }
@@ -190,7 +166,7 @@ impl<P: PoolRef> Element<P> {
     /// Returns the source of the memory.
     #[inline]
     pub(super) fn source(&self) -> &P::Source {
-        self.pool.pool().source()
+        self.pool.get_ref().source()
     }
 
     /// Writes a value to the memory.
@@ -264,7 +240,7 @@ impl<P: PoolRef> Drop for Element<P> {
     fn drop(&mut self) {
         // SAFETY: `drop` runs once, and `memory` is not used after it by the type invariants.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
-        let pool = self.pool.pool();
+        let pool = self.pool.get_ref();
         // SAFETY: The memory is recorded as taken, or is an equivalent page, by the type
         // invariants. It is returned below.
         unsafe { pool.source.returned(1) };

@@ -41,7 +41,7 @@ impl<R: CacheRef> Slab<R> {
     ///
     /// Context: Any context. Never sleeps.
     pub fn new(cache: R) -> Self {
-        cache.cache().taken(1);
+        cache.get_ref().taken(1);
         // INVARIANT: Counted above.
         Self(cache)
     }
@@ -50,7 +50,7 @@ impl<R: CacheRef> Slab<R> {
     ///
     /// Context: Any context. Never sleeps.
     pub fn cache(&self) -> &crate::mm::slab::Cache<R::Value> {
-        self.0.cache()
+        self.0.get_ref()
     }
 }
 

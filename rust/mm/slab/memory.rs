@@ -2,10 +2,7 @@
 
 //! Memory from a slab cache.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 use core::ptr::NonNull;
 
@@ -19,50 +16,27 @@ use crate::{
             Uninit, //
         },
         gfp::Gfp, //
-    }, //
+    },
+    sync::StableRef, //
 };
 
-/// A handle that keeps a [`Cache`] alive: the cache itself, a reference, or an [`Arc`].
-///
-/// # Safety
-///
-/// [`cache`](Self::cache) must always return the same cache, also after a move of `self`.
-pub unsafe trait CacheRef {
+/// A handle that keeps a [`Cache`] alive: the cache itself, a reference, or an
+/// [`Arc`](kernel::sync::Arc).
+pub trait CacheRef: StableRef<Target = Cache<<Self as CacheRef>::Value>> {
     /// The type of the values of the cache.
     type Value;
+}
 
-    /// Returns the cache.
-    ///
-    /// Context: Any context. Never sleeps.
-    fn cache(&self) -> &Cache<Self::Value>;
+impl<T, R: StableRef<Target = Cache<T>>> CacheRef for R {
+    type Value = T;
 }
 
 // SAFETY: A moved cache is the same cache: `raw` does not change.
-unsafe impl<T> CacheRef for Cache<T> {
-    type Value = T;
+unsafe impl<T> StableRef for Cache<T> {
+    type Target = Self;
 
     #[inline]
-    fn cache(&self) -> &Cache<T> {
-        self
-    }
-}
-
-// SAFETY: A reference always refers to the same cache.
-unsafe impl<T> CacheRef for &Cache<T> {
-    type Value = T;
-
-    #[inline]
-    fn cache(&self) -> &Cache<T> {
-        self
-    }
-}
-
-// SAFETY: An `Arc` always refers to the same cache.
-unsafe impl<T> CacheRef for Arc<Cache<T>> {
-    type Value = T;
-
-    #[inline]
-    fn cache(&self) -> &Cache<T> {
+    fn get_ref(&self) -> &Self {
         self
     }
 }
@@ -91,9 +65,9 @@ impl<R: CacheRef> Memory<R> {
     pub(super) fn new(cache: R, gfp: Gfp) -> Result<Self> {
         // SAFETY: The cache exists by its type invariants.
         let object =
-            unsafe { bindings::kmem_cache_alloc_noprof(cache.cache().as_raw(), gfp.as_raw()) };
+            unsafe { bindings::kmem_cache_alloc_noprof(cache.get_ref().as_raw(), gfp.as_raw()) };
         let object = NonNull::new(object.cast()).ok_or(ENOMEM)?;
-        cache.cache().taken(1);
+        cache.get_ref().taken(1);
         // INVARIANT: The cache transferred the ownership of the object to the caller.
         Ok(Self { cache, object })
     }
@@ -135,7 +109,7 @@ impl<R: CacheRef<Value = T>, T> InPlaceWrite<T> for Memory<R> {
 impl<R: CacheRef> Drop for Memory<R> {
     #[inline]
     fn drop(&mut self) {
-        let cache = self.cache.cache();
+        let cache = self.cache.get_ref();
         cache.returned(1);
         // SAFETY: `object` is from the cache by the type invariants, and is not used again.
         unsafe { bindings::kmem_cache_free(cache.as_raw(), self.object.as_ptr().cast()) };
@@ -147,9 +121,12 @@ impl<R: CacheRef> Drop for Memory<R> {
 mod tests {
     use super::*;
 
-    use kernel::sync::atomic::{
-        Atomic,
-        Relaxed, //
+    use kernel::sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
     };
 
     #[test]

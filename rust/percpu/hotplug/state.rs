@@ -18,6 +18,7 @@ use kernel::{
         Atomic,
         Relaxed, //
     },
+    task::Task,
     types::Opaque, //
 };
 
@@ -91,16 +92,9 @@ pub(super) unsafe fn remove(header: NonNull<Header>) {
 /// writing, or it holds the lock for reading and `cpuhp_state_mutex`.
 static CALLER: Atomic<usize> = Atomic::new(0);
 
-/// Returns a number that identifies the current task.
-fn current_task() -> usize {
-    // SAFETY: `get_current()` has no preconditions.
-    // CAST: To an address.
-    unsafe { bindings::get_current() as usize }
-}
-
 /// Returns whether the current task runs a callback.
 pub(super) fn is_in_callback() -> bool {
-    CALLER.load(Relaxed) == current_task()
+    CALLER.load(Relaxed) == Task::current_raw().addr()
 }
 
 /// The hotplug state, while the library is loaded.
@@ -157,7 +151,7 @@ unsafe fn call<R>(
     // SAFETY: `header` points into an allocation.
     let header = unsafe { NonNull::new_unchecked(header.cast_mut()) };
 
-    CALLER.store(current_task(), Relaxed);
+    CALLER.store(Task::current_raw().addr(), Relaxed);
     let ret = func(header, cpu);
     CALLER.store(0, Relaxed);
     ret

@@ -8,10 +8,13 @@
 
 use kernel::{
     fmt,
-    prelude::*, //
+    prelude::*,
+    sync::Completion, //
 };
 
-use core::mem::MaybeUninit;
+use core::ptr;
+
+use pin_init::stack_pin_init;
 
 use crate::{
     bindings,
@@ -139,20 +142,17 @@ impl<T: Target> CloneBio<T> {
             return Err((this.into_base(), BlkError::IOERR));
         }
 
-        let mut done = MaybeUninit::uninit();
-        let done: *mut bindings::completion = done.as_mut_ptr();
-        // SAFETY: `done` is valid for writes, and does not move until this function returns.
-        unsafe { bindings::init_completion(done) };
+        stack_pin_init!(let done = Completion::new());
         // SAFETY: The clone is not shared.
         unsafe {
-            (*clone).bi_private = done.cast();
+            (*clone).bi_private = ptr::from_ref(&*done).cast_mut().cast();
             (*clone).bi_end_io = Some(end_read);
         }
         // SAFETY: The bio is device mapper's clone, and does not end before this function returns.
         // `accounts_remapped_io` is set for each target.
         unsafe { bindings::dm_submit_bio_remap(this.base.ptr().bio(), clone) };
-        // SAFETY: `done` was initialised, and `end_read()` completes it.
-        unsafe { bindings::wait_for_completion(done) };
+        // `end_read()` completes it.
+        done.wait_for_completion();
 
         // SAFETY: The device has completed the clone, so this function owns it again.
         let result = unsafe {
@@ -174,14 +174,14 @@ impl<T: Target> CloneBio<T> {
 ///
 /// # Safety
 ///
-/// The block layer must call this for a clone whose `bi_private` is a `completion`, alive until it
-/// is completed.
+/// The block layer must call this for a clone whose `bi_private` is a [`Completion`], alive until
+/// it is completed.
 unsafe extern "C" fn end_read(clone: *mut bindings::bio) {
     // The waiter returns only after `complete_all()` has released the lock of the completion, and
     // this is its last access.
     //
     // SAFETY: By this function's contract.
-    unsafe { bindings::complete_all((*clone).bi_private.cast()) };
+    unsafe { &*(*clone).bi_private.cast::<Completion>() }.complete_all();
 }
 
 /// A clone that a read has filled, see [`CloneBio::read()`].
@@ -225,8 +225,8 @@ impl<T: Target> ReadClone<T> {
     /// Context: Any context. Never sleeps.
     pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
         let tags = match self.0.base.ptr().integrity() {
-            Some(tags) => core::ptr::from_ref(tags.as_slice()),
-            None => core::ptr::from_ref(&[]),
+            Some(tags) => ptr::from_ref(tags.as_slice()),
+            None => ptr::from_ref(&[]),
         };
         let (target, _, own) = self.0.segments();
 
@@ -274,7 +274,7 @@ impl<T: Target> PerBioRef<T> {
     #[inline]
     fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
         // The tags are separate memory, so both can be lent.
-        let tags = core::ptr::from_ref(self.integrity()?.as_slice());
+        let tags = ptr::from_ref(self.integrity()?.as_slice());
         let (target, segments) = self.segments_mut()?;
 
         // SAFETY: The tags do not change until the bio is borrowed mutably again, and it is

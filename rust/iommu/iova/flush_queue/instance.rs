@@ -13,23 +13,22 @@ use kernel::{
         },
         Arc,
         SpinLockIrq, //
-    }, //
+    },
+    task::Task, //
 };
 
 use core::num::NonZeroUsize;
 
 use crate::{
     bindings,
-    percpu::PerCpu, //
+    percpu::PerCpu,
+    sync::StableRef, //
 };
 
 use super::{
     super::{
         range::Range,
-        space::{
-            Space,
-            SpaceRef, //
-        }, //
+        space::Space, //
     },
     armed::Armed,
     counters::Counters,
@@ -51,7 +50,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Takes over the page frames of a range.
     #[inline]
-    pub(super) fn new<R: SpaceRef>(range: Range<R>) -> Self {
+    pub(super) fn new<R: StableRef<Target: Space>>(range: Range<R>) -> Self {
         let (_space, pfn, size_pfns) = range.into_parts();
         // INVARIANT: The caller checks the space. `Range` does not free the page frames any more.
         Self { pfn, size_pfns }
@@ -146,7 +145,7 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
 
     /// Returns whether the timer is the caller.
     pub(super) fn is_in_timer(&self) -> bool {
-        self.interrupted.load(Relaxed) == current_task()
+        self.interrupted.load(Relaxed) == Task::current_raw().addr()
     }
 }
 
@@ -158,13 +157,6 @@ impl<S: Space, T: Iotlb> PinnedDrop for Instance<S, T> {
             self.flush();
         }
     }
-}
-
-/// Returns a number that identifies the current task.
-fn current_task() -> usize {
-    // SAFETY: `get_current()` has no preconditions.
-    // CAST: To an address.
-    unsafe { bindings::get_current() as usize }
 }
 
 /// Flushes, and frees the queued ranges of all CPUs.
@@ -182,7 +174,9 @@ pub(super) unsafe extern "C" fn timeout<S: Space, T: Iotlb>(timer: *mut bindings
 
     // The interrupted task is suspended until this returns. So while it is current, this is
     // running.
-    instance.interrupted.store(current_task(), Relaxed);
+    instance
+        .interrupted
+        .store(Task::current_raw().addr(), Relaxed);
     instance.armed.expire(
         || instance.flush(),
         || instance.timer.arm(instance.timeout_ms),

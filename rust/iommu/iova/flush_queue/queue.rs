@@ -22,16 +22,14 @@ use crate::{
     module::cleanup::{
         self,
         RecordId, //
-    }, //
+    },
+    sync::StableRef, //
 };
 
 use super::{
     super::{
         range::Range,
-        space::{
-            Space,
-            SpaceRef, //
-        }, //
+        space::Space, //
     },
     instance::{
         timeout,
@@ -128,7 +126,7 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
     /// CPU's ring, which the timer of another CPU may hold. C: `queue_iova()` in
     /// `drivers/iommu/dma-iommu.c`.
     #[inline]
-    pub fn queue<R: SpaceRef<Space = S>>(&self, range: Range<R>) -> Result<(), Range<R>> {
+    pub fn queue<R: StableRef<Target = S>>(&self, range: Range<R>) -> Result<(), Range<R>> {
         let instance = &self.instance;
         if !ptr::eq(range.space(), &*instance.space) {
             return Err(range);
