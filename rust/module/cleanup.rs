@@ -215,7 +215,7 @@ pub(crate) unsafe fn has_code(module: *mut bindings::module, addresses: &[usize]
 ///
 /// - `module` must be a loaded module, and the code of the module must call this.
 /// - It must be sound to call `stop` once with `data`, in process context, from any task: when the
-///   module's init and exit functions no longer run, or from [`stop_now()`].
+///   module's init and exit functions no longer run, or from [`stop_now()`] or [`end()`].
 /// - It must be sound to call `free` after `stop`, when nothing refers to the module any more.
 pub(crate) unsafe fn register(
     module: *mut bindings::module,
@@ -286,16 +286,28 @@ fn stop_last(is_fit: impl Fn(&Record) -> bool) -> bool {
     true
 }
 
-/// Removes a record that is still active, and returns whether it was.
+/// Calls both functions of a record that is still active. If it is not, the notifier calls both,
+/// unless they were called already.
 ///
-/// If so, neither function was called nor will be. If not, both functions are called, unless they
-/// were called already.
-pub(crate) fn cancel(id: RecordId) -> bool {
+/// # Safety
+///
+/// It must be sound to call `free` of the record right after `stop`.
+pub(crate) unsafe fn end(id: RecordId) {
+    if let Some(record) = take_active(id) {
+        // SAFETY: The record was active and is removed, so `stop` is called once, and before
+        // `free`.
+        unsafe { (record.value.stop)(record.value.data) };
+        // SAFETY: By the safety requirements. It is called once, as the record is removed.
+        unsafe { (record.value.free)(record.value.data) };
+    }
+}
+
+/// Removes a record that is still active. Neither of its functions was called nor will be.
+fn take_active(id: RecordId) -> Option<KBox<Node<Record>>> {
     RECORDS
         .lock()
         .stack
         .take(|record| record.id == id && record.stage == Stage::Active)
-        .is_some()
 }
 
 /// The module notifier, registered until it is dropped.
@@ -487,6 +499,11 @@ mod tests {
     ///
     /// There are no requirements.
     unsafe fn nothing(_: NonNull<c_void>) {}
+
+    /// Removes a record, and returns whether it was active.
+    fn cancel(id: RecordId) -> bool {
+        take_active(id).is_some()
+    }
 
     /// A record that a shrinker's callback removes must not wait for a task that allocates.
     #[test]

@@ -3,8 +3,6 @@
 //! The registration of callbacks.
 
 use kernel::{
-    ffi::c_void,
-    module::this_module,
     prelude::*,
     sync::Arc, //
 };
@@ -26,9 +24,10 @@ use super::{
 
 use crate::{
     bindings,
-    module::cleanup::{
+    module::teardown::{
         self,
-        RecordId, //
+        Teardown,
+        TeardownId, //
     }, //
 };
 
@@ -48,12 +47,12 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// `instance` came from `KBox` and is registered, unless the module notifier is running the cleanup
-/// of `id`.
+/// `shrinker` is registered, unless the module notifier is running the cleanup of `teardown`.
 #[must_use = "the callbacks are called no more once it is dropped"]
 pub struct Registration<T: Callbacks> {
-    instance: NonNull<Instance<T>>,
-    id: RecordId,
+    #[cfg_attr(not(any(kscale_kunit, kscale_bench)), expect(dead_code))]
+    shrinker: NonNull<bindings::shrinker>,
+    teardown: TeardownId,
     _callbacks: PhantomData<Arc<T>>,
 }
 
@@ -69,53 +68,40 @@ impl<T: Callbacks> Registration<T> {
         if is_in_callback() {
             return Err(EDEADLK);
         }
-        let module = this_module::<T::OwnerModule>().as_ptr();
-        if !Self::is_in(module) {
+        if !teardown::is_in_module::<KBox<Instance<T>>>() {
             pr_err!("shrinker: callbacks must belong to the module that registers them\n");
             return Err(EINVAL);
         }
 
         let instance = KBox::new_uninit(GFP_KERNEL)?;
         let data: *const T = &*callbacks;
-        let raw = shrinker.into_raw();
+        let shrinker = shrinker.into_raw();
+        let raw = shrinker.as_ptr();
         // SAFETY: C does not read the field before the registration below.
-        unsafe { (*raw.as_ptr()).private_data = data.cast_mut().cast() };
+        unsafe { (*raw).private_data = data.cast_mut().cast() };
         // SAFETY: As above.
-        unsafe { (*raw.as_ptr()).count_objects = Some(count_objects::<T>) };
+        unsafe { (*raw).count_objects = Some(count_objects::<T>) };
         // SAFETY: As above.
-        unsafe { (*raw.as_ptr()).scan_objects = Some(scan_objects::<T>) };
-        let instance = NonNull::from(KBox::leak(KBox::write(
+        unsafe { (*raw).scan_objects = Some(scan_objects::<T>) };
+        let instance = KBox::write(
             instance,
             Instance {
-                shrinker: raw,
+                shrinker,
                 callbacks,
             },
-        )));
+        );
         // SAFETY: The shrinker is from `shrinker_alloc()` and not registered yet, by the type
         // invariants of `Shrinker`. Its functions are for a `T`, and so is `data`. The instance
         // keeps the `T` until the shrinker is unregistered.
-        unsafe { bindings::shrinker_register(raw.as_ptr()) };
-
-        // SAFETY:
-        // - The code of `T` is in `module`, as checked above. It runs here, so the module is
-        //   loaded.
-        // - `stop()` and `free()` may be called with `instance`, as it is registered.
-        let id = unsafe { cleanup::register(module, Self::stop, Self::free, instance.cast()) };
-        match id {
-            // INVARIANT: The instance is registered, and was leaked from a `KBox`.
-            Ok(id) => Ok(Self {
-                instance,
-                id,
-                _callbacks: PhantomData,
-            }),
-            Err(error) => {
-                // SAFETY: The instance is registered, and has no other users.
-                unsafe { Self::stop(instance.cast()) };
-                // SAFETY: As above, and the instance is not registered any more.
-                unsafe { Self::free(instance.cast()) };
-                Err(error)
-            }
-        }
+        unsafe { bindings::shrinker_register(raw) };
+        // SAFETY: Checked above, and the shrinker is registered.
+        let teardown = unsafe { teardown::register(instance) }?;
+        // INVARIANT: Just registered.
+        Ok(Self {
+            shrinker,
+            teardown,
+            _callbacks: PhantomData,
+        })
     }
 
     /// Calls both callbacks once with `nr_to_scan` objects to scan, as memory reclaim does.
@@ -132,8 +118,7 @@ impl<T: Callbacks> Registration<T> {
             Count, //
         };
 
-        // SAFETY: The instance exists by the type invariants, and is not written.
-        let shrinker = unsafe { self.instance.as_ref() }.shrinker.as_ptr();
+        let shrinker = self.shrinker.as_ptr();
         let mut control = bindings::shrink_control {
             gfp_mask: bindings::GFP_KERNEL,
             // SAFETY: `numa_node()` has no preconditions.
@@ -165,43 +150,7 @@ impl<T: Callbacks> Registration<T> {
     /// Returns the C shrinker.
     #[cfg(kscale_kunit)]
     pub(crate) fn raw(&self) -> *mut bindings::shrinker {
-        // SAFETY: The instance exists by the type invariants.
-        unsafe { self.instance.as_ref() }.shrinker.as_ptr()
-    }
-
-    /// Returns whether all code that depends on `T` is code of `module`.
-    fn is_in(module: *mut bindings::module) -> bool {
-        let own = [
-            count_objects::<T> as *const () as usize,
-            scan_objects::<T> as *const () as usize,
-            Self::stop as *const () as usize,
-            Self::free as *const () as usize,
-        ];
-        // SAFETY: `module` is the `THIS_MODULE` of the module of `T`, which is in use, so it is
-        // loaded.
-        unsafe { cleanup::has_code(module, &own) }
-    }
-
-    /// Unregisters the shrinker, and waits for running callbacks.
-    ///
-    /// # Safety
-    ///
-    /// `instance` must be an [`Instance<T>`] that is registered.
-    unsafe fn stop(instance: NonNull<c_void>) {
-        // SAFETY: By the safety requirements. The instance is not written.
-        let shrinker = unsafe { instance.cast::<Instance<T>>().as_ref() }.shrinker;
-        // SAFETY: The shrinker is registered, and not used again.
-        unsafe { bindings::shrinker_free(shrinker.as_ptr()) };
-    }
-
-    /// Drops an instance.
-    ///
-    /// # Safety
-    ///
-    /// `instance` must be an [`Instance<T>`] from `KBox` that is not registered and has no users.
-    unsafe fn free(instance: NonNull<c_void>) {
-        // SAFETY: By the safety requirements.
-        drop(unsafe { KBox::from_raw(instance.cast::<Instance<T>>().as_ptr()) });
+        self.shrinker.as_ptr()
     }
 }
 
@@ -211,15 +160,7 @@ impl<T: Callbacks> Drop for Registration<T> {
             pr_err!("shrinker: registration dropped in a callback, leaking it\n");
             return;
         }
-        if !cleanup::cancel(self.id) {
-            // The module is being unloaded: the module notifier runs the cleanup.
-            return;
-        }
-        // SAFETY: The instance is registered by the type invariants, and `cancel()` made this
-        // the only cleanup.
-        unsafe { Self::stop(self.instance.cast()) };
-        // SAFETY: The instance came from `KBox` by the type invariants, and was just unregistered.
-        unsafe { Self::free(self.instance.cast()) };
+        self.teardown.end();
     }
 }
 
@@ -229,6 +170,26 @@ struct Instance<T: Callbacks> {
     /// The target of `private_data` in C. Keeps the callbacks alive, and is never read.
     #[expect(dead_code, reason = "keeps what C has a pointer to")]
     callbacks: Arc<T>,
+}
+
+// SAFETY: C calls `count_objects()` and `scan_objects()`. Any task may unregister a shrinker, and
+// drop the `Arc`.
+unsafe impl<T: Callbacks> Teardown for KBox<Instance<T>> {
+    type OwnerModule = T::OwnerModule;
+
+    fn callbacks() -> impl AsRef<[usize]> {
+        [
+            count_objects::<T> as *const () as usize,
+            scan_objects::<T> as *const () as usize,
+        ]
+    }
+
+    /// Unregisters the shrinker, and waits for running callbacks.
+    unsafe fn stop(instance: &Instance<T>) {
+        // SAFETY: The shrinker was registered before `teardown::register()`, and this is called
+        // once.
+        unsafe { bindings::shrinker_free(instance.shrinker.as_ptr()) };
+    }
 }
 
 #[cfg(kscale_kunit)]
@@ -262,7 +223,10 @@ mod tests {
 
     use crate::{
         mm::gfp::Gfp,
-        module::cleanup::testing::EmptyModule, //
+        module::cleanup::{
+            self,
+            testing::EmptyModule, //
+        }, //
     };
 
     /// A cache that consists of an object count.

@@ -4,8 +4,6 @@
 
 use kernel::{
     cpu::CpuId,
-    ffi::c_void,
-    module::this_module,
     prelude::*,
     sync::Arc, //
 };
@@ -15,12 +13,10 @@ use core::{
     ptr::NonNull, //
 };
 
-use crate::{
-    bindings,
-    module::cleanup::{
-        self,
-        RecordId, //
-    }, //
+use crate::module::teardown::{
+    self,
+    Teardown,
+    TeardownId, //
 };
 
 use super::state::{
@@ -61,22 +57,10 @@ pub trait Callbacks: Send + Sync + 'static {
 /// A registration of [`Callbacks`]; dropping it unregisters them.
 ///
 /// A leaked registration calls them until the module that implements them is unloaded.
-///
-/// # Invariants
-///
-/// `instance` came from `KBox`. It is linked into the list of the library's hotplug state, unless
-/// the cleanup of `id` is running.
 pub struct Registration<T: Callbacks> {
-    instance: NonNull<Instance<T>>,
-    id: RecordId,
+    teardown: TeardownId,
     _callbacks: PhantomData<Arc<T>>,
 }
-
-// SAFETY: Any task may drop a registration, together with the `Arc`.
-unsafe impl<T: Callbacks> Send for Registration<T> {}
-
-// SAFETY: A `&Registration` has no methods.
-unsafe impl<T: Callbacks> Sync for Registration<T> {}
 
 impl<T: Callbacks> Registration<T> {
     /// Calls [`Callbacks::online()`] for all online CPUs, and registers the callbacks.
@@ -92,85 +76,28 @@ impl<T: Callbacks> Registration<T> {
         if is_in_callback() {
             return Err(EDEADLK);
         }
-        let module = this_module::<T::OwnerModule>().as_ptr();
-        if !Self::is_in(module) {
+        if !teardown::is_in_module::<KBox<Instance<T>>>() {
             pr_err!("cpuhp: callbacks must belong to the module that registers them\n");
             return Err(EINVAL);
         }
 
-        let instance = NonNull::from(KBox::leak(KBox::new(
+        let instance = KBox::new(
             Instance {
                 header: Header::new(online::<T>, offline::<T>),
                 callbacks,
             },
             GFP_KERNEL,
-        )?));
+        )?;
         // SAFETY:
-        // - The node is in no list, and is freed only after it was removed.
-        // - `instance` points to the header of an `Instance<T>`, and its functions are for this
-        //   type.
-        let added = unsafe { state::add(instance.cast()) };
-        if let Err(error) = added {
-            // SAFETY: `instance` is from `KBox::leak()` above. C has no pointer to it, as
-            // `state::add()` failed.
-            drop(unsafe { KBox::from_raw(instance.as_ptr()) });
-            return Err(error);
-        }
-
-        // SAFETY:
-        // - The code of `T` is in `module`, see above. This function uses `T`, so `module` is
-        //   loaded.
-        // - `stop()` and `free()` may be called with `instance`, as it is linked.
-        let id = unsafe { cleanup::register(module, Self::stop, Self::free, instance.cast()) };
-        match id {
-            // INVARIANT: The instance is linked, and was leaked from a `KBox`.
-            Ok(id) => Ok(Self {
-                instance,
-                id,
-                _callbacks: PhantomData,
-            }),
-            Err(error) => {
-                // SAFETY: The instance is linked, and nothing else refers to it.
-                unsafe { Self::stop(instance.cast()) };
-                // SAFETY: As above, and the instance is unlinked now.
-                unsafe { Self::free(instance.cast()) };
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns whether all code that depends on `T` is in `module`.
-    fn is_in(module: *mut bindings::module) -> bool {
-        let own = [
-            online::<T> as *const () as usize,
-            offline::<T> as *const () as usize,
-            Self::stop as *const () as usize,
-            Self::free as *const () as usize,
-        ];
-        // SAFETY: `module` is the `THIS_MODULE` of a module whose types this code uses, so it is
-        // loaded.
-        unsafe { cleanup::has_code(module, &own) }
-    }
-
-    /// Unlinks the instance. C calls `offline()` for the online CPUs, and no callback after that.
-    ///
-    /// # Safety
-    ///
-    /// `instance` must be a linked [`Instance<T>`].
-    unsafe fn stop(instance: NonNull<c_void>) {
-        // SAFETY: By the safety requirements the instance is linked.
-        unsafe { state::remove(instance.cast()) };
-    }
-
-    /// Drops an instance.
-    ///
-    /// # Safety
-    ///
-    /// `instance` must be an [`Instance<T>`] from `KBox` that is not linked. Nothing else may use
-    /// it.
-    unsafe fn free(instance: NonNull<c_void>) {
-        // SAFETY: By the safety requirements.
-        drop(unsafe { KBox::from_raw(instance.cast::<Instance<T>>().as_ptr()) });
+        // - The node is in no list. It does not move, and is freed only after `stop()`.
+        // - The header is that of an `Instance<T>`, and its functions are for this type.
+        unsafe { state::add(NonNull::from(&*instance).cast()) }?;
+        // SAFETY: Checked above, and the instance is linked.
+        let teardown = unsafe { teardown::register(instance) }?;
+        Ok(Self {
+            teardown,
+            _callbacks: PhantomData,
+        })
     }
 }
 
@@ -182,15 +109,7 @@ impl<T: Callbacks> Drop for Registration<T> {
             pr_err!("cpuhp: registration dropped in a callback, leaking it\n");
             return;
         }
-        if !cleanup::cancel(self.id) {
-            // The module is going, and its cleanup frees the instance.
-            return;
-        }
-        // SAFETY: By the type invariants the instance is linked. `cancel()` excludes the
-        // cleanup.
-        unsafe { Self::stop(self.instance.cast()) };
-        // SAFETY: By the type invariants the instance came from `KBox`. It was just unlinked.
-        unsafe { Self::free(self.instance.cast()) };
+        self.teardown.end();
     }
 }
 
@@ -199,6 +118,24 @@ impl<T: Callbacks> Drop for Registration<T> {
 struct Instance<T: Callbacks> {
     header: Header,
     callbacks: Arc<T>,
+}
+
+// SAFETY: C calls `online()` and `offline()`. Any task may unlink an instance, and drop its `Arc`.
+unsafe impl<T: Callbacks> Teardown for KBox<Instance<T>> {
+    type OwnerModule = T::OwnerModule;
+
+    fn callbacks() -> impl AsRef<[usize]> {
+        [
+            online::<T> as *const () as usize,
+            offline::<T> as *const () as usize,
+        ]
+    }
+
+    /// Unlinks the instance. C calls `offline()` for the online CPUs, and no callback after that.
+    unsafe fn stop(instance: &Instance<T>) {
+        // SAFETY: The instance was linked before `teardown::register()`, and this is called once.
+        unsafe { state::remove(NonNull::from(instance).cast()) };
+    }
 }
 
 /// Calls [`Callbacks::online()`].
@@ -239,7 +176,10 @@ mod tests {
     };
 
     use crate::{
-        module::cleanup::testing::EmptyModule,
+        module::cleanup::{
+            self,
+            testing::EmptyModule, //
+        },
         percpu::{
             possible_cpus,
             PerCpu, //

@@ -88,9 +88,8 @@ impl<S: Space, T: Iotlb> Instance<S, T> {
             // SAFETY:
             // - It is a field of an `Instance<S, T>`, as `timeout()` requires.
             // - Tasks that queue to a `FlushQueue`, and the timer itself, arm it. `FlushQueue`
-            //   leaks a reference that only its `free()` drops, after `stop()` has shut the timer
-            //   down. `FlushQueue::drop()` or the module's cleanup calls both. If the cleanup
-            //   record could not be added, the timer was never armed.
+            //   passes a reference to `teardown::register()`, which drops it only after `stop()`
+            //   has shut the timer down.
             timer <- unsafe { Timer::new(timeout::<S, T>) },
             armed: Armed::new(),
             timeout_ms,

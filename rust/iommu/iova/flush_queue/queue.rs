@@ -3,25 +3,20 @@
 //! A flush queue: a ring for each CPU, and a timer for all CPUs.
 
 use kernel::{
-    ffi::c_void,
-    module::this_module,
     prelude::*,
-    sync::Arc, //
-};
-
-use core::{
-    mem,
-    ptr::{
-        self,
-        NonNull, //
+    sync::{
+        Arc,
+        ArcBorrow, //
     }, //
 };
 
+use core::ptr;
+
 use crate::{
-    bindings,
-    module::cleanup::{
+    module::teardown::{
         self,
-        RecordId, //
+        Teardown,
+        TeardownId, //
     },
     sync::StableRef, //
 };
@@ -59,14 +54,9 @@ pub trait Iotlb: Send + Sync + 'static {
 ///
 /// A destructor that runs after the module has gone may still use the queue, but the timer is shut
 /// down.
-///
-/// # Invariants
-///
-/// `id` is the cleanup record of `stop()`, `free()`, and what `into_data()` returned for a
-/// reference to `instance`.
 pub struct FlushQueue<S: Space + 'static, T: Iotlb> {
     instance: Arc<Instance<S, T>>,
-    id: RecordId,
+    teardown: TeardownId,
 }
 
 impl<S: Space, T: Iotlb> FlushQueue<S, T> {
@@ -91,29 +81,15 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
     ///
     /// Context: Process context. May sleep.
     pub fn with_timeout(space: Arc<S>, iotlb: Arc<T>, timeout_ms: u32) -> Result<Self> {
-        let module = this_module::<T::OwnerModule>().as_ptr();
-        if !Self::is_in(module) {
+        if !teardown::is_in_module::<Arc<Instance<S, T>>>() {
             pr_err!("iova: the IOTLB of a flush queue must belong to the module that creates it\n");
             return Err(EINVAL);
         }
 
         let instance = Arc::pin_init(Instance::new(space, iotlb, timeout_ms), GFP_KERNEL)?;
-        let data = Self::into_data(instance.clone());
-
-        // SAFETY:
-        // - The code of the queue is in `module`, see above. The code runs, so `module` is loaded.
-        // - Both functions take what `into_data()` returns.
-        let id = unsafe { cleanup::register(module, Self::stop, Self::free, data) };
-        match id {
-            // INVARIANT: It is the record that was added.
-            Ok(id) => Ok(Self { instance, id }),
-            Err(error) => {
-                // SAFETY: It is from `into_data()`, the timer is not armed, and no cleanup record
-                // frees it.
-                unsafe { Self::free(data) };
-                Err(error)
-            }
-        }
+        // SAFETY: Checked above. The timer may be shut down at any time.
+        let teardown = unsafe { teardown::register(instance.clone()) }?;
+        Ok(Self { instance, teardown })
     }
 
     /// Frees `range` after a flush that has not begun yet.
@@ -158,54 +134,25 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
     pub fn space(&self) -> &Arc<S> {
         &self.instance.space
     }
+}
 
-    /// Returns the argument of [`stop()`](Self::stop).
-    fn data(instance: &Arc<Instance<S, T>>) -> NonNull<c_void> {
-        // SAFETY: The address of a value is not NULL.
-        unsafe { NonNull::new_unchecked(Arc::as_ptr(instance).cast_mut()) }.cast()
-    }
+// SAFETY: C calls `timeout()`. Any task may shut the timer down, and drop the `Arc`.
+unsafe impl<S: Space + 'static, T: Iotlb> Teardown for Arc<Instance<S, T>> {
+    type OwnerModule = T::OwnerModule;
 
-    /// Leaks a reference, which [`free()`](Self::free) drops.
-    fn into_data(instance: Arc<Instance<S, T>>) -> NonNull<c_void> {
-        let data = Self::data(&instance);
-        mem::forget(instance);
-        data
-    }
-
-    /// Returns whether all code that depends on `S` and `T` is code of `module`.
-    fn is_in(module: *mut bindings::module) -> bool {
-        let own = [
-            timeout::<S, T> as *const () as usize,
-            Self::stop as *const () as usize,
-            Self::free as *const () as usize,
-        ];
-        // SAFETY: It is the `THIS_MODULE` of a module whose code is in use, so it is loaded.
-        unsafe { cleanup::has_code(module, &own) }
+    fn callbacks() -> impl AsRef<[usize]> {
+        [timeout::<S, T> as *const () as usize]
     }
 
     /// Shuts the timer down, and waits for it.
-    ///
-    /// # Safety
-    ///
-    /// `data` must be from [`data()`](Self::data), and a reference must exist. The timer must not
-    /// call this.
-    unsafe fn stop(data: NonNull<c_void>) {
-        // SAFETY: A reference keeps the instance alive.
-        let instance = unsafe { data.cast::<Instance<S, T>>().as_ref() };
+    unsafe fn stop(instance: ArcBorrow<'_, Instance<S, T>>) {
         instance.timer.shutdown_sync();
     }
 
-    /// Frees the queued ranges, and drops a reference.
-    ///
-    /// # Safety
-    ///
-    /// `data` must be from [`into_data()`](Self::into_data), this must be called once for it, and
-    /// the timer must be shut down or never have been armed.
-    unsafe fn free(data: NonNull<c_void>) {
-        // SAFETY: By the safety requirements.
-        let instance = unsafe { Arc::from_raw(data.cast::<Instance<S, T>>().as_ptr()) };
-        // The other reference may be leaked, so do not rely on the destructor of the instance.
-        instance.flush();
+    /// Frees the queued ranges. The other reference may be leaked, so this cannot be left to the
+    /// destructor of the instance.
+    fn finish(&self) {
+        self.flush();
     }
 }
 
@@ -216,16 +163,7 @@ impl<S: Space, T: Iotlb> Drop for FlushQueue<S, T> {
             pr_err!("iova: flush queue dropped by its own timer, leaking it\n");
             return;
         }
-        if !cleanup::cancel(self.id) {
-            // The module is going: its cleanup stops and frees the queue.
-            return;
-        }
-        let data = Self::data(&self.instance);
-        // SAFETY: `self` holds a reference, and the caller is not the timer, see above.
-        unsafe { Self::stop(data) };
-        // SAFETY: The record was added by the type invariants, and was removed: this is called
-        // once. The timer was shut down above.
-        unsafe { Self::free(data) };
+        self.teardown.end();
     }
 }
 
@@ -259,7 +197,10 @@ mod tests {
     };
 
     use crate::{
-        module::cleanup::testing::EmptyModule,
+        module::cleanup::{
+            self,
+            testing::EmptyModule, //
+        },
         percpu::testing::{
             migrate_disable,
             on_all_cpus, //
@@ -471,12 +412,7 @@ mod tests {
         let domain = queue.space().clone();
         assert!(queue.queue(take(&domain)?).is_ok());
 
-        assert!(cleanup::cancel(queue.id));
-        let data = Queue::data(&queue.instance);
-        // SAFETY: `queue` has a reference, and this is not the timer.
-        unsafe { Queue::stop(data) };
-        // SAFETY: The cleanup record was added and removed. The timer was shut down above.
-        unsafe { Queue::free(data) };
+        queue.teardown.end();
 
         // The queue still holds a reference to the domain.
         let before = flushes.finished.load(Relaxed);

@@ -4,12 +4,13 @@
 
 use kernel::{
     cpu::CpuId,
-    ffi::c_void,
     impl_has_delayed_work,
-    module::this_module,
     new_delayed_work,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
     time::msecs_to_jiffies,
     workqueue::{
         self,
@@ -19,16 +20,12 @@ use kernel::{
     }, //
 };
 
-use core::{
-    mem,
-    ptr::NonNull, //
-};
-
 use crate::{
     bindings,
-    module::cleanup::{
+    module::teardown::{
         self,
-        RecordId, //
+        Teardown,
+        TeardownId, //
     },
     percpu::hotplug, //
 };
@@ -55,16 +52,11 @@ const TRIM_DELAY_MS: u32 = 100;
 /// A [`Domain`] with per-CPU magazines of freed ranges.
 ///
 /// It cannot be dropped while there are ranges: they borrow it, or hold a reference to it.
-///
-/// # Invariants
-///
-/// `id` is the cleanup record of `Shared::stop()`, `Shared::free()`, and what
-/// `Shared::into_data()` returned for a reference to `shared`.
 pub struct Cache {
     shared: Arc<Shared>,
     /// Dropped first, in `Drop`.
     hotplug: Option<hotplug::Registration<Shared>>,
-    id: RecordId,
+    teardown: TeardownId,
 }
 
 /// The part of a cache that the work item and the hotplug callbacks use, too.
@@ -97,58 +89,32 @@ impl Shared {
         // It is not queued if it is queued already, or is disabled.
         let _ = workqueue::system().enqueue_delayed(this.clone(), delay);
     }
+}
 
-    /// Returns the argument of [`stop()`](Self::stop).
-    fn data(this: &Arc<Self>) -> NonNull<c_void> {
-        // SAFETY: The address of a value is not NULL.
-        unsafe { NonNull::new_unchecked(Arc::as_ptr(this).cast_mut()) }.cast()
-    }
+// SAFETY: C calls nothing that depends on a type. Any task may disable the work item, and drop the
+// `Arc`.
+unsafe impl Teardown for Arc<Shared> {
+    type OwnerModule = crate::LocalModule;
 
-    /// Leaks a reference, which [`free()`](Self::free) drops.
-    fn into_data(this: Arc<Self>) -> NonNull<c_void> {
-        let data = Self::data(&this);
-        mem::forget(this);
-        data
-    }
-
-    /// Returns the work item.
-    ///
-    /// # Safety
-    ///
-    /// `data` must be from [`data()`](Self::data), and a reference must exist.
-    unsafe fn work(data: NonNull<c_void>) -> *mut bindings::delayed_work {
-        // SAFETY: A reference keeps the value alive.
-        let work = unsafe { <Self as HasWork<Self>>::raw_get_work(data.cast().as_ptr()) };
-        // CAST: The `work_struct` is the first field of a `delayed_work`, and `Self` has a
-        // `DelayedWork`.
-        work.cast()
+    fn callbacks() -> impl AsRef<[usize]> {
+        []
     }
 
     /// Waits for the work item, and disables it.
-    ///
-    /// # Safety
-    ///
-    /// `data` must be from [`data()`](Self::data), and a reference must exist. The caller must be
-    /// able to sleep.
-    unsafe fn stop(data: NonNull<c_void>) {
-        // SAFETY: By the safety requirements.
-        let work = unsafe { Self::work(data) };
+    unsafe fn stop(shared: ArcBorrow<'_, Shared>) {
+        let shared = Arc::from(shared);
+        let this = Arc::as_ptr(&shared);
+        // SAFETY: `shared` keeps the value alive.
+        let work = unsafe { <Shared as HasWork<Shared>>::raw_get_work(this.cast_mut()) };
         // SAFETY: The work item was initialised with the value. C takes the locks that it needs.
-        if unsafe { bindings::disable_delayed_work_sync(work) } {
+        //
+        // CAST: The `work_struct` is the first field of a `delayed_work`, and `Shared` has a
+        // `DelayedWork`.
+        if unsafe { bindings::disable_delayed_work_sync(work.cast()) } {
             // SAFETY: The item was queued and is disabled, so nothing else drops the reference that
             // it was queued with, from `Arc::into_raw()`.
-            drop(unsafe { Arc::from_raw(data.cast::<Self>().as_ptr()) });
+            drop(unsafe { Arc::from_raw(this) });
         }
-    }
-
-    /// Drops a reference.
-    ///
-    /// # Safety
-    ///
-    /// `data` must be from [`into_data()`](Self::into_data), and this must be called once for it.
-    unsafe fn free(data: NonNull<c_void>) {
-        // SAFETY: By the safety requirements.
-        drop(unsafe { Arc::from_raw(data.cast::<Self>().as_ptr()) });
     }
 }
 
@@ -188,31 +154,14 @@ impl Cache {
         )?;
         let hotplug = hotplug::Registration::new(shared.clone())?;
 
-        let data = Shared::into_data(shared.clone());
-        // SAFETY:
-        // - The code is in the library, which is loaded.
-        // - Both functions take what `into_data()` returns.
-        let id = unsafe {
-            cleanup::register(
-                this_module::<crate::LocalModule>().as_ptr(),
-                Shared::stop,
-                Shared::free,
-                data,
-            )
-        };
-        match id {
-            // INVARIANT: It is the record that was added.
-            Ok(id) => Ok(Self {
-                shared,
-                hotplug: Some(hotplug),
-                id,
-            }),
-            Err(error) => {
-                // SAFETY: It is from `into_data()`, and no cleanup record frees it.
-                unsafe { Shared::free(data) };
-                Err(error)
-            }
-        }
+        // SAFETY: The code is in the library, which is not generic here. The work item may be
+        // disabled at any time.
+        let teardown = unsafe { teardown::register(shared.clone()) }?;
+        Ok(Self {
+            shared,
+            hotplug: Some(hotplug),
+            teardown,
+        })
     }
 
     /// Allocates a range of `size_pfns` page frames, none of them above `limit_pfn`.
@@ -293,16 +242,7 @@ impl Drop for Cache {
     fn drop(&mut self) {
         // In a hotplug callback the registration stays, with its reference to the value.
         drop(self.hotplug.take());
-        if !cleanup::cancel(self.id) {
-            // The library is going: its cleanup stops and frees the cache.
-            return;
-        }
-        let data = Shared::data(&self.shared);
-        // SAFETY: The record was added by the type invariants, and was removed: this is called
-        // once.
-        unsafe { Shared::stop(data) };
-        // SAFETY: As above.
-        unsafe { Shared::free(data) };
+        self.teardown.end();
     }
 }
 
