@@ -88,13 +88,15 @@ pub use self::{
             DeviceName,
             ReadClone, //
         },
-        irq::IrqBio,
         list::BioList,
         map::{
             MapBio,
             MapResult, //
         },
-        owned::Bio, //
+        owned::{
+            Bio,
+            IrqBio, //
+        }, //
     },
     submit::sorted::SortedSubmitQueue,
     target::{

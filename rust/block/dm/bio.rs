@@ -9,7 +9,6 @@ pub(super) mod bounce;
 pub(super) mod clone;
 pub(super) mod end_io;
 pub(super) mod integrity;
-pub(super) mod irq;
 pub(super) mod list;
 pub(super) mod map;
 pub(super) mod owned;

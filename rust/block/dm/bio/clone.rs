@@ -50,10 +50,10 @@ use super::{
         CompoundSource,
         FreePages, //
     },
-    irq::IrqBio,
     owned::{
         may_submit,
-        Bio, //
+        Bio,
+        IrqBio, //
     },
     per_bio::{
         PerBio,
@@ -386,7 +386,7 @@ impl<T: Target> CloneBio<T> {
         }
         // May end the bio, so this may be the last use of the target. The code stays, by this
         // function's contract.
-        done(IrqBio::new(Bio::new(base)), result);
+        done(Bio::new(base), result);
     }
 
     fn free_clone(&mut self) {

@@ -6,23 +6,22 @@ use kernel::prelude::*;
 
 use core::marker::PhantomData;
 
-use crate::{
-    bindings,
-    block::{
-        bio::{
-            BlkResult,
-            Op,
-            SegmentsMut, //
-        },
-        dm::target::Target, //
-    }, //
+use crate::block::{
+    bio::BlkResult,
+    dm::target::Target, //
 };
 
 use super::{
-    irq::IrqBio,
     map::Brand,
-    owned::Bio,
-    per_bio::PerBioRef, //
+    owned::{
+        irqs_enabled,
+        Bio,
+        IrqBio, //
+    },
+    per_bio::{
+        impl_getters,
+        PerBioRef, //
+    }, //
 };
 
 /// A completed bio in [`Target::end_io()`].
@@ -49,6 +48,8 @@ pub struct EndIoResult<'a, T: Target> {
 }
 
 impl<'a, T: Target> EndBio<'a, T> {
+    impl_getters!();
+
     /// Starts a call of `end_io`.
     pub(in crate::block::dm) fn new(ptr: PerBioRef<T>, result: BlkResult) -> Self {
         // INVARIANT: The caller has the only pointer, so it is the call of `end_io`.
@@ -67,49 +68,6 @@ impl<'a, T: Target> EndBio<'a, T> {
         self.result
     }
 
-    /// Returns the operation.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn op(&self) -> Op {
-        self.ptr.op()
-    }
-
-    /// Returns the length in bytes at the call of `map`.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn len_bytes(&self) -> u32 {
-        self.ptr.iter().bi_size
-    }
-
-    /// Returns the per-bio data of the target.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn data(&mut self) -> &mut T::PerBio {
-        self.ptr.data()
-    }
-
-    /// Returns the target.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn target(&self) -> Pin<&T> {
-        self.ptr.inner().get_ref().target()
-    }
-
-    /// Returns the target and a mutable iterator over the memory of the bio, or [`None`] unless the
-    /// operation is [`Op::Read`].
-    ///
-    /// Both borrow the same bio.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
-        self.ptr.segments_mut()
-    }
-
     /// Returns whether this is outside hard interrupts and interrupts are enabled.
     ///
     /// If so, long work that does not sleep, such as a cipher, may run here. Otherwise use
@@ -118,8 +76,7 @@ impl<'a, T: Target> EndBio<'a, T> {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn irqs_enabled(&self) -> bool {
-        // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
-        unsafe { bindings::irqs_on() }
+        irqs_enabled()
     }
 
     /// Ends the bio with the result of the device, as `DM_ENDIO_DONE`.
@@ -149,7 +106,7 @@ impl<'a, T: Target> EndBio<'a, T> {
     #[inline]
     pub fn defer(mut self, func: impl FnOnce(IrqBio<T>)) -> EndIoResult<'a, T> {
         self.ptr.restore();
-        func(IrqBio::new(Bio::new(self.ptr)));
+        func(Bio::new(self.ptr));
         EndIoResult {
             ptr: None,
             result: Ok(()),

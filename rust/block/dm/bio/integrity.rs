@@ -73,7 +73,7 @@ impl<T: Target> MapBio<'_, T> {
     }
 }
 
-impl<T: Target> Bio<T> {
+impl<T: Target, C> Bio<T, C> {
     /// Returns the target, the memory of a read, and the tags that the device returned.
     ///
     /// Returns [`None`] unless the operation is a read with tags. See [`Bio::segments_mut()`].

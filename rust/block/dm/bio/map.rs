@@ -16,7 +16,6 @@ use crate::{
         bio::{
             BlkResult,
             Op,
-            Segments,
             SECTOR_SIZE, //
         },
         dm::target::{
@@ -30,6 +29,7 @@ use crate::{
 use super::{
     owned::Bio,
     per_bio::{
+        impl_getters,
         PerBio,
         PerBioRef, //
     }, //
@@ -65,6 +65,8 @@ pub struct MapResult<'a, T: Target> {
 }
 
 impl<'a, T: Target> MapBio<'a, T> {
+    impl_getters!();
+
     /// Starts a call of `map`.
     ///
     /// # Safety
@@ -83,14 +85,6 @@ impl<'a, T: Target> MapBio<'a, T> {
             ptr: unsafe { PerBio::init(bio, inner) },
             _brand: PhantomData,
         }
-    }
-
-    /// Returns the operation.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn op(&self) -> Op {
-        self.ptr.op()
     }
 
     /// Returns whether the bio is a flush of the device cache (`REQ_PREFLUSH`).
@@ -132,32 +126,6 @@ impl<'a, T: Target> MapBio<'a, T> {
         // OVERFLOW: Device mapper sends a target no bio that begins before the target. The
         // exception are flushes, at sector 0, where the difference has no meaning.
         self.sector().wrapping_sub(self.ptr.inner().begin_sectors())
-    }
-
-    /// Returns the length in bytes, a multiple of [`SECTOR_SIZE`].
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn len_bytes(&self) -> u32 {
-        self.ptr.iter().bi_size
-    }
-
-    /// Returns the per-bio data of the target.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn data(&mut self) -> &mut T::PerBio {
-        self.ptr.data()
-    }
-
-    /// Returns an iterator over the memory of the bio.
-    ///
-    /// Only [`Op::Read`] and [`Op::Write`] have memory.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn segments(&self) -> Segments<'_> {
-        self.ptr.segments()
     }
 
     /// Shortens the bio to its first `n_sectors`. Device mapper sends the rest in another bio.

@@ -4,7 +4,10 @@
 
 use kernel::prelude::*;
 
-use core::mem::ManuallyDrop;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop, //
+};
 
 use crate::{
     bindings,
@@ -12,10 +15,7 @@ use crate::{
         bio::{
             BioSet,
             BlkError,
-            BlkResult,
-            Op,
-            Segments,
-            SegmentsMut, //
+            BlkResult, //
         },
         dm::target::{
             devices::DeviceId,
@@ -35,8 +35,10 @@ use crate::{
 use super::{
     bounce::CompoundSource,
     clone::CloneBio,
-    irq::IrqBio,
-    per_bio::PerBioRef, //
+    per_bio::{
+        impl_getters,
+        PerBioRef, //
+    }, //
 };
 
 /// A bio that the target owns until it ends the bio.
@@ -47,21 +49,39 @@ use super::{
 /// # Invariants
 ///
 /// `ptr` is a bio that has not left the target and is at no device.
-pub struct Bio<T: Target> {
+pub struct Bio<T: Target, C = InTask> {
     ptr: ManuallyDrop<PerBioRef<T>>,
+    _context: PhantomData<C>,
 }
+
+/// An owned [`Bio`] in a function that may run in an interrupt.
+///
+/// The functions of [`EndBio::defer()`], [`CloneBio::submit()`] and [`Bio::queue_bh()`] get one.
+/// It has the operations that do not sleep. [`Bio::queue()`] moves it to process context.
+///
+/// [`EndBio::defer()`]: crate::block::dm::EndBio::defer
+pub type IrqBio<T> = Bio<T, InIrq>;
+
+/// The context of a [`Bio`] that may be submitted and cloned.
+pub enum InTask {}
+
+/// The context of an [`IrqBio`].
+pub enum InIrq {}
 
 // SAFETY: Another task or an interrupt may end a bio. The target, which a bio lends, is `Sync`, and
 // its data is `Send`, by the bounds of `Target`.
-unsafe impl<T: Target> Send for Bio<T> {}
+unsafe impl<T: Target, C> Send for Bio<T, C> {}
 
-impl<T: Target> Bio<T> {
+impl<T: Target, C> Bio<T, C> {
+    impl_getters!();
+
     /// Makes the owner of a bio.
     #[inline]
     pub(in crate::block::dm) fn new(ptr: PerBioRef<T>) -> Self {
         // INVARIANT: The owner of the pointer owns the bio.
         Self {
             ptr: ManuallyDrop::new(ptr),
+            _context: PhantomData,
         }
     }
 
@@ -85,77 +105,12 @@ impl<T: Target> Bio<T> {
         unsafe { ManuallyDrop::take(&mut this.ptr) }
     }
 
-    /// Returns the target. It lives until the bio has ended.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn target(&self) -> Pin<&T> {
-        self.ptr.inner().get_ref().target()
-    }
-
-    /// Returns the operation.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn op(&self) -> Op {
-        self.ptr.op()
-    }
-
-    /// Returns the length in bytes at the call of `map`.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn len_bytes(&self) -> u32 {
-        self.ptr.iter().bi_size
-    }
-
-    /// Returns the per-bio data of the target.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn data(&mut self) -> &mut T::PerBio {
-        self.ptr.data()
-    }
-
-    /// Returns an iterator over the memory of the bio.
-    ///
-    /// Only [`Op::Read`] and [`Op::Write`] have memory.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn segments(&self) -> Segments<'_> {
-        self.ptr.segments()
-    }
-
-    /// Returns the target and a mutable iterator over the memory of the bio, or [`None`] unless the
-    /// operation is [`Op::Read`].
-    ///
-    /// Both borrow the same bio.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
-        self.ptr.segments_mut()
-    }
-
     /// Ends the bio. The target may be gone when `end()` returns.
     ///
     /// Context: Any context. Never sleeps. C: `bio_endio()` in `block/bio.c`.
     #[inline]
     pub fn end(self, result: BlkResult) {
         self.into_ptr().end(result);
-    }
-
-    /// Sends the bio to `sector` of `device`. [`Target::end_io()`] handles its completion.
-    ///
-    /// A completed bio may be sent again. The bio ends with [`BlkError::IOERR`] if `device` belongs
-    /// to another target, and in a call from an interrupt or with interrupts disabled.
-    ///
-    /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
-    pub fn submit(mut self, device: DeviceId, sector: u64) {
-        if may_submit() && self.ptr.remap(device, sector).is_some() {
-            self.into_ptr().submit();
-        }
     }
 
     /// Runs `func` with the bio on a workqueue of the target.
@@ -177,6 +132,20 @@ impl<T: Target> Bio<T> {
     #[inline]
     pub fn queue_bh(self, func: fn(IrqBio<T>)) {
         self.into_ptr().queue_bh(func);
+    }
+}
+
+impl<T: Target> Bio<T> {
+    /// Sends the bio to `sector` of `device`. [`Target::end_io()`] handles its completion.
+    ///
+    /// A completed bio may be sent again. The bio ends with [`BlkError::IOERR`] if `device` belongs
+    /// to another target, and in a call from an interrupt or with interrupts disabled.
+    ///
+    /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
+    pub fn submit(mut self, device: DeviceId, sector: u64) {
+        if may_submit() && self.ptr.remap(device, sector).is_some() {
+            self.into_ptr().submit();
+        }
     }
 
     /// Makes a clone that shares the memory of the bio.
@@ -202,6 +171,7 @@ impl<T: Target> Bio<T> {
     /// [`SegmentsMut::copy_from()`], or by [`SegmentMut::write_at()`]. Otherwise the write is not
     /// sent.
     ///
+    /// [`SegmentsMut::copy_from()`]: crate::block::bio::SegmentsMut::copy_from
     /// [`SegmentMut::write_at()`]: crate::block::bio::SegmentMut::write_at
     ///
     /// Context: Process context. May sleep. Waits until the set has a bio and the pool has pages.
@@ -228,7 +198,18 @@ impl<T: Target> Bio<T> {
     }
 }
 
-impl<T: Target> Drop for Bio<T> {
+impl<T: Target> Bio<T, InIrq> {
+    /// Returns whether this is outside hard interrupts and interrupts are enabled, as
+    /// [`EndBio::irqs_enabled()`](crate::block::dm::EndBio::irqs_enabled).
+    ///
+    /// Context: Any context. Never sleeps.
+    #[inline]
+    pub fn irqs_enabled(&self) -> bool {
+        irqs_enabled()
+    }
+}
+
+impl<T: Target, C> Drop for Bio<T, C> {
     fn drop(&mut self) {
         // SAFETY: `self` is not used again.
         unsafe { ManuallyDrop::take(&mut self.ptr) }.end(Err(BlkError::IOERR));
@@ -243,6 +224,13 @@ impl<T: Target> Drop for Bio<T> {
 pub(super) fn may_wait() -> bool {
     // SAFETY: Reads a field of this task that no other task writes.
     may_submit() && !unsafe { bindings::current_has_bio_list() }
+}
+
+/// Returns whether this is outside hard interrupts and interrupts are enabled.
+#[inline]
+pub(super) fn irqs_enabled() -> bool {
+    // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
+    unsafe { bindings::irqs_on() }
 }
 
 /// Returns whether bios may be submitted here.

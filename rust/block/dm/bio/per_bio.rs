@@ -47,7 +47,6 @@ use crate::{
 
 use super::{
     clone::CloneEnd,
-    irq::IrqBio,
     owned::Bio, //
 };
 
@@ -277,11 +276,77 @@ impl<T: Target> PerBio<T> {
         match func {
             Func::Task(func) => noio_scope(|| func(Bio::new(ptr))),
             // Needs no NOIO scope: softirq context allows no sleeping allocation.
-            Func::Bh(func) => func(IrqBio::new(Bio::new(ptr))),
+            Func::Bh(func) => func(Bio::new(ptr)),
             Func::End => ptr.end_now(),
         }
     }
 }
+
+/// Implements the getters of a bio, for a type whose field `ptr` is a [`PerBioRef`].
+macro_rules! impl_getters {
+    () => {
+        /// Returns the target. It lives until the bio has ended.
+        ///
+        /// Context: Any context. Never sleeps.
+        #[inline]
+        pub fn target(&self) -> Pin<&T> {
+            self.ptr.inner().get_ref().target()
+        }
+
+        /// Returns the operation.
+        ///
+        /// Context: Any context. Never sleeps.
+        #[inline]
+        pub fn op(&self) -> $crate::block::bio::Op {
+            self.ptr.op()
+        }
+
+        /// Returns the length in bytes, a multiple of [`SECTOR_SIZE`]. The length of a bio does not
+        /// change after `map`.
+        ///
+        /// Context: Any context. Never sleeps.
+        ///
+        /// [`SECTOR_SIZE`]: kernel::block::SECTOR_SIZE
+        #[inline]
+        pub fn len_bytes(&self) -> u32 {
+            self.ptr.iter().bi_size
+        }
+
+        /// Returns the per-bio data of the target.
+        ///
+        /// Context: Any context. Never sleeps.
+        #[inline]
+        pub fn data(&mut self) -> &mut T::PerBio {
+            self.ptr.data()
+        }
+
+        /// Returns an iterator over the memory of the bio.
+        ///
+        /// Only [`Op::Read`] and [`Op::Write`] have memory.
+        ///
+        /// Context: Any context. Never sleeps.
+        ///
+        /// [`Op::Read`]: crate::block::bio::Op::Read
+        /// [`Op::Write`]: crate::block::bio::Op::Write
+        #[inline]
+        pub fn segments(&self) -> $crate::block::bio::Segments<'_> {
+            self.ptr.segments()
+        }
+
+        /// Returns the target and a mutable iterator over the memory of the bio, or [`None`] unless
+        /// the operation is [`Op::Read`](crate::block::bio::Op::Read).
+        ///
+        /// Both borrow the same bio.
+        ///
+        /// Context: Any context. Never sleeps.
+        #[inline]
+        pub fn segments_mut(&mut self) -> Option<(Pin<&T>, $crate::block::bio::SegmentsMut<'_>)> {
+            self.ptr.segments_mut()
+        }
+    };
+}
+
+pub(super) use impl_getters;
 
 impl<T: Target> PerBioRef<T> {
     /// Returns the pointer.
