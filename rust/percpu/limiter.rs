@@ -4,13 +4,13 @@
 //!
 //! **A design of kscale**: the kernel has no counterpart in C.
 //!
-//! A [`CreditLimiter`] has a number of credits. A caller takes credits before it uses a resource,
+//! A [`CreditCounter`] has a number of credits. A caller takes credits before it uses a resource,
 //! and returns them afterwards. The credits in use never exceed the limit, and all credits can be
 //! in use. A request is refused only if too few credits are left; credits that concurrent calls are
 //! moving do not count. Far from the limit a CPU takes credits from its own slot. Near the limit it
 //! takes them from a count that all CPUs share. No lock is used.
 //!
-//! | | [`percpu_counter`](crate::percpu::counter), `compare` | `read` | [`CreditLimiter`] |
+//! | | [`percpu_counter`](crate::percpu::counter), `compare` | `read` | [`CreditCounter`] |
 //! | --- | --- | --- | --- |
 //! | admitted at the limit | more, if concurrent | off by the error bound | exactly the limit |
 //! | a request far from the limit | cheap | cheap | cheap |
@@ -18,7 +18,7 @@
 //!
 //! A caller that gets credits sees all writes of the callers that returned them, as with a
 //! semaphore. The limiter has no wait queue: a caller that waits for credits needs its own way to
-//! be woken. [`CreditCounter`] is the variant for callers that cannot keep a [`Credits`] value.
+//! be woken.
 //!
 //! For a number that is only read use a [`percpu_counter`](crate::percpu::counter). To wait for a
 //! resource use a semaphore or a [mempool](crate::mm::mempool).
@@ -26,7 +26,7 @@
 //! # What is exact
 //!
 //! - *At most the limit*: the credits in use never exceed the limit.
-//!   [`set_limit()`](CreditLimiter::set_limit) may lower the limit below the credits in use. Then
+//!   [`set_limit()`](CreditCounter::set_limit) may lower the limit below the credits in use. Then
 //!   nothing is admitted until enough credits are returned.
 //! - *Not less*: a call that runs alone is refused only if too few credits are left. It first
 //!   collects the credits parked in the slots of all CPUs, online or not. A call that runs
@@ -59,12 +59,7 @@
 use kernel::sync::atomic;
 
 mod counter;
-mod credits;
 mod pool;
 mod slots;
 
 pub use counter::CreditCounter;
-pub use credits::{
-    CreditLimiter,
-    Credits, //
-};

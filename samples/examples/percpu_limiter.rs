@@ -4,36 +4,44 @@
 
 use kernel::prelude::*;
 
-use kscale::percpu::limiter::{
-    CreditLimiter,
-    Credits, //
-};
+use kscale::percpu::limiter::CreditCounter;
 
-/// A request with the credits for its bytes.
+/// A request whose bytes are charged to a limit.
 struct Request<'a> {
-    /// Returned when the request is dropped.
-    bytes: Credits<'a>,
+    in_flight: &'a CreditCounter,
+    len_bytes: u64,
 }
 
-/// Returns a request if the limit allows it.
-///
-/// Context: Any context. Never sleeps.
-fn send(in_flight: &CreditLimiter, len_bytes: u64) -> Result<Request<'_>> {
-    Ok(Request {
-        bytes: in_flight.acquire(len_bytes).ok_or(EAGAIN)?,
-    })
+impl<'a> Request<'a> {
+    /// Returns a request if the limit allows it.
+    ///
+    /// Context: Any context. Never sleeps.
+    fn send(in_flight: &'a CreditCounter, len_bytes: u64) -> Result<Self> {
+        if !in_flight.try_charge(len_bytes) {
+            return Err(EAGAIN);
+        }
+        Ok(Self {
+            in_flight,
+            len_bytes,
+        })
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.in_flight.uncharge(self.len_bytes);
+    }
 }
 
 pub(crate) fn example() -> Result {
-    let in_flight = CreditLimiter::new(1 << 20)?;
+    let in_flight = CreditCounter::new(1 << 20)?;
 
-    let mut request = send(&in_flight, 600 << 10)?;
-    if send(&in_flight, 600 << 10).is_ok() {
+    let request = Request::send(&in_flight, 600 << 10)?;
+    if Request::send(&in_flight, 600 << 10).is_ok() {
         return Err(EINVAL);
     }
-    // 300 KiB of the request have arrived.
-    drop(request.bytes.split(300 << 10));
-    send(&in_flight, 600 << 10)?;
+    drop(request);
+    Request::send(&in_flight, 600 << 10)?;
 
     // The limit is lower from now on.
     in_flight.set_limit(1 << 19)?;

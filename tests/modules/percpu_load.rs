@@ -43,7 +43,7 @@ use kscale::{
             LocalPerCpuCounter,
             PerCpuCounter, //
         },
-        limiter::CreditLimiter,
+        limiter::CreditCounter,
         local_interrupt_disable,
         PerCpu,
         PerCpuInts, //
@@ -85,7 +85,7 @@ struct Numbers {
     /// The number of pairs that were seen unequal.
     torn: Atomic<i64>,
     /// A limiter with so few credits that some requests fail.
-    limiter: CreditLimiter,
+    limiter: CreditCounter,
     /// Credits in use, as the tasks count them. Must not exceed the limit.
     in_use: Atomic<i64>,
     /// How often the credits in use exceeded the limit.
@@ -103,7 +103,7 @@ impl Numbers {
             atomics: PerCpu::new(|_| Ok(Atomic::new(0)))?,
             pairs: PerCpu::new(|_| Ok((Cell::new(0), Cell::new(0))))?,
             torn: Atomic::new(0),
-            limiter: CreditLimiter::new(CREDITS)?,
+            limiter: CreditCounter::new(CREDITS)?,
             in_use: Atomic::new(0),
             excess: Atomic::new(0),
         })
@@ -137,15 +137,15 @@ impl Numbers {
     /// Acquires credits, and releases them.
     fn take_credits(&self, amount: i64) {
         let wanted = amount.unsigned_abs() % (CREDITS / 4);
-        let Some(credits) = self.limiter.acquire(wanted) else {
+        if !self.limiter.try_charge(wanted) {
             return;
-        };
-        let count = i64::try_from(credits.count()).unwrap_or_default();
+        }
+        let count = i64::try_from(wanted).unwrap_or_default();
         if self.in_use.fetch_add(count, Relaxed) + count > CREDITS as i64 {
             self.excess.add(1, Relaxed);
         }
         self.in_use.add(-count, Relaxed);
-        drop(credits);
+        self.limiter.uncharge(wanted);
     }
 }
 
@@ -219,8 +219,12 @@ impl Load {
         let numbers = &self.numbers;
         let atomics: i64 = numbers.atomics.iter().map(|(_, n)| n.load(Relaxed)).sum();
         // All credits are released, so all of them can be acquired at once.
-        let all = numbers.limiter.acquire(CREDITS);
-        let left = all.map_or(0, |credits| credits.count());
+        let left = if numbers.limiter.try_charge(CREDITS) {
+            numbers.limiter.uncharge(CREDITS);
+            CREDITS
+        } else {
+            0
+        };
         writeln!(
             f,
             "wanted {} counter {} local {} ints {} atomics {atomics} torn {} excess {} left {left}",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A credit limiter without proofs.
+//! A limit whose credits are counted by the callers.
 
 use kernel::prelude::*;
 
@@ -12,14 +12,14 @@ use super::{
     }, //
 };
 
-/// A hard limit for callers that count their credits themselves.
+/// A hard limit, as a number of credits.
 ///
-/// As [`CreditLimiter`](super::CreditLimiter), but without a [`Credits`](super::Credits) value for
-/// the credits in use. An example is memory that passes through C, whose pages do not record where
-/// they were charged. The methods have the names of C's `page_counter`.
+/// See the [module](super) for its guarantees and its cost. The methods have the names of C's
+/// `page_counter`.
 ///
-/// A caller that returns more credits than it took raises the effective limit by the difference.
-/// The free credits stop at [`MAX_LIMIT`](Self::MAX_LIMIT). There is no other effect.
+/// A caller returns as many credits as it took. A caller that returns more raises the effective
+/// limit by the difference. The free credits stop at [`MAX_LIMIT`](Self::MAX_LIMIT). There is no
+/// other effect.
 pub struct CreditCounter {
     pool: Pool,
 }
@@ -28,7 +28,7 @@ impl CreditCounter {
     /// The largest limit, and the largest number of credits of one call: 2^40.
     pub const MAX_LIMIT: u64 = MAX_LIMIT.unsigned_abs();
 
-    /// Creates a counter with `limit` credits.
+    /// Creates a counter with `limit` credits. A limit of 0 admits nothing.
     ///
     /// Takes eight bytes per possible CPU.
     ///
@@ -90,8 +90,11 @@ impl CreditCounter {
 
     /// Changes the limit.
     ///
-    /// As [`CreditLimiter::set_limit`](super::CreditLimiter::set_limit). Also fails with [`EBUSY`]
-    /// if the new limit would be exceeded by more than 2^46.
+    /// Credits in use stay in use. While more than `limit` credits are in use, nothing is admitted.
+    /// Concurrent calls of [`try_charge`](Self::try_charge) use the old or the new limit.
+    ///
+    /// Fails with [`EINVAL`] if `limit` is more than [`MAX_LIMIT`](Self::MAX_LIMIT). Fails with
+    /// [`EBUSY`] if the new limit would be exceeded by more than 2^46.
     ///
     /// Context: Any context. Never sleeps.
     pub fn set_limit(&self, limit: u64) -> Result {
@@ -120,9 +123,22 @@ impl CreditCounter {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(kscale_percpu_limiter_counter)]
+#[kunit_tests(kscale_percpu_limiter)]
 mod tests {
     use super::*;
+
+    use kernel::{
+        sync::{
+            atomic::{
+                Atomic,
+                Full,
+                Relaxed, //
+            },
+            Arc,
+            Completion, //
+        },
+        workqueue, //
+    };
 
     const MAX: u64 = CreditCounter::MAX_LIMIT;
 
@@ -229,6 +245,170 @@ mod tests {
         counter.uncharge(0);
 
         assert_eq!(counter.in_use(), 1);
+        Ok(())
+    }
+
+    /// Takes single credits until a refusal, and returns how many.
+    fn saturate(counter: &CreditCounter) -> u64 {
+        let mut taken = 0;
+
+        while counter.try_charge(1) {
+            taken += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn limit_bounds_admitted_credits() -> Result {
+        for limit in [0, 1, 7, 64, 1000] {
+            let counter = CreditCounter::new(limit)?;
+
+            assert_eq!(saturate(&counter), limit);
+            assert_eq!(counter.in_use(), limit);
+
+            counter.uncharge(limit);
+            assert_eq!(counter.in_use(), 0);
+            assert!(!counter.try_charge(limit + 1));
+            assert!(counter.try_charge(limit));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn requests_are_admitted_whole_or_not_at_all() -> Result {
+        let counter = CreditCounter::new(100)?;
+
+        assert!(counter.try_charge(98));
+        assert!(!counter.try_charge(3));
+        assert_eq!(counter.in_use(), 98);
+        assert!(counter.try_charge(2));
+        assert!(!counter.try_charge(1));
+
+        counter.uncharge(100);
+        assert_eq!(counter.in_use(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn sizes_of_requests_have_bounds() -> Result {
+        // Limit, request, whether it is admitted.
+        const ROWS: [(u64, u64, bool); 8] = [
+            (0, 0, true),
+            (0, 1, false),
+            (1, 0, true),
+            (1, u64::MAX, false),
+            (MAX, 1, true),
+            (MAX, MAX, true),
+            (MAX, MAX + 1, false),
+            (MAX, u64::MAX, false),
+        ];
+
+        for (limit, count, admitted) in ROWS {
+            let counter = CreditCounter::new(limit)?;
+
+            // Twice: the second request runs after a possible refusal.
+            for _ in 0..2 {
+                assert_eq!(counter.try_charge(count), admitted);
+                if admitted {
+                    counter.uncharge(count);
+                }
+            }
+            assert_eq!(counter.in_use(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn limits_have_bounds() -> Result {
+        let counter = CreditCounter::new(MAX)?;
+
+        for limit in [MAX + 1, u64::MAX] {
+            assert_eq!(CreditCounter::new(limit).err(), Some(EINVAL));
+            assert_eq!(counter.set_limit(limit), Err(EINVAL));
+            assert_eq!(counter.limit(), MAX);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn lower_limit_admits_after_enough_releases() -> Result {
+        let counter = CreditCounter::new(100)?;
+        assert!(counter.try_charge(60));
+        // Parks some credits.
+        assert!(counter.try_charge(1));
+        counter.uncharge(1);
+
+        counter.set_limit(50)?;
+
+        assert_eq!(counter.limit(), 50);
+        assert_eq!(counter.in_use(), 60);
+        assert!(!counter.try_charge(1));
+        counter.uncharge(10);
+        assert!(!counter.try_charge(1));
+        counter.uncharge(1);
+        assert!(!counter.try_charge(2));
+        assert!(counter.try_charge(1));
+        counter.uncharge(1);
+
+        counter.set_limit(0)?;
+        counter.uncharge(49);
+        assert!(!counter.try_charge(1));
+        counter.set_limit(5)?;
+        assert_eq!(saturate(&counter), 5);
+        Ok(())
+    }
+
+    #[test]
+    fn failed_charge_closes_all_slots() -> Result {
+        let counter = CreditCounter::new(1000)?;
+        assert!(counter.try_charge(1));
+        counter.uncharge(1);
+        assert!(counter.pool.open() > 0);
+
+        assert!(!counter.try_charge(1001));
+
+        assert_eq!(counter.pool.open(), 0);
+        assert!(counter.try_charge(1000));
+        Ok(())
+    }
+
+    #[test]
+    fn concurrent_tasks_stay_within_the_limit() -> Result {
+        const TASKS: u64 = 8;
+        const ROUNDS: u64 = 5000;
+        let counter = Arc::new(CreditCounter::new(3 * TASKS)?, GFP_KERNEL)?;
+        // The number of credits in use, and whether it ever exceeded the limit.
+        let used = Arc::new((Atomic::new(0_u64), Atomic::new(false)), GFP_KERNEL)?;
+
+        let mut done = KVec::new();
+        for task in 0..TASKS {
+            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+            done.push(finished.clone(), GFP_KERNEL)?;
+            let (counter, used) = (counter.clone(), used.clone());
+            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+                for round in 0..ROUNDS {
+                    let count = 1 + (task + round) % 5;
+                    if counter.try_charge(count) {
+                        if used.0.fetch_add(count, Full) + count > 3 * TASKS {
+                            used.1.store(true, Relaxed);
+                        }
+                        if counter.try_charge(1) {
+                            counter.uncharge(1);
+                        }
+                        used.0.fetch_sub(count, Full);
+                        counter.uncharge(count);
+                    }
+                }
+                finished.complete_all();
+            })?;
+        }
+        done.iter()
+            .for_each(|finished| finished.wait_for_completion());
+
+        assert!(!used.1.load(Relaxed));
+        assert_eq!(counter.in_use(), 0);
+        assert!(!counter.try_charge(3 * TASKS + 1));
+        assert!(counter.try_charge(3 * TASKS));
         Ok(())
     }
 }
