@@ -62,7 +62,6 @@ mod pool;
 mod raw;
 mod slab;
 mod source;
-mod stats;
 #[cfg(kscale_kunit)]
 mod test_allocator;
 #[cfg(kscale_kunit)]
@@ -88,7 +87,3 @@ pub use pages::Pages;
 pub use pool::Mempool;
 pub use slab::Slab;
 pub use source::Source;
-pub use stats::{
-    Counted,
-    Stats, //
-};

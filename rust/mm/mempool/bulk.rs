@@ -224,10 +224,10 @@ mod tests {
         super::{
             test_allocator::{
                 counting_pool,
-                Ledger, //
+                Ledger,
+                Stats, //
             },
-            Pages,
-            Stats, //
+            Pages, //
         },
         *, //
     };

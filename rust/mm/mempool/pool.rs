@@ -151,7 +151,7 @@ mod tests {
     use super::super::{
         test_allocator::{
             counting_pool,
-            Counting,
+            ByLedger,
             Ledger, //
         },
         Kmalloc,
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn invalid_sizes_are_rejected() -> Result {
-        const MAX: usize = Mempool::<Counting>::MAX_MIN_NR;
+        const MAX: usize = Mempool::<ByLedger>::MAX_MIN_NR;
         let ledger = Ledger::new()?;
 
         for min_nr in [0, MAX + 1, i32::MAX as usize + 1, 1 << 32, usize::MAX] {

@@ -15,7 +15,6 @@ use kernel::{
 
 use super::{
     Allocator,
-    Counted,
     Mempool, //
 };
 
@@ -30,6 +29,9 @@ use crate::{
 /// The settings and counters of a [`ByLedger`] allocator, readable after the allocator is dropped.
 pub(super) struct Ledger {
     live: Atomic<usize>,
+    taken: Atomic<u64>,
+    bulk: Atomic<u64>,
+    single: Atomic<u64>,
     calls_outside_noio: Atomic<usize>,
     refuses: Atomic<usize>,
     gap: Atomic<usize>,
@@ -41,6 +43,9 @@ impl Ledger {
     pub(super) fn new() -> Result<Arc<Self>> {
         let ledger = Self {
             live: Atomic::new(0),
+            taken: Atomic::new(0),
+            bulk: Atomic::new(0),
+            single: Atomic::new(0),
             calls_outside_noio: Atomic::new(0),
             refuses: Atomic::new(0),
             gap: Atomic::new(0),
@@ -98,19 +103,40 @@ impl Ledger {
 /// The page allocator, with the settings of a [`Ledger`].
 pub(super) struct ByLedger(Arc<Ledger>);
 
-/// A [`ByLedger`] allocator with statistics.
-pub(super) type Counting = Counted<ByLedger>;
+/// The number of elements that a pool has handed out, by origin.
+#[derive(PartialEq, Eq)]
+pub(super) struct Stats {
+    /// Elements from [`Allocator::alloc_bulk`].
+    pub(super) bulk: u64,
+    /// Elements from [`Allocator::alloc`].
+    pub(super) single: u64,
+    /// Elements from the reserve.
+    pub(super) reserve: u64,
+}
+
+impl ByLedger {
+    pub(super) fn stats(&self) -> Stats {
+        let bulk = self.0.bulk.load(Relaxed);
+        let single = self.0.single.load(Relaxed);
+
+        Stats {
+            bulk,
+            single,
+            reserve: self.0.taken.load(Relaxed) - bulk - single,
+        }
+    }
+}
 
 /// Creates an allocator with the settings of `ledger`.
-pub(super) fn counting(ledger: &Arc<Ledger>) -> impl PinInit<Counting, Error> {
-    Counted::new(ByLedger(ledger.clone()))
+pub(super) fn counting(ledger: &Arc<Ledger>) -> ByLedger {
+    ByLedger(ledger.clone())
 }
 
 /// Creates a pool whose allocator has the settings of `ledger`.
 pub(super) fn counting_pool(
     min_nr: usize,
     ledger: &Arc<Ledger>,
-) -> Result<Pin<KBox<Mempool<Counting>>>> {
+) -> Result<Pin<KBox<Mempool<ByLedger>>>> {
     KBox::pin_init(Mempool::new(min_nr, counting(ledger)), GFP_KERNEL)
 }
 
@@ -124,11 +150,12 @@ impl Allocator for ByLedger {
             self.0.live() >= self.0.reserve_limit.load(Relaxed)
         };
 
-        if refused {
-            None
-        } else {
-            self.0.page(gfp)
+        let page = if refused { None } else { self.0.page(gfp) };
+        // `mempool_adjust_gfp()` in `mm/mempool.c` sets the flag, except to fill the reserve.
+        if page.is_some() && gfp.contains(Gfp::NORETRY) {
+            self.0.single.add(1, Relaxed);
         }
+        page
     }
 
     fn free(&self, page: Page) {
@@ -142,5 +169,11 @@ impl Allocator for ByLedger {
             .skip(self.0.gap.load(Relaxed))
             .take(self.0.bulk_limit.load(Relaxed))
             .for_each(|slot| *slot = self.0.page(gfp));
+        let count = slots.iter().take_while(|slot| slot.is_some()).count();
+        self.0.bulk.add(count as u64, Relaxed);
+    }
+
+    fn taken(&self, count: usize) {
+        self.0.taken.add(count as u64, Relaxed);
     }
 }

@@ -65,7 +65,6 @@ mod tests {
             gfp::Gfp,
             mempool::{
                 Allocator,
-                Counted,
                 Kmalloc,
                 Mempool,
                 Pages,
@@ -261,15 +260,12 @@ mod tests {
         let slab =
             each_failure(|| KBox::pin_init(Mempool::new(MIN_NR, Slab::new(&cache)), GFP_KERNEL))?;
         let own = each_failure(|| KBox::pin_init(Mempool::new(MIN_NR, Own), GFP_KERNEL))?;
-        let counted =
-            each_failure(|| KBox::pin_init(Mempool::new(MIN_NR, Counted::new(Own)), GFP_KERNEL))?;
 
         assert!(pages.refused_at_least(LEAST));
         assert!(kmalloc.refused_at_least(LEAST));
         // Free objects of a slab need no allocation.
         assert!(slab.refused_at_least(LEAST));
         assert!(own.refused_at_least(LEAST));
-        assert!(counted.refused_at_least(LEAST + 1));
         Ok(())
     }
 
