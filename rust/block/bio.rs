@@ -18,6 +18,7 @@
 
 use kernel::{
     error::to_result,
+    num::casts::IntoSafeCast,
     page::PAGE_SIZE,
     prelude::*,
     types::Opaque, //
@@ -272,8 +273,7 @@ impl<'a> Segments<'a> {
                 return None;
             }
 
-            // CAST: From 32 to 64 bits.
-            let index = self.iter.bi_idx as usize;
+            let index: usize = self.iter.bi_idx.into_safe_cast();
             // SAFETY: By the type invariants there are bytes from `iter` on, so `index` is inside
             // the table, and the table does not change.
             let vec = unsafe { *self.table.add(index) };
@@ -300,9 +300,10 @@ impl<'a> Segments<'a> {
                 continue;
             }
 
-            // CAST: From 32 to 64 bits.
             // The pages of one `bio_vec` are adjacent in the memory map, see `bvec_iter_page()`.
-            let page = vec.bv_page.wrapping_add((start / PAGE_BYTES) as usize);
+            let page = vec
+                .bv_page
+                .wrapping_add((start / PAGE_BYTES).into_safe_cast());
             // INVARIANT: `offset + len <= PAGE_SIZE` by the minimum above; the other invariants are
             // those of `self`.
             return Some(Segment {

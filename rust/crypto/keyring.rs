@@ -18,6 +18,7 @@ use kernel::{
         c_uint,
         c_void, //
     },
+    num::casts::FromSafeCast,
     prelude::*, //
 };
 
@@ -150,8 +151,7 @@ impl RawType {
         if secret.is_null() {
             return Err(EKEYREVOKED);
         }
-        // CAST: From 32 to 64 bits.
-        if secret_len as usize != len {
+        if usize::from_safe_cast(secret_len) != len {
             return Err(EINVAL);
         }
         // SAFETY: By the type invariants it points to `len` bytes. They do not change until

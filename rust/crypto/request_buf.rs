@@ -12,6 +12,7 @@
 use kernel::{
     error::to_result,
     ffi::c_int,
+    num::casts::IntoSafeCast,
     prelude::*, //
 };
 
@@ -82,9 +83,8 @@ impl<H: Zeroable, R> RequestPool<H, R> {
             )
         };
         let align = align_of::<Layout<H, R>>();
-        // CAST: From 32 to 64 bits.
         let size = (offset_of!(Layout<H, R>, request) + size_of::<R>())
-            .checked_add(reqsize as usize)
+            .checked_add(reqsize.into_safe_cast())
             .ok_or(EINVAL)?
             .max(size_of::<Layout<H, R>>())
             // With this size, `kmalloc()` returns memory with the alignment of a `Layout`.

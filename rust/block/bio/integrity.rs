@@ -12,6 +12,7 @@
 
 use kernel::{
     error::to_result,
+    num::casts::FromSafeCast,
     prelude::*,
     sync::Arc, //
 };
@@ -98,8 +99,8 @@ impl IntegrityPayload {
         if len == 0 {
             return None;
         }
-        // CAST: From 32 to 64 bits.
-        let bytes = KVec::from_elem(0, len as usize, GFP_NOWAIT | __GFP_NOWARN).ok()?;
+        let bytes =
+            KVec::from_elem(0, usize::from_safe_cast(len), GFP_NOWAIT | __GFP_NOWARN).ok()?;
 
         Some(Self {
             memory: Memory::Own(bytes),
@@ -171,8 +172,7 @@ impl IntegrityPool {
     ///
     /// Context: Process context. May sleep.
     pub fn new(min_nr: usize, max_len: u32) -> Result<Self> {
-        // CAST: From 32 to 64 bits.
-        let source = KmallocBytes::new(max_len as usize)?;
+        let source = KmallocBytes::new(usize::from_safe_cast(max_len))?;
 
         Ok(Self(Arc::pin_init(
             Mempool::new(min_nr, source),
@@ -187,8 +187,7 @@ impl IntegrityPool {
     ///
     /// Context: Process context. May sleep. Starts no I/O.
     pub fn alloc(&self, len: u32) -> Result<IntegrityPayload> {
-        // CAST: From 32 to 64 bits.
-        if len == 0 || len as usize > self.0.source().size() {
+        if len == 0 || usize::from_safe_cast(len) > self.0.source().size() {
             return Err(EINVAL);
         }
         let element = self.0.alloc_arc(Gfp::NOIO)?;

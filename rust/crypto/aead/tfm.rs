@@ -7,6 +7,7 @@ use kernel::{
         from_err_ptr,
         to_result, //
     },
+    num::casts::FromSafeCast,
     prelude::*, //
 };
 
@@ -96,8 +97,7 @@ impl Aead {
             request,
             is_async,
         } = tfm.sizes();
-        // CAST: From 32 to 64 bits.
-        if iv as usize > MAX_IV_SIZE || tag as usize > MAX_TAG_SIZE {
+        if usize::from_safe_cast(iv) > MAX_IV_SIZE || usize::from_safe_cast(tag) > MAX_TAG_SIZE {
             return Err(EINVAL);
         }
         let pool = RequestPool::new(request)?;
@@ -155,7 +155,7 @@ impl Aead {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn tag_size(&self) -> usize {
-        self.tag_size as usize
+        usize::from_safe_cast(self.tag_size)
     }
 
     /// Returns the size of the initialisation vector in bytes, or 0 if the cipher has none.
@@ -163,7 +163,7 @@ impl Aead {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn iv_size(&self) -> usize {
-        self.iv_size as usize
+        usize::from_safe_cast(self.iv_size)
     }
 
     /// Returns the block size in bytes. The length of data must be a multiple of it.
@@ -171,7 +171,7 @@ impl Aead {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn block_size(&self) -> usize {
-        self.block_size.get() as usize
+        usize::from_safe_cast(self.block_size.get())
     }
 
     /// Returns whether the cipher is asynchronous, so that a request may sleep.

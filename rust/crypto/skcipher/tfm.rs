@@ -7,6 +7,7 @@ use kernel::{
         from_err_ptr,
         to_result, //
     },
+    num::casts::IntoSafeCast,
     prelude::*, //
 };
 
@@ -204,7 +205,7 @@ impl Skcipher {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn iv_size(&self) -> usize {
-        self.iv_size as usize
+        self.iv_size.into_safe_cast()
     }
 
     /// Returns the block size in bytes. The length of data must be a multiple of it.
@@ -212,7 +213,7 @@ impl Skcipher {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn block_size(&self) -> usize {
-        self.block_size.get() as usize
+        self.block_size.get().into_safe_cast()
     }
 
     /// Returns whether the cipher is asynchronous.

@@ -2,6 +2,8 @@
 
 //! A range of addresses that is freed on drop.
 
+use kernel::num::casts::FromSafeCast;
+
 use core::{
     mem::ManuallyDrop,
     num::NonZeroUsize,
@@ -68,8 +70,8 @@ impl<R: StableRef<Target: Space>> Range<R> {
     /// Context: Any context. Never sleeps. C: `iova_dma_addr()` in `include/linux/iova.h`.
     #[inline]
     pub fn addr(&self) -> u64 {
-        // CAST: To 64 bits. The address of every page frame fits into 64 bits.
-        (self.pfn.get() as u64) << self.space.get_ref().domain().shift()
+        // The address of every page frame fits into 64 bits.
+        u64::from_safe_cast(self.pfn.get()) << self.space.get_ref().domain().shift()
     }
 
     /// Disassembles the range without freeing it.

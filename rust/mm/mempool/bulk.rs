@@ -2,7 +2,10 @@
 
 //! Bulk allocation of elements of a memory pool.
 
-use kernel::prelude::*;
+use kernel::{
+    num::casts::FromSafeCast,
+    prelude::*, //
+};
 
 use core::mem::{
     self,
@@ -126,8 +129,9 @@ impl<S: Source> Mempool<S> {
                 slots.len() as u32,
             )
         };
-        // CAST: From 32 to 64 bits.
-        let rest = slots.get_mut(absorbed as usize..).unwrap_or_default();
+        let rest = slots
+            .get_mut(usize::from_safe_cast(absorbed)..)
+            .unwrap_or_default();
         // SAFETY: By the safety requirements.
         unsafe { self.source.free_bulk(rest) };
     }

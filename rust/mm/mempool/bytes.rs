@@ -7,6 +7,7 @@ use kernel::{
         mempool_alloc_t,
         mempool_free_t, //
     },
+    num::casts::FromSafeCast,
     prelude::*, //
 };
 
@@ -41,8 +42,9 @@ impl KmallocBytes {
     /// Returns [`EINVAL`] if `size` is 0 or more than `KMALLOC_MAX_SIZE`.
     pub(crate) fn new(size: usize) -> Result<Self> {
         match NonZeroUsize::new(size) {
-            // CAST: From 32 to 64 bits.
-            Some(size) if size.get() <= bindings::KMALLOC_MAX_SIZE as usize => Ok(Self(size)),
+            Some(size) if size.get() <= usize::from_safe_cast(bindings::KMALLOC_MAX_SIZE) => {
+                Ok(Self(size))
+            }
             _ => Err(EINVAL),
         }
     }

@@ -3,6 +3,7 @@
 //! The slab cache type.
 
 use kernel::{
+    num::casts::IntoSafeCast,
     prelude::*,
     str::CString,
     sync::{
@@ -211,17 +212,15 @@ impl<T> Cache<T> {
     /// Counts `count` objects that were allocated.
     #[inline]
     pub(crate) fn taken(&self, count: usize) {
-        // CAST: To 64 bits.
         // INVARIANT: The number of allocated objects grew by `count`.
-        self.live.at::<0>().add(count as u64);
+        self.live.at::<0>().add(count.into_safe_cast());
     }
 
     /// Counts `count` objects that are about to be freed.
     #[inline]
     pub(crate) fn returned(&self, count: usize) {
-        // CAST: To 64 bits.
         // INVARIANT: The number of allocated objects shrinks by `count`.
-        self.live.at::<0>().sub(count as u64);
+        self.live.at::<0>().sub(count.into_safe_cast());
     }
 }
 

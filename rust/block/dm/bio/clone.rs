@@ -2,7 +2,10 @@
 
 //! Clones: bios that a target allocates and sends in place of a bio that it owns.
 
-use kernel::prelude::*;
+use kernel::{
+    num::casts::IntoSafeCast,
+    prelude::*, //
+};
 
 use core::{
     mem::ManuallyDrop,
@@ -200,8 +203,7 @@ impl<T: Target> CloneBio<T> {
         free_pages: FreePages,
     ) -> Result<Self, Bio<T>> {
         let mut base = Self::cloneable(base)?;
-        // CAST: From 32 to 64 bits.
-        let len = base.len_bytes() as usize;
+        let len = base.len_bytes().into_safe_cast();
         // The clone does not share the tags of the base bio.
         //
         // SAFETY: The bio is alive.

@@ -2,7 +2,10 @@
 
 //! Arguments of table lines and messages, and the error of a refused line.
 
-use kernel::prelude::*;
+use kernel::{
+    num::casts::IntoSafeCast,
+    prelude::*, //
+};
 
 use core::{
     marker::PhantomData,
@@ -84,8 +87,7 @@ impl<'a> Args<'a> {
         // of this call; `argv` may be NULL if `argc` is 0.
         Self {
             argv,
-            // CAST: From 32 to 64 bits.
-            argc: argc as usize,
+            argc: argc.into_safe_cast(),
             _strings: PhantomData,
         }
     }

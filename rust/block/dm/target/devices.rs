@@ -4,6 +4,7 @@
 
 use kernel::{
     error::to_result,
+    num::casts::FromSafeCast,
     prelude::*, //
 };
 
@@ -110,8 +111,7 @@ impl Devices {
         if device.of != self.id {
             return None;
         }
-        // CAST: From 32 to 64 bits.
-        self.list.get(device.index as usize)
+        self.list.get(usize::from_safe_cast(device.index))
     }
 
     /// Returns the block device. It stays open until `put_all()`.

@@ -11,6 +11,7 @@ use kernel::{
         c_void, //
     },
     module::this_module,
+    num::casts::FromSafeCast,
     prelude::*, //
 };
 
@@ -422,8 +423,7 @@ impl<T: Target> Vtable<T> {
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
         //
-        // CAST: From 32 to 64 bits.
-        let buf = unsafe { buffer(result, maxlen as usize) };
+        let buf = unsafe { buffer(result, usize::from_safe_cast(maxlen)) };
         let mut out = StatusBuf::new(buf, inner.devices());
 
         let written = match kind {
@@ -454,8 +454,7 @@ impl<T: Target> Vtable<T> {
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: The arguments belong to this call, and the target cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
-        // CAST: From 32 to 64 bits.
-        let maxlen = maxlen as usize;
+        let maxlen = usize::from_safe_cast(maxlen);
 
         from_result(|| {
             // The arguments are in the memory that `result` points to, see `target_message()` in

@@ -6,6 +6,7 @@ use kernel::{
     cpu::CpuId,
     impl_has_delayed_work,
     new_delayed_work,
+    num::casts::IntoSafeCast,
     prelude::*,
     sync::{
         Arc,
@@ -121,15 +122,13 @@ unsafe impl Teardown for Arc<Shared> {
 #[vtable]
 impl hotplug::Callbacks for Shared {
     fn online(&self, cpu: CpuId) -> Result {
-        // CAST: To 64 bits.
-        self.caches.open(cpu.as_u32() as usize);
+        self.caches.open(cpu.as_u32().into_safe_cast());
         Ok(())
     }
 
     /// The CPU still runs for a while, but caches nothing any more.
     fn offline(&self, cpu: CpuId) {
-        // CAST: To 64 bits.
-        self.caches.close(cpu.as_u32() as usize);
+        self.caches.close(cpu.as_u32().into_safe_cast());
     }
 }
 

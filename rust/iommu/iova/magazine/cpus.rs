@@ -8,6 +8,7 @@ use kernel::{
         CpuId, //
     },
     new_spinlock_irq,
+    num::casts::IntoSafeCast,
     prelude::*,
     sync::{
         atomic::{
@@ -77,14 +78,12 @@ impl CpuRcaches for PossibleCpus {
     }
 
     fn cpus(&self) -> usize {
-        // CAST: To 64 bits.
-        nr_cpu_ids() as usize
+        nr_cpu_ids().into_safe_cast()
     }
 
     fn online(&self) -> usize {
         // SAFETY: It only reads a number.
-        // CAST: To 64 bits.
-        unsafe { bindings::num_online_cpus() as usize }
+        unsafe { bindings::num_online_cpus() }.into_safe_cast()
     }
 }
 
