@@ -18,7 +18,10 @@ use kernel::{
 
 use core::fmt::LowerHex;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    lib::random, //
+};
 
 /// Secret bytes, wiped on drop.
 ///
@@ -73,9 +76,7 @@ impl SecretBytes {
     /// initialised. C: `get_random_bytes()`.
     pub fn random(len: usize) -> Result<Self> {
         let mut key = Self::zeroed(len)?;
-
-        // SAFETY: `bytes` is valid for writes of its length.
-        unsafe { bindings::get_random_bytes(key.bytes.as_mut_ptr().cast(), key.bytes.len()) };
+        random::fill(&mut key.bytes);
         Ok(key)
     }
 

@@ -67,9 +67,6 @@ impl Flags {
     /// The names of such queues are unique.
     pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
 
-    /// Items wait while the system is suspended (`WQ_FREEZABLE`).
-    pub const FREEZABLE: Self = Self(bindings::wq_flags_WQ_FREEZABLE);
-
     /// Returns whether all of `flags` are set.
     fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0

@@ -214,15 +214,7 @@ impl<'t> Request<'t> {
     /// and interrupts are enabled.
     #[inline]
     pub fn encrypt(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8]) -> Result {
-        let data = Data {
-            src: Some(src.as_raw_parts()),
-            dst: dst.as_raw_parts(),
-        };
-
-        // SAFETY: The caller lends the segments.
-        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt)? };
-        dst.record_filled();
-        Ok(())
+        self.copy(src, dst, iv, bindings::crypto_skcipher_encrypt)
     }
 
     /// Decrypts `src` into `dst`. The inverse of [`Self::encrypt`], with the same conditions.
@@ -230,15 +222,7 @@ impl<'t> Request<'t> {
     /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn decrypt(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8]) -> Result {
-        let data = Data {
-            src: Some(src.as_raw_parts()),
-            dst: dst.as_raw_parts(),
-        };
-
-        // SAFETY: The caller lends the segments.
-        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt)? };
-        dst.record_filled();
-        Ok(())
+        self.copy(src, dst, iv, bindings::crypto_skcipher_decrypt)
     }
 
     /// Encrypts `data` in place. Otherwise as [`Self::encrypt`].
@@ -246,13 +230,7 @@ impl<'t> Request<'t> {
     /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn encrypt_in_place(&mut self, data: SegmentMut<'_>, iv: &[u8]) -> Result {
-        let data = Data {
-            src: None,
-            dst: data.as_raw_parts(),
-        };
-
-        // SAFETY: The caller lends the segment.
-        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_encrypt) }
+        self.in_place(data, iv, bindings::crypto_skcipher_encrypt)
     }
 
     /// Decrypts `data` in place. Otherwise as [`Self::encrypt`].
@@ -260,13 +238,31 @@ impl<'t> Request<'t> {
     /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn decrypt_in_place(&mut self, data: SegmentMut<'_>, iv: &[u8]) -> Result {
+        self.in_place(data, iv, bindings::crypto_skcipher_decrypt)
+    }
+
+    #[inline]
+    fn copy(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8], crypt: Crypt) -> Result {
+        let data = Data {
+            src: Some(src.as_raw_parts()),
+            dst: dst.as_raw_parts(),
+        };
+
+        // SAFETY: The caller lends the segments.
+        unsafe { self.crypt(&data, iv, crypt)? };
+        dst.record_filled();
+        Ok(())
+    }
+
+    #[inline]
+    fn in_place(&mut self, data: SegmentMut<'_>, iv: &[u8], crypt: Crypt) -> Result {
         let data = Data {
             src: None,
             dst: data.as_raw_parts(),
         };
 
         // SAFETY: The caller lends the segment.
-        unsafe { self.crypt(&data, iv, bindings::crypto_skcipher_decrypt) }
+        unsafe { self.crypt(&data, iv, crypt) }
     }
 
     /// Runs the request on the data.

@@ -447,11 +447,9 @@ mod tests {
         let registration = shrinker()?.register(own.clone())?;
         let of_other = shrinker()?.register(other.clone())?;
         // A copy that the test can still call after the drop of the original.
-        let same = core::mem::ManuallyDrop::new(Registration::<Cache> {
-            instance: registration.instance,
-            id: registration.id,
-            _callbacks: PhantomData,
-        });
+        //
+        // SAFETY: The original is leaked below: only the copy ends the registration.
+        let same = core::mem::ManuallyDrop::new(unsafe { core::ptr::read(&registration) });
 
         *own.registration.lock() = Some(registration);
         assert_eq!(count(&same, &mut control), 3);

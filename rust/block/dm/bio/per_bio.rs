@@ -47,7 +47,10 @@ use crate::{
 
 use super::{
     clone::CloneEnd,
-    owned::Bio, //
+    owned::{
+        Bio,
+        IrqBio, //
+    }, //
 };
 
 /// The function of a work item.
