@@ -1,6 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Safe Rust for the Linux kernel's scalability primitives.
+//!
+//! | module | has |
+//! | --- | --- |
+//! | [`block`] | bios, and device-mapper targets |
+//! | [`crypto`] | ciphers, AEAD, keys and other secrets |
+//! | `iommu` (with `CONFIG_IOMMU_IOVA`) | I/O virtual addresses, their caches and flush queues |
+//! | [`mm`] | pages, pools, slab caches, shrinkers, `list_lru`, a stash of pages |
+//! | [`percpu`] | per-CPU data, counters, limits, CPU hotplug callbacks |
+//! | [`sync`] | SRCU, RCU lists, reader-writer semaphores, workqueues |
+//! | [`mod@module`] | module parameters |
+//! | [`lib`] | CRC-32, random numbers, rate limits of log messages |
+//!
+//! A module that uses this crate needs no `unsafe`. The documentation of a function has a line
+//! `Context:`, with the contexts that may call it and whether it may sleep. `docs/soundness.md` of
+//! the source tree lists what safe code can rely on, and all exceptions.
+//!
+//! # Examples
+//!
+//! ```
+#![doc = include_str!("../samples/examples/percpu_counter.rs")]
+//! ```
 
 // `lib` is named after the kernel's `lib/`. It is not the root of this crate.
 #![allow(special_module_name)]
