@@ -8,8 +8,8 @@ from tables import Benchmark, Table
 
 # The lanes with several CPUs.
 PARALLEL = ("tcg", "kvm", "uml")
-# The same without User-Mode Linux, which has no IOVAs. Its interrupts do not preempt kernel code, so
-# the readers and not the lock would decide when a writer runs.
+# The same without User-Mode Linux. Its interrupts do not preempt kernel code, so the readers and not
+# the lock would decide when a writer runs.
 EMULATED = ("tcg", "kvm")
 
 PAGE_LIMIT = "dm-crypt-page-limit"

@@ -173,6 +173,7 @@ def make_guest(
     size = shutil.get_terminal_size()
     env = {
         "ROOT": root,
+        "DISK": "/dev/vda",
         "SHARES": " ".join(
             f"{share.tag}:{mount_options(share)}:{share.mount_point}" for share in shares
         ),

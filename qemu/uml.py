@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Boots User-Mode Linux, whose CPUs are threads of the host and run at native speed.
 
-It boots an initramfs with the modules, and writes its results to a directory of the host.
+It boots an initramfs with the modules, or the Debian image with directories of the host, and writes
+its results to a directory of the host.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import math
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import initramfs
 import modules
 from watch import LOOK_S, Limits, Watch
 
+# How long a kernel may take to power off. A bound for what hangs, not a promise.
+POWER_OFF_S = 10
 KERNEL_ARGS = (
     "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
     " rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
@@ -34,6 +37,8 @@ class Machine:
     cpus: int
     memory: str = "512M"
     append: str = ""
+    image: Path | None = None
+    """The Debian image, of which this machine has a snapshot."""
 
     def pack(
         self, built: Path, env: dict[str, str], packed: Mapping[str, bytes], scratch: Path
@@ -57,20 +62,51 @@ class Machine:
         initrd.write_bytes(archive.packed())
         return initrd
 
-    def boot(self, initrd: Path, quiet_s: float, output: str) -> str | None:
+    def pack_debian(self, shares: Mapping[str, Path], job: bytes) -> Path:
+        """Writes the initramfs that hands over to the Debian image, and returns its path.
+
+        The guest mounts `shares`, directories of the host, by their mount points, and `out` as
+        /mnt/out. Its files there are `kscale.out`, the output of the job, and `kscale.ctl`, see
+        init/main.
+        """
+        words = [f"hostfs:{path}:{where}" for where, path in shares.items()]
+        env = {
+            "ROOT": "debian",
+            "DISK": "/dev/ubda",
+            "SHARES": " ".join([*words, f"hostfs:{self.out}:/mnt/out"]),
+            "PORTS": "/mnt/out",
+            "SHELL_RUN": "",
+            "SUITES": "none",
+        }
+        initrd = self.out / "initrd.gz"
+        initramfs.write(initrd, env, {"job": job})
+        return initrd
+
+    def boot(
+        self,
+        initrd: Path,
+        quiet_s: float,
+        output: str,
+        is_complete: Callable[[], bool] = lambda: False,
+    ) -> str | None:
         """Runs the kernel until it ends, and returns the failure, if any.
 
-        The kernel is killed if it shows no sign of progress for `quiet_s`. The job prints to
-        the file `output`.
+        The kernel is killed if it shows no sign of progress for `quiet_s`, and if it fails to power
+        off when `is_complete` returns that the job has ended. The job prints to the file `output`.
         """
         argv = [str(self.kdir / "vmlinux"), f"mem={self.memory}", f"ncpus={self.cpus}"]
         argv += [f"initrd={initrd}", *KERNEL_ARGS.split(), *self.append.split()]
+        if self.image:
+            snapshot = self.out / "snapshot"
+            snapshot.unlink(missing_ok=True)
+            argv.append(f"ubd0={snapshot},{self.image}")
         with (self.out / "console.log").open("wb") as log:
             kernel = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
             watch = Watch(kernel.pid, self.out / "console.log", self.out / output)
             limits = Limits(quiet_s, quiet_s, math.inf)
+            off_s = 0.0
             try:
                 while kernel.poll() is None:
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -78,6 +114,9 @@ class Machine:
                     watch.look()
                     if expired := watch.expired(limits, True):
                         return expired
+                    off_s = off_s + LOOK_S if is_complete() else 0.0
+                    if off_s > POWER_OFF_S:
+                        return "it does not power off"
             finally:
                 # The processes of UML are in its session. Kill all of them.
                 with contextlib.suppress(ProcessLookupError):

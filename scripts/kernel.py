@@ -58,7 +58,7 @@ FLAVOURS = {
     "debug": Flavour(("base", "debug"), "x86_64", ("bzImage", "modules"), 2380),
     "kcsan": Flavour(("base", "kcsan"), "x86_64", ("bzImage", "modules"), 2350, ("kcsan-rust",)),
     "rt": Flavour(("base", "rt"), "x86_64", ("bzImage", "modules"), 2330),
-    "uml": Flavour(("uml",), "um", ("linux", "modules"), 1200),
+    "uml": Flavour(("uml",), "um", ("linux", "modules"), 2140),
 }
 
 # Options that not every toolchain supports, and their requirement.
