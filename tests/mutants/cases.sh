@@ -8,6 +8,7 @@
 # for all cases of the suite: they all run, and the modules are reloaded for each. Prints as job.sh does.
 
 plan=/mnt/share/plan
+[ -r $plan ] || plan=/mnt/out/plan
 tests=/kscale/tests/guest
 log=/tmp/mutant.log
 modules=/lib/modules/$(uname -r)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs mutants in guests: KUnit suites on User-Mode Linux or in QEMU, and guest suites in QEMU."""
+"""Runs mutants in guests: KUnit suites and guest suites, on User-Mode Linux or in QEMU."""
 
 import re
 import shutil
@@ -15,6 +15,7 @@ from tree import CHECKOUT, HERE
 sys.path.append(str(CHECKOUT / "qemu"))
 
 import console
+import image
 import modules
 import suites
 import uml
@@ -109,36 +110,74 @@ class Uml:
 
     # Booting is faster than checking whether the kernel still works.
     BATCH = 1
+    # Files in `out`: the output of the job, and a file that matches `ENDED` when the job is complete.
+    OUTPUT = "output.log"
+    STATUS = "status"
+    ENDED = r"\d+"
 
     def __init__(self, kdir: Path, built: Path, out: Path, cpus: int) -> None:
+        self.kdir = kdir
+        self.built = built
         self.out = out
+        self.complaints = suites.expected_complaints()
         self.out.mkdir(parents=True, exist_ok=True)
-        self.machine = uml.Machine(kdir, out, cpus, "512M", "mempool_debug")
+        self.machine, self.initrd = self.prepare(cpus)
+
+    def prepare(self, cpus: int) -> tuple[uml.Machine, Path]:
+        """Returns the machine and its initramfs."""
+        machine = uml.Machine(self.kdir, self.out, cpus, "512M", "mempool_debug")
         job = {"kscale/job": JOB.read_bytes()}
         with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
-            packed = self.machine.pack(built, {}, job, Path(scratch))
-            self.initrd = Path(shutil.copy(packed, out / "initrd.cpio"))
+            packed = machine.pack(self.built, {}, job, Path(scratch))
+            return machine, Path(shutil.copy(packed, self.out / "initrd.cpio"))
 
     def run(self, tasks: list[Task]) -> dict[int, Run]:
         """Runs the suites of some mutants. Stops early if a mutant damages the kernel."""
-        for name in ("output.log", "status", "console.log"):
+        for name in (self.OUTPUT, self.STATUS, "console.log"):
             (self.out / name).unlink(missing_ok=True)
         write_plan(self.out, tasks)
         quiet_s = BOOT_S + max(task.seconds() for task in tasks)
-        self.machine.boot(self.initrd, quiet_s, "output.log")
-        # The status exists if the job is complete, even if the kernel then fails to power off.
-        ended = (self.out / "status").exists()
-        return read_runs(self.output(), self.log(), ended, suites.expected_complaints())
+        self.machine.boot(self.initrd, quiet_s, self.OUTPUT, self.has_ended)
+        return read_runs(self.output(), self.log(), self.has_ended(), self.complaints)
+
+    def has_ended(self) -> bool:
+        """Returns whether the job is complete, even if the kernel then fails to power off."""
+        return re.search(self.ENDED, self.text(self.STATUS)) is not None
+
+    def text(self, name: str) -> str:
+        """Returns the content of a file in `out`, or an empty string."""
+        path = self.out / name
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def output(self) -> str:
         """Returns the output of the job."""
-        path = self.out / "output.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        return self.text(self.OUTPUT)
 
     def log(self) -> str:
         """Returns the kernel log."""
-        path = self.out / "console.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        return self.text("console.log")
+
+
+class UmlDebian(Uml):
+    """User-Mode Linux with Debian, for guest suites."""
+
+    OUTPUT = "kscale.out"
+    STATUS = "kscale.ctl"
+    ENDED = r"exit \d+"
+
+    def prepare(self, cpus: int) -> tuple[uml.Machine, Path]:
+        """Returns the machine and its initramfs."""
+        machine = uml.Machine(
+            self.kdir, self.out, cpus, "1G", "mempool_debug printk.devkmsg=on", image.ensure()
+        )
+        release = modules.kernel_release(self.kdir)
+        tree = modules.install(self.kdir, self.built, self.out / "modules")
+        shares = {
+            f"/lib/modules/{release}": tree,
+            "/mnt/kunit": tree,
+            "/kscale/tests": CHECKOUT / "tests",
+        }
+        return machine, machine.pack_debian(shares, CASES.read_bytes())
 
 
 class Qemu:

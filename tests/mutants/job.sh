@@ -43,7 +43,7 @@ load() {
 }
 
 unload() {
-	[ "$module" = kscale ] || modprobe -r "$module" && modprobe -r kscale
+	[ "$module" = kscale ] || rmmod "$module" && rmmod kscale
 }
 
 # run <number>: runs $suite of $module, and prints its result.

@@ -6,7 +6,8 @@ A program copies the sources and makes each change conditional: `if mutant::is(7
 { right }`. The copy is built once for each kernel. A run activates one mutant.
 
 A mutant first runs on User-Mode Linux, with the KUnit suites that reach its code. Survivors run in
-the lanes that lanes.txt has for their file: host programs, KUnit suites and guest suites in QEMU. A
+the lanes that lanes.txt has for their file: host programs, guest suites on User-Mode Linux, KUnit
+suites and guest suites in QEMU. Of a guest suite, only the cases that reach the mutant's code run. A
 mutant that hangs or crashes is noticed, too.
 
 Prints the score of each file, and each survivor with its place. Mutants in equivalent.txt do not
@@ -16,7 +17,7 @@ Environment:
   FILES=<prefix>...   selects the mutants of these files
   COUNT=<n>           selects n mutants, always the same
   AGAIN=y             selects the survivors of the last run
-  LANES=<lane>...     selects lanes: uml host release debug
+  LANES=<lane>...     selects lanes: kunit host uml release debug
   JOBS=<n>            number of User-Mode Linux instances
 """
 
@@ -82,6 +83,7 @@ class Suites:
     modules: dict[str, str]
     reached: dict[str, set[int]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    complaints: dict[str, int] = field(default_factory=dict)
 
     def task(self, number: int, names: Iterable[str]) -> guests.Task:
         """Returns the task of a guest: suites with their time limits.
@@ -124,6 +126,7 @@ class Suites:
         note(f"{len(todo)} of {len(mutants)} mutants are in code that KUnit reaches")
         idle: queue.Queue[guests.Uml | guests.Qemu] = queue.Queue()
         for runner in runners:
+            runner.complaints = runner.complaints | self.complaints
             idle.put(runner)
         size = runners[0].BATCH
 
@@ -175,7 +178,7 @@ class Cases(Suites):
             for name, (seconds, complaints, reached) in known["suites"][suite].items():
                 self.seconds[name] = seconds
                 self.reached[name] = set(reached)
-                self.runner.complaints = self.runner.complaints | {name: complaints}
+                self.complaints[name] = complaints
 
     def stamp(self) -> str:
         """Returns a digest that changes when the record may be outdated."""
@@ -190,6 +193,7 @@ class Cases(Suites):
         if run is None or run.verdict in ("hang", "panic", "report", "not-unloaded"):
             raise Failed(f"without a mutant: {run}, see {self.runner.out}")
         seconds = guests.seconds_of(self.runner.output())
+        note(f"{suite}: {len(seconds)} cases, {sum(seconds.values()):.0f} s")
         found = {}
         for number, name, text in guests.parts_of(self.runner.log()):
             if number != RECORD or name not in seconds:
@@ -238,7 +242,7 @@ def uml_runners(kdir: Path, built: Path, out: Path) -> list[guests.Uml]:
     return [guests.Uml(kdir, built, out / f"run-{job}", 2) for job in range(jobs)]
 
 
-def in_uml(copy: Copy, mutants: list[Mutant], results: Results) -> None:
+def kunit_in_uml(copy: Copy, mutants: list[Mutant], results: Results) -> None:
     """Runs the KUnit suites of User-Mode Linux."""
     kdir = kernel("uml")
     built = copy.build(kdir, copy.directory / "uml-kunit", kunit=True)
@@ -246,6 +250,21 @@ def in_uml(copy: Copy, mutants: list[Mutant], results: Results) -> None:
     kunit = Suites(runners[0], guests.module_of(built, suites.uml_names()))
     kunit.measure(RECORD)
     kunit.run(copy.now(mutants), results, runners)
+
+
+def guests_in_uml(copy: Copy, words: list[str], mutants: list[Mutant], results: Results) -> None:
+    """Runs guest suites on User-Mode Linux, with as many CPUs as in QEMU: suites name the last."""
+    kdir = kernel("uml")
+    built = copy.build(kdir, copy.directory / "uml-kunit", kunit=True)
+    jobs = int(os.environ.get("JOBS") or common.cpus())
+    runners = [
+        guests.UmlDebian(kdir, built, copy.directory / f"run-debian-{job}", 4)
+        for job in range(jobs)
+    ]
+    names = [word.partition(":")[2] for word in words]
+    cases = Cases(runners[0], dict.fromkeys(names, ""))
+    cases.measure()
+    cases.run(copy.now(mutants), results, runners)
 
 
 def in_qemu(
@@ -288,9 +307,9 @@ def on_host(copy: Copy, program: str, mutants: list[Mutant], results: Results) -
 
 def run_all(copy: Copy, mutants: list[Mutant], results: Results) -> None:
     """Runs mutants in one lane after the other, until a test notices them."""
-    lanes = (os.environ.get("LANES") or "uml host release debug").split()
-    if "uml" in lanes:
-        in_uml(copy, mutants, results)
+    lanes = (os.environ.get("LANES") or "kunit host uml release debug").split()
+    if "kunit" in lanes:
+        kunit_in_uml(copy, mutants, results)
     for prefix, where, what in read_lanes():
         if where not in lanes:
             continue
@@ -302,6 +321,8 @@ def run_all(copy: Copy, mutants: list[Mutant], results: Results) -> None:
         if where == "host":
             for program in what:
                 on_host(copy, program, left, results)
+        elif where == "uml":
+            guests_in_uml(copy, what, left, results)
         else:
             in_qemu(copy, where, what, left, results)
 
@@ -378,7 +399,7 @@ def read_sample() -> dict[str, str]:
 def sample() -> int:
     """Runs each mutant of sample.txt with its suite, which must notice it. Prints KTAP."""
     asked = read_sample()
-    copy = Copy(OUT / "sample", set(asked))
+    copy = Copy(OUT / "sample", set(asked), "kscale rcrypt")
     kdir = kernel("uml")
     built = copy.build(kdir, copy.directory / "uml-kunit", kunit=True)
     runners = uml_runners(kdir, built, copy.directory)

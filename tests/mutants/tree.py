@@ -64,10 +64,12 @@ def mutator() -> Path:
 class Copy:
     """A directory with the sources and their mutants, and its builds."""
 
-    def __init__(self, directory: Path, only: set[str] | None = None) -> None:
+    def __init__(self, directory: Path, only: set[str] | None = None, modules: str = "") -> None:
+        """Makes all mutants, or `only` some, and builds all modules, or only `modules`."""
         self.directory = directory
         self.source = directory / "src"
         self.only = only
+        self.modules = modules
         self.without_path = directory / "does-not-compile.txt"
         self.mutants: list[Mutant] = []
 
@@ -96,7 +98,7 @@ class Copy:
         """Creates the copy and builds its modules, without mutants that do not compile."""
         for _ in range(MAX_BUILDS):
             self.make()
-            log = build_once(kdir, out, self.source, kunit)
+            log = build_once(kdir, out, self.source, kunit, self.modules)
             if log is None:
                 return out
             guilty = self.guilty(log)
@@ -168,11 +170,13 @@ class Arms:
         }
 
 
-def build_once(kdir: Path, out: Path, source: Path, kunit: bool) -> str | None:
+def build_once(kdir: Path, out: Path, source: Path, kunit: bool, only: str) -> str | None:
     """Builds the modules of a copy. Returns the output if the build failed."""
     variables = {"KRUSTFLAGS": "--error-format=json --cap-lints=warn"}
     if kunit:
         variables["KUNIT"] = "y"
+    if only:
+        variables["ONLY"] = only
     names = (*kbuild.PASSED, "KDIR", "MO", "O", "KERNEL")
     env = {name: value for name, value in os.environ.items() if name not in names}
     argv = [sys.executable, __file__, str(kdir), str(out), str(source)]

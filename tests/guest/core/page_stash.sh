@@ -32,7 +32,7 @@ teardown() {
 
 # bring_online: brings CPU 3 online.
 bring_online() {
-	[ "$(cat /sys/devices/system/cpu/cpu3/online)" = 1 ] ||
+	! has_cpu_hotplug || [ "$(cat /sys/devices/system/cpu/cpu3/online)" = 1 ] ||
 		echo 1 >/sys/devices/system/cpu/cpu3/online
 }
 

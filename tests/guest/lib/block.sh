@@ -19,6 +19,11 @@ is_debug_kernel() {
 	[ -e /proc/lockdep ] || [ -e /sys/kernel/debug/kcsan ]
 }
 
+# has_cpu_hotplug: User-Mode Linux has none.
+has_cpu_hotplug() {
+	! grep -q 'User Mode Linux' /proc/cpuinfo
+}
+
 # load_modules <module...>: loads modules that are not loaded yet.
 load_modules() {
 	for module in "$@"; do

@@ -340,7 +340,8 @@ impl Finder<'_> {
                     }
                     _ => None,
                 };
-                if let Some(wrong) = wrong {
+                let is_empty = |it: &Stmt| only_names_arguments(it) || self.text_of(it) == "Ok(())";
+                if let Some(wrong) = wrong.filter(|_| !block.stmts.iter().all(is_empty)) {
                     self.add(begin..begin, Form::Start, "body", wrong.into());
                 }
             }
@@ -363,6 +364,20 @@ fn has_let(expression: &Expr) -> bool {
     let mut search = Search(false);
     search.visit_expr(expression);
     search.0
+}
+
+/// Returns whether a statement does nothing: `let _ = (a, b);` says that arguments are not used.
+fn only_names_arguments(statement: &Stmt) -> bool {
+    let is_name = |it: &Expr| matches!(it, Expr::Path(_));
+    match statement {
+        Stmt::Local(local) if matches!(local.pat, syn::Pat::Wild(_)) => {
+            local.init.as_ref().is_some_and(|init| match &*init.expr {
+                Expr::Tuple(tuple) => tuple.elems.iter().all(is_name),
+                it => is_name(it),
+            })
+        }
+        _ => false,
+    }
 }
 
 /// Removes the `?`s at the end of an expression, and what is around it.
@@ -485,7 +500,7 @@ impl<'a> Visit<'a> for Finder<'_> {
             }
         }
         if let Stmt::Local(local) = it {
-            if matches!(local.pat, syn::Pat::Wild(_)) {
+            if matches!(local.pat, syn::Pat::Wild(_)) && !only_names_arguments(it) {
                 let place = self.place(it);
                 self.add(place, Form::Statement, "removed", String::new());
             }
