@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Builds the modules, boots a guest with them, and runs a command, a script or a shell in it.
+"""Builds the modules, boots a guest with them, and runs a command, a script, suites or a shell in it.
 
-Environment variables, as make sets them: RUN= is a command, SCRIPT= is a file of the host. `--shell`
+Environment variables, as make sets them: RUN= is a command, SCRIPT= is a file of the host, SUITES= are
+guest suites, or KUnit suites as kunit:<name>, and KTAP_ONLY= are cases of these guest suites. `--shell`
 opens a shell instead. KERNEL= and KDIR= select the kernel. CPUS=, MEM=, ACCEL=, TIMEOUT=, SHARE= and
 OUT= become options of qemu/run.py. The exit status is that of qemu/run.py.
 """
@@ -32,6 +33,18 @@ OPTIONS = {
 }
 
 
+def suites_to_run(names: str, kdir: Path, tools: dict[str, str]) -> list[str]:
+    """Builds the modules with their test code, and returns the options of qemu/run.py for suites."""
+    os.environ["KUNIT"] = "y"
+    tests = Kbuild(kdir, chosen_output(), tools)
+    tests.build()
+    options = ["--kunit-modules", str(tests.out)]
+    if os.environ.get("KTAP_ONLY"):
+        options += ["--env", f"KTAP_ONLY={os.environ['KTAP_ONLY']}"]
+    words = [name if ":" in name else f"guest:{name}" for name in names.split()]
+    return [*options, "--suite", *words]
+
+
 def what_to_run(args: argparse.Namespace) -> list[str]:
     """Returns the options of qemu/run.py for the command, script or shell."""
     if args.shell:
@@ -43,7 +56,7 @@ def what_to_run(args: argparse.Namespace) -> list[str]:
         return ["--script", script]
     if os.environ.get("RUN"):
         return ["--run", os.environ["RUN"]]
-    die("nothing to run: make guest RUN='command', or make guest SCRIPT=path", 2)
+    die("nothing to run: make guest RUN='command', SCRIPT=path or SUITES='name'", 2)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -51,10 +64,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--shell", action="store_true", help="open a shell")
     parser.add_argument("--script", help="run this file; overrides SCRIPT=")
     args = parser.parse_args(argv)
-    what = what_to_run(args)
+    suites = "" if args.shell or args.script else os.environ.get("SUITES", "")
+    what = [] if suites else what_to_run(args)
+    if suites and (os.environ.get("MO") or os.environ.get("O")):
+        die("SUITES= needs two builds of the modules: omit MO= and O=", 2)
     tools = load_tools()
+    if suites:
+        os.environ.pop("KUNIT", None)
     kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
     kbuild.build()
+    if suites:
+        what = suites_to_run(suites, kbuild.kdir, tools)
     command = [
         tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", tools["QEMU"],
         "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), *what,
