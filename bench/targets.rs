@@ -53,7 +53,7 @@ struct TargetsModule {
 impl kernel::Module for TargetsModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _registration: dm::Registration::new()?,
+            _registration: dm::Registration::new(())?,
         })
     }
 }
@@ -108,9 +108,11 @@ impl dm::Target for Bench {
     const NAME: &'static CStr = c"bench";
     const VERSION: [u32; 3] = [1, 0, 0];
 
+    type ModuleData = ();
     type PerBio = PerBio;
 
     fn ctr(
+        _data: &(),
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {

@@ -42,7 +42,7 @@ struct OffsetModule {
 impl kernel::Module for OffsetModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _registration: dm::Registration::new()?,
+            _registration: dm::Registration::new(())?,
         })
     }
 }
@@ -62,10 +62,13 @@ impl dm::Target for Offset {
     const NAME: &'static CStr = c"offset";
     const VERSION: [u32; 3] = [1, 0, 0];
 
+    type ModuleData = ();
+
     /// The target has no per-bio data.
     type PerBio = ();
 
     fn ctr(
+        _data: &(),
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {

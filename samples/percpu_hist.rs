@@ -50,7 +50,7 @@ struct HistModule {
 impl kernel::Module for HistModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _registration: dm::Registration::new()?,
+            _registration: dm::Registration::new(Atomic::new(0))?,
         })
     }
 }
@@ -99,9 +99,6 @@ impl debugfs::Writer for Latencies {
     }
 }
 
-/// Number of the next target, which makes the names of debugfs directories unique.
-static NEXT_NUMBER: Atomic<u32> = Atomic::new(0);
-
 /// A target instance, built from one table line.
 #[pin_data]
 struct Hist {
@@ -117,10 +114,14 @@ impl dm::Target for Hist {
     const NAME: &'static CStr = c"percpu_hist";
     const VERSION: [u32; 3] = [1, 0, 0];
 
+    /// Number of the next target, which makes the names of debugfs directories unique.
+    type ModuleData = Atomic<u32>;
+
     /// Submission time of the bio.
     type PerBio = Option<Instant<Monotonic>>;
 
     fn ctr(
+        next_number: &Atomic<u32>,
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -132,7 +133,7 @@ impl dm::Target for Hist {
             .map_err(|error| dm::CtrError::new(c"Device lookup failed", error))?;
         builder.send_flush_bios();
         builder.send_discard_bios();
-        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
+        let number = next_number.fetch_add(1, Relaxed);
         let dir = debugfs::Dir::new(&CString::try_from_fmt(fmt!("percpu_hist-{number}"))?);
         let latencies = Latencies(PerCpuInts::new()?);
 

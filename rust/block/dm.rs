@@ -9,7 +9,8 @@
 //!
 //! 1. Implement [`Target`] for the state of one table line. [`Target::ctr()`] parses the line and
 //!    opens the devices; [`Target::map()`] maps a bio.
-//! 2. Put a [`Registration`] of the target into the state of the module.
+//! 2. Put a [`Registration`] of the target into the state of the module. The registration owns the
+//!    [`Target::ModuleData`] that all its targets share.
 //!
 //! `samples/dm_offset.rs` is a whole target of about a hundred lines.
 //!
@@ -53,6 +54,7 @@
 //! | `status` | ioctl | yes, without I/O | everything, including itself |
 //! | `io_hints` | table load | yes | `message`, `status` |
 //! | `zones` | table load, ioctl | yes | everything |
+//! | drop of [`Target::ModuleData`] | module unload | yes | nothing of the target |
 //!
 //! A function that may run in a hard interrupt gets an [`IrqBio`]. An `IrqBio` cannot be sent:
 //! [`IrqBio::queue()`] queues it to a worker.

@@ -176,7 +176,7 @@ fn register() -> Result<dm::Registration<Crypt>> {
         <Crypt as dm::Target>::NAME
     };
 
-    dm::Registration::with_name(name).inspect_err(|&error| {
+    dm::Registration::with_name(name, ()).inspect_err(|&error| {
         if error == EBUSY {
             pr_err!(
                 "target `{}` exists: `rmmod dm_crypt`, or load without `replace=1`\n",
@@ -234,9 +234,12 @@ impl dm::Target for Crypt {
 
     const AUDITED: bool = true;
 
+    type ModuleData = ();
+
     type PerBio = io::PerBio;
 
     fn ctr(
+        _data: &(),
         table: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, CtrError> {

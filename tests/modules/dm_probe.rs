@@ -81,9 +81,9 @@ struct ProbeModule {
 impl kernel::Module for ProbeModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _probe: dm::Registration::new()?,
-            _probe_tags: dm::Registration::new()?,
-            _probe_chain: dm::Registration::new()?,
+            _probe: dm::Registration::new(())?,
+            _probe_tags: dm::Registration::new(())?,
+            _probe_chain: dm::Registration::new(())?,
         })
     }
 }
@@ -227,9 +227,11 @@ impl dm::Target for Probe {
     const NAME: &'static CStr = c"probe";
     const VERSION: [u32; 3] = [1, 0, 0];
 
+    type ModuleData = ();
     type PerBio = PerBio;
 
     fn ctr(
+        _data: &(),
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -450,9 +452,11 @@ impl dm::Target for ProbeTags {
     const NAME: &'static CStr = c"probe_tags";
     const VERSION: [u32; 3] = [1, 0, 0];
 
+    type ModuleData = ();
     type PerBio = ();
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -491,9 +495,11 @@ impl dm::Target for ProbeChain {
     const NAME: &'static CStr = c"probe_chain";
     const VERSION: [u32; 3] = [1, 0, 0];
 
+    type ModuleData = ();
     type PerBio = Link;
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {

@@ -81,6 +81,15 @@ module! {
     },
 }
 
+/// The data of a registration.
+struct Data;
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        pr_info!("the data is dropped\n");
+    }
+}
+
 /// A target that is registered and never used.
 struct Idle;
 
@@ -88,9 +97,11 @@ struct Idle;
 impl dm::Target for Idle {
     const NAME: &'static CStr = c"going_probe";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = Data;
     type PerBio = ();
 
     fn ctr(
+        _: &Data,
         _: &mut dm::TargetBuilder<'_>,
         _: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -129,9 +140,11 @@ struct Late {
 impl dm::Target for Late {
     const NAME: &'static CStr = c"going_late";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = ();
 
     fn ctr(
+        _data: &(),
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -285,7 +298,7 @@ impl WorkItem for Job {
         // Longer than the removal of the module takes.
         fsleep(Delta::from_millis(500));
         if this.registers {
-            if let Err(error) = dm::Registration::<Idle>::new() {
+            if let Err(error) = dm::Registration::<Idle>::new(Data) {
                 pr_err!("no registration: {error:?}\n");
             }
         }
@@ -333,7 +346,7 @@ impl kernel::Module for GoingModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let value = match module_parameters::value.value() {
             1 => Value::Registers,
-            2 => Value::Target(dm::Registration::new()?),
+            2 => Value::Target(dm::Registration::new(Data)?),
             3 => Value::Late,
             _ => Value::Empty,
         };
@@ -345,7 +358,7 @@ impl kernel::Module for GoingModule {
         if !module_parameters::leak.value() {
             return Ok(Self {
                 _values: Some(values),
-                _late: dm::Registration::new()?,
+                _late: dm::Registration::new(())?,
             });
         }
 
@@ -353,10 +366,10 @@ impl kernel::Module for GoingModule {
         *hears.values.lock() = Some(values);
         forget(hotplug::Registration::new(hears.clone())?);
         // Registered later, so it is unregistered first.
-        *hears.target.lock() = Some(dm::Registration::new()?);
+        *hears.target.lock() = Some(dm::Registration::new(Data)?);
         Ok(Self {
             _values: None,
-            _late: dm::Registration::new()?,
+            _late: dm::Registration::new(())?,
         })
     }
 }

@@ -61,6 +61,15 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// C: `dm_audit_log_ctr()`, `dm_audit_log_dtr()` in `drivers/md/dm-audit.h`.
     const AUDITED: bool = false;
 
+    /// The data that all targets of a registration share, such as counters of the module.
+    ///
+    /// [`Registration`] owns the data, and [`Target::ctr()`] borrows it. A target that needs the data
+    /// later keeps an [`Arc`](kernel::sync::Arc) of it, so `ModuleData` is then an `Arc`. It is `()`
+    /// for a target without such data. C: none; as `QueueData` in `rust/kernel/block/mq.rs`.
+    ///
+    /// [`Registration`]: super::Registration
+    type ModuleData: Send + Sync + 'static;
+
     /// The per-bio data of the target. Created for each bio, and dropped after the bio ended, in
     /// any context.
     ///
@@ -69,10 +78,11 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// in softirq context. The reason: the data may own other bios, and dropping it ends these.
     type PerBio: Default + Send + 'static;
 
-    /// Parses a table line and opens its devices.
+    /// Parses a table line and opens its devices. `data` is that of the registration.
     ///
     /// Context: Process context. May sleep.
     fn ctr(
+        data: &Self::ModuleData,
         builder: &mut TargetBuilder<'_>,
         args: Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, CtrError>;

@@ -55,6 +55,15 @@ test_leaked_callbacks_have_a_registration() {
 	expect_nothing_left
 }
 
+test_leaked_registration_drops_module_data_once() {
+	dmesg -C
+	modprobe going_probe leak=1
+	! dmesg | grep 'going_probe: the data is dropped' || fail 'it was dropped too early'
+	rmmod going_probe
+	[ "$(dmesg | grep -c 'going_probe: the data is dropped')" -eq 1 ] || fail 'it was not dropped once'
+	expect_nothing_left
+}
+
 test_leaked_callbacks_leave_a_value_to_a_destructor() {
 	dmesg -C
 	modprobe going_probe leak=1 value=3

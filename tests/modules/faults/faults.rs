@@ -416,9 +416,11 @@ mod tests {
     impl dm::Target for Refuse {
         const NAME: &'static CStr = c"kscale_faults";
         const VERSION: [u32; 3] = [1, 0, 0];
+        type ModuleData = ();
         type PerBio = ();
 
         fn ctr(
+            _data: &(),
             _: &mut dm::TargetBuilder<'_>,
             _: dm::Args<'_>,
         ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -432,11 +434,11 @@ mod tests {
 
     #[test]
     fn dm_registration() -> Result {
-        let failures = each_failure(dm::Registration::<Refuse>::new)?;
+        let failures = each_failure(|| dm::Registration::<Refuse>::new(()))?;
         assert!(failures.refused >= 1);
 
         // A failed registration does not keep the name.
-        drop(dm::Registration::<Refuse>::new()?);
+        drop(dm::Registration::<Refuse>::new(())?);
         Ok(())
     }
 }

@@ -6,6 +6,6 @@ use kernel::prelude::*;
 
 use kscale::block::dm;
 
-fn registers<T: dm::Target>(name: &CStr) -> Result<dm::Registration<T>> {
-    dm::Registration::with_name(name)
+fn registers<T: dm::Target<ModuleData = ()>>(name: &CStr) -> Result<dm::Registration<T>> {
+    dm::Registration::with_name(name, ())
 }

@@ -18,9 +18,11 @@ struct Exclusive {}
 impl dm::Target for Exclusive {
     const NAME: &'static CStr = c"exclusive";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = ();
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {

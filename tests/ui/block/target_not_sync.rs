@@ -22,9 +22,11 @@ struct Counting {
 impl dm::Target for Counting {
     const NAME: &'static CStr = c"counting";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = ();
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {

@@ -21,9 +21,11 @@ struct Guarding {}
 impl dm::Target for Guarding {
     const NAME: &'static CStr = c"guarding";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = Option<rcu::Guard>;
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {

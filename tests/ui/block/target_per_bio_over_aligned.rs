@@ -22,9 +22,11 @@ struct Aligned {}
 impl dm::Target for Aligned {
     const NAME: &'static CStr = c"aligned";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = Iv;
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -37,5 +39,5 @@ impl dm::Target for Aligned {
 }
 
 pub fn register() -> Result {
-    dm::Registration::<Aligned>::new().map(drop)
+    dm::Registration::<Aligned>::new(()).map(drop)
 }

@@ -26,9 +26,11 @@ struct Large {}
 impl dm::Target for Large {
     const NAME: &'static CStr = c"large";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = Buffer;
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -41,5 +43,5 @@ impl dm::Target for Large {
 }
 
 pub fn register() -> Result {
-    dm::Registration::<Large>::new().map(drop)
+    dm::Registration::<Large>::new(()).map(drop)
 }

@@ -18,9 +18,11 @@ struct Silent {}
 impl dm::Target for Silent {
     const NAME: &'static CStr = c"silent";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = ();
 
     fn ctr(
+        _data: &(),
         _builder: &mut dm::TargetBuilder<'_>,
         _args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {

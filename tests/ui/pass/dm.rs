@@ -55,9 +55,11 @@ struct PerBio {
 impl dm::Target for Everything {
     const NAME: &'static CStr = c"everything";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = PerBio;
 
     fn ctr(
+        _data: &(),
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -138,5 +140,5 @@ fn done(mut bio: dm::IrqBio<Everything>, result: BlkResult) {
 
 /// Generates the code for it all.
 pub fn register() -> Result<dm::Registration<impl dm::Target>> {
-    dm::Registration::<Everything>::new()
+    dm::Registration::<Everything>::new(())
 }

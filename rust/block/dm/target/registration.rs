@@ -21,6 +21,7 @@ use crate::{
 use super::{
     target_type::{
         self,
+        Registered,
         TargetType, //
     },
     vtable::Vtable,
@@ -31,6 +32,9 @@ use super::{
 ///
 /// The module of the target keeps it in its state. After it is dropped, existing tables continue to
 /// use the target and keep the module loaded. A leaked registration is dropped at module unload.
+///
+/// The registration owns the [`Target::ModuleData`]. The data is dropped at module unload, after the
+/// last table and after the exit function of the module.
 ///
 /// # Invariants
 ///
@@ -47,23 +51,24 @@ unsafe impl<T: Target> Send for Registration<T> {}
 unsafe impl<T: Target> Sync for Registration<T> {}
 
 impl<T: Target> Registration<T> {
-    /// Registers the target as [`Target::NAME`].
+    /// Registers the target as [`Target::NAME`]. [`Target::ctr()`] borrows `data`.
     ///
     /// Fails with the errors of [`Registration::with_name()`].
     ///
     /// Context: Process context. May sleep. C: `dm_register_target()` in `drivers/md/dm-target.c`.
-    pub fn new() -> Result<Self> {
-        Self::with_name(T::NAME)
+    pub fn new(data: T::ModuleData) -> Result<Self> {
+        Self::with_name(T::NAME, data)
     }
 
     /// Registers the target under another name.
     ///
     /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the code of the
     /// callbacks is outside the module that implements [`Target`], which is the module that tables
-    /// keep loaded. Each call allocates a little memory that is only freed at module unload.
+    /// keep loaded. Each call allocates a little memory that is only freed at module unload, also if
+    /// the name is taken. `data` is dropped then, too.
     ///
     /// Context: As [`Registration::new()`].
-    pub fn with_name(name: &'static CStr) -> Result<Self> {
+    pub fn with_name(name: &'static CStr, data: T::ModuleData) -> Result<Self> {
         let module = this_module::<T::OwnerModule>().as_ptr();
         let (raw, functions) = (Vtable::<T>::target_type(name), Vtable::<T>::FUNCTIONS);
         // SAFETY: `module` is the `THIS_MODULE` of a module whose types are used here, so it is
@@ -74,18 +79,19 @@ impl<T: Target> Registration<T> {
         }
         // Device mapper keeps pointers to the type, so it stays allocated until the module is
         // unloaded.
-        let target_type = TargetType::new(raw, functions)?;
+        let target_type = Registered::<T>::alloc(raw, functions, data)?;
         // SAFETY:
         // - The module with the code of `T` is loaded, and its init function, or code that it
         //   calls, runs this.
         // - `unregister()` may be called as soon as the type is registered, and `free()` after
         //   that. Every table that uses the target has a reference to the module, see
-        //   `get_target_type()` in `drivers/md/dm-target.c`, so no table is left at `free()`.
+        //   `get_target_type()` in `drivers/md/dm-target.c`, so no table is left at `free()`. Any
+        //   task may drop the data, which is `Send`.
         let id = unsafe {
             cleanup::prepare(
                 module,
                 target_type::unregister,
-                target_type::free,
+                Registered::<T>::free,
                 target_type.cast(),
             )
         };
@@ -93,7 +99,7 @@ impl<T: Target> Registration<T> {
             Ok(id) => id,
             Err(error) => {
                 // SAFETY: It was allocated above, and no pointer to it is left.
-                unsafe { target_type::free(target_type.cast()) };
+                unsafe { Registered::<T>::free(target_type.cast()) };
                 return Err(error);
             }
         };
@@ -128,6 +134,8 @@ impl<T: Target> Drop for Registration<T> {
 mod tests {
     use super::*;
 
+    use kernel::sync::Arc;
+
     use crate::block::dm::{
         Args,
         CtrError,
@@ -143,9 +151,11 @@ mod tests {
     impl Target for Refuse {
         const NAME: &'static CStr = c"kscale_refuse";
         const VERSION: [u32; 3] = [1, 0, 0];
+        type ModuleData = Option<Arc<u8>>;
         type PerBio = ();
 
         fn ctr(
+            _: &Self::ModuleData,
             _: &mut TargetBuilder<'_>,
             _: Args<'_>,
         ) -> Result<impl PinInit<Self, Error>, CtrError> {
@@ -159,25 +169,45 @@ mod tests {
 
     #[test]
     fn name_is_free_after_unregistration() -> Result {
-        let first = Registration::<Refuse>::new()?;
-        assert!(Registration::<Refuse>::new().is_err_and(|error| error == EBUSY));
+        let first = Registration::<Refuse>::new(None)?;
+        assert!(Registration::<Refuse>::new(None).is_err_and(|error| error == EBUSY));
 
         drop(first);
-        assert!(Registration::<Refuse>::new().is_ok());
+        assert!(Registration::<Refuse>::new(None).is_ok());
         Ok(())
     }
 
     #[test]
     fn target_registers_under_several_names() -> Result {
-        let _first = Registration::<Refuse>::new()?;
-        assert!(Registration::<Refuse>::with_name(c"kscale_refuse2").is_ok());
+        let _first = Registration::<Refuse>::new(None)?;
+        assert!(Registration::<Refuse>::with_name(c"kscale_refuse2", None).is_ok());
+        Ok(())
+    }
+
+    /// A table may use the target after the registration is dropped.
+    #[test]
+    fn module_data_outlives_registration() -> Result {
+        let data = Arc::new(7, GFP_KERNEL)?;
+
+        drop(Registration::<Refuse>::new(Some(data.clone()))?);
+        assert!(Arc::into_unique_or_drop(data).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn failed_registration_drops_module_data() -> Result {
+        let data = Arc::new(7, GFP_KERNEL)?;
+
+        let result = cleanup::ADD.fail(|| Registration::<Refuse>::new(Some(data.clone())));
+        assert!(result.is_err_and(|error| error == ENOMEM));
+        assert!(Arc::into_unique_or_drop(data).is_some());
         Ok(())
     }
 
     /// The guest test `modules` checks that the name is gone after the library was unloaded.
     #[test]
     fn registration_can_be_leaked() -> Result {
-        core::mem::forget(Registration::<Refuse>::with_name(c"kscale_leaked")?);
+        core::mem::forget(Registration::<Refuse>::with_name(c"kscale_leaked", None)?);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 //! it: `free_module()` in `kernel/module/main.c` waits for interrupts only. So C never calls such a
 //! function directly. C calls the functions of this file, which are not generic and hence code of
 //! this library. They call the function of the target in an SRCU read-side critical section.
-//! [`free()`] waits for these sections before the module is freed.
+//! [`Registered::free()`] waits for these sections before the module is freed.
 //!
 //! Modules that use the library keep it loaded. When the library itself is unloaded, it waits for
 //! tasks that execute their last instructions here, see [`synchronize_rcu_tasks()`].
@@ -33,6 +33,8 @@ use crate::{
         submit::sorted::SubmitList, //
     }, //
 };
+
+use super::Target;
 
 /// The functions of a target that get bios and may end them.
 pub(super) struct Functions {
@@ -67,49 +69,47 @@ pub(in crate::block::dm) struct TargetType {
 }
 
 impl TargetType {
-    /// Allocates a target type. [`free()`] frees it.
-    pub(super) fn new(raw: bindings::target_type, functions: Functions) -> Result<NonNull<Self>> {
-        let this = KBox::try_pin_init(
-            try_pin_init!(Self {
-                raw: Opaque::new(raw),
-                // INVARIANT: `sections` is initialised if this closure returns `Ok`.
-                sections <- Opaque::try_ffi_init(|slot| {
-                    // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. Name
-                    // and key belong to the library, which outlives all target types.
-                    to_result(unsafe {
-                        bindings::init_srcu_struct_fast_with_key(
-                            slot,
-                            c"kscale_target".as_char_ptr(),
-                            static_lock_class!().as_ptr(),
-                        )
-                    })
-                }),
-                functions,
+    /// Creates a target type.
+    pub(super) fn new(
+        raw: bindings::target_type,
+        functions: Functions,
+    ) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            raw: Opaque::new(raw),
+            // INVARIANT: `sections` is initialised if this closure returns `Ok`.
+            sections <- Opaque::try_ffi_init(|slot| {
+                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. Name
+                // and key belong to the library, which outlives all target types.
+                to_result(unsafe {
+                    bindings::init_srcu_struct_fast_with_key(
+                        slot,
+                        c"kscale_target".as_char_ptr(),
+                        static_lock_class!().as_ptr(),
+                    )
+                })
             }),
-            GFP_KERNEL,
-        )?;
-        // SAFETY: `free()` treats it as pinned.
-        let this = KBox::leak(unsafe { Pin::into_inner_unchecked(this) });
-        Ok(NonNull::from(this))
+            functions,
+        })
     }
 
     /// Returns the `struct target_type` that device mapper registers.
     ///
     /// # Safety
     ///
-    /// `this` must be from [`TargetType::new()`], and not freed.
+    /// `this` must be from [`Registered::alloc()`], and not freed.
     pub(super) unsafe fn raw(this: NonNull<Self>) -> *mut bindings::target_type {
         // SAFETY: By this function's contract.
         Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).raw })
     }
 
-    /// Calls `func` with the functions, in a read-side critical section that [`free()`] waits for.
+    /// Calls `func` with the functions, in a read-side critical section that
+    /// [`Registered::free()`] waits for.
     ///
     /// Must be inlined into functions of this library that are not generic.
     ///
     /// # Safety
     ///
-    /// `this` must be from [`TargetType::new()`], and must not be freed before `call` has called
+    /// `this` must be from [`Registered::alloc()`], and must not be freed before `call` has called
     /// `func`: a bio of a target of this type must not have ended before that.
     #[inline(always)]
     unsafe fn call<R>(this: NonNull<Self>, func: impl FnOnce(&Functions) -> R) -> R {
@@ -144,23 +144,65 @@ impl PinnedDrop for TargetType {
 ///
 /// # Safety
 ///
-/// `this` must be from [`TargetType::new()`], and registered.
+/// `this` must be from [`Registered::alloc()`], and registered.
 pub(super) unsafe fn unregister(this: NonNull<c_void>) {
     // SAFETY: By this function's contract.
     unsafe { bindings::dm_unregister_target(TargetType::raw(this.cast())) };
 }
 
-/// Frees a target type after all functions of its targets have returned.
-///
-/// # Safety
-///
-/// `this` must be from [`TargetType::new()`], and not registered. No table may use it. It must not
-/// be used again.
-pub(super) unsafe fn free(this: NonNull<c_void>) {
-    let this = this.cast::<TargetType>();
-    // SAFETY: `new()` leaked such a box. By this function's contract, only the functions that
-    // `drop()` waits for have a pointer to it. It is not moved before it is dropped.
-    drop(unsafe { KBox::from_raw(this.as_ptr()) });
+/// A target type with the data of its registration.
+#[repr(C)]
+#[pin_data]
+pub(super) struct Registered<T: Target> {
+    /// First, so that a pointer to it is also a pointer to the whole. Dropped first: that waits for
+    /// the functions of the targets.
+    #[pin]
+    target_type: TargetType,
+    data: T::ModuleData,
+}
+
+impl<T: Target> Registered<T> {
+    /// Allocates a target type. [`Registered::free()`] frees it.
+    pub(super) fn alloc(
+        raw: bindings::target_type,
+        functions: Functions,
+        data: T::ModuleData,
+    ) -> Result<NonNull<TargetType>> {
+        let this = KBox::try_pin_init(
+            try_pin_init!(Self {
+                target_type <- TargetType::new(raw, functions),
+                data,
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: `free()` treats it as pinned.
+        let this = KBox::leak(unsafe { Pin::into_inner_unchecked(this) });
+        Ok(NonNull::from(this).cast())
+    }
+
+    /// Returns the data of the registration.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be from [`Registered::<T>::alloc()`], and must not be freed during `'a`.
+    pub(super) unsafe fn data<'a>(this: NonNull<TargetType>) -> &'a T::ModuleData {
+        // SAFETY: By this function's contract. The target type is the first field.
+        unsafe { &(*this.cast::<Self>().as_ptr()).data }
+    }
+
+    /// Frees a target type after all functions of its targets have returned, and drops the data.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be from [`Registered::<T>::alloc()`], and not registered. No table may use it. It
+    /// must not be used again.
+    pub(super) unsafe fn free(this: NonNull<c_void>) {
+        let this = this.cast::<Self>();
+        // SAFETY: `alloc()` leaked such a box. By this function's contract, only the functions that
+        // the drop of `target_type` waits for have a pointer to it, and these use no data. It is not
+        // moved before it is dropped.
+        drop(unsafe { KBox::from_raw(this.as_ptr()) });
+    }
 }
 
 /// Waits for tasks that are about to return from a function of this module.

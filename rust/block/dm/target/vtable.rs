@@ -51,6 +51,7 @@ use super::{
     target_type::{
         self,
         Functions,
+        Registered,
         TargetType, //
     },
     Target, //
@@ -190,7 +191,7 @@ impl<T: Target> Vtable<T> {
     pub(super) fn addresses(
         target_type: &bindings::target_type,
         functions: &Functions,
-    ) -> [usize; 17] {
+    ) -> [usize; 18] {
         macro_rules! address {
             ($callback:ident) => {
                 target_type
@@ -221,6 +222,7 @@ impl<T: Target> Vtable<T> {
             functions.end_clone as usize,
             functions.run as usize,
             functions.submit_clones as usize,
+            Registered::<T>::free as *const () as usize,
         ]
     }
 
@@ -300,7 +302,11 @@ impl<T: Target> Vtable<T> {
         let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
         let slot = inner.as_mut_ptr();
 
-        let target = T::ctr(builder, args)?;
+        // SAFETY: `Registration::<T>` made the type: no other type has this `ctr`. The table has a
+        // reference to the module, which keeps the type, see `get_target_type()` in
+        // `drivers/md/dm-target.c`.
+        let data = unsafe { Registered::<T>::data(target_type) };
+        let target = T::ctr(data, builder, args)?;
         // SAFETY: `slot` is memory for an `Inner<T>`. It is not used if this fails, and is pinned
         // below otherwise.
         unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
