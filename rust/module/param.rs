@@ -64,7 +64,7 @@ pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
 
 /// Declares a [`Param`] of the calling module: its name, default and description for `modinfo`.
 ///
-/// `samples/rcrypt/size.rs` declares two.
+/// `samples/rcrypt/split.rs` declares two.
 #[macro_export]
 macro_rules! writable_param {
     (

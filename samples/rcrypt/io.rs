@@ -6,7 +6,7 @@
 //! - A write is encrypted into bounce pages of the target, and those are sent to the device. The
 //!   target reads the submitter's pages once and never modifies them. Plaintext never reaches the
 //!   device.
-//! - [`Work`](crate::work::Work) decides which task encrypts and decrypts.
+//! - [`Work`](crate::dispatch::Work) decides which task encrypts and decrypts.
 //! - A bio without data (a flush, a discard, a zone reset) goes to the device unchanged.
 //!
 //! Writes must reach a zoned device whole and in order, so the target does not split them or queue

@@ -11,7 +11,7 @@
 //!   sector.
 //! - `lmk.rs`: Loop-AES. The vector is a hash of the sector.
 //! - `tcw.rs`: TrueCrypt before 4.1. The vector has a seed, and the ciphertext is whitened.
-//! - `random.rs`: a random vector, stored beside its sector.
+//! - `stored.rs`: a random vector, stored beside its sector.
 //!
 //! A [`Mode`] is the mode that the table line names. A [`Generator`] is a mode with its part of the
 //! key. A [`Walk`] applies a mode to the sectors of one bio; its hooks cost nothing for a mode that
@@ -42,19 +42,19 @@ mod diffuser;
 mod eboiv;
 mod elephant;
 mod lmk;
-mod random;
 mod sector;
+mod stored;
 mod tcw;
 
 pub(crate) use self::{
     eboiv::Eboiv,
     elephant::Elephant,
     lmk::Lmk,
-    random::{
+    sector::SectorMode,
+    stored::{
         KeptVectors,
         NewVectors, //
     },
-    sector::SectorMode,
     tcw::Tcw, //
 };
 

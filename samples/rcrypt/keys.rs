@@ -37,7 +37,7 @@ use kscale::{
 };
 
 use crate::{
-    cryptor::Cryptor,
+    format::Cryptor,
     table::{
         KeyArg,
         KeyLayout,

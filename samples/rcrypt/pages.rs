@@ -23,7 +23,7 @@
 //!   the reserve blocks no other write.
 //!
 //! [`Mempool::alloc_bulk()`]: kscale::mm::mempool::Mempool::alloc_bulk
-//! [`MAX_WRITE`]: crate::size::MAX_WRITE
+//! [`MAX_WRITE`]: crate::split::MAX_WRITE
 
 use kernel::{
     prelude::*,

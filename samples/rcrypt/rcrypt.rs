@@ -16,7 +16,7 @@
 //! - `limit_mode` selects how the pages of a target are limited, see `limit.rs`.
 //! - `page_mode` selects how pages are allocated, see `pages.rs`.
 //! - `cached_pages` is the number of pages that a target stashes per CPU, see `pages.rs`.
-//! - `max_read_size` and `max_write_size` limit the size of bios, see `size.rs`.
+//! - `max_read_size` and `max_write_size` limit the size of bios, see `split.rs`.
 //!
 //! `/sys/kernel/debug/rcrypt/stats` shows where bios were processed and how pages were allocated.
 
@@ -48,26 +48,24 @@ use kscale::{
     }, //
 };
 
-mod authenticated;
-mod cipher;
-mod convert;
-mod cryptor;
-mod integrity;
+mod cipher_spec;
+mod dispatch;
+mod format;
 mod io;
 mod iv;
 mod keys;
 mod limit;
 mod options;
 mod pages;
-mod size;
+mod split;
 mod stats;
 mod table;
 mod tagged;
-mod work;
 
-use cipher::CipherSpec;
-use cryptor::Cryptor;
-use integrity::Integrity;
+use cipher_spec::CipherSpec;
+use dispatch::Work;
+use format::tuple::Integrity;
+use format::Cryptor;
 use keys::Keys;
 use limit::Mode;
 use options::Options;
@@ -75,13 +73,12 @@ use pages::{
     LimitedPages,
     Strategy, //
 };
-use size::Sizes;
+use split::Sizes;
 use table::{
     KeyArg,
     KeyText,
     Line, //
 };
-use work::Work;
 
 module! {
     type: RcryptModule,
@@ -372,9 +369,9 @@ impl dm::Target for Crypt {
         // A sector of direct I/O must not cross a page boundary.
         limits.align_dma_to_logical_block_size();
         if self.is_zoned {
-            limits.limit_bio_sectors(size::MAX_WRITE_SECTORS);
+            limits.limit_bio_sectors(split::MAX_WRITE_SECTORS);
         }
-        if let Some(bytes) = NonZeroU32::new(size::MAX_WRITE) {
+        if let Some(bytes) = NonZeroU32::new(split::MAX_WRITE) {
             limits.limit_atomic_writes(bytes);
         }
     }

@@ -21,7 +21,7 @@ use kscale::{
 };
 
 use crate::{
-    cryptor::Fault,
+    format::Fault,
     io::crypt_queue,
     stats::{
         self,

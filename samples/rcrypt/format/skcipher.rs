@@ -31,8 +31,8 @@ use kscale::{
 };
 
 use crate::{
-    cipher::CipherSpec,
-    integrity::Layout,
+    cipher_spec::CipherSpec,
+    format::tuple::Layout,
     iv::{
         xor,
         Generator,

@@ -40,9 +40,9 @@ use kscale::{
 };
 
 use crate::{
-    cipher::CipherSpec,
-    cryptor::Fault,
-    integrity::Layout,
+    cipher_spec::CipherSpec,
+    format::tuple::Layout,
+    format::Fault,
     iv::{
         xor,
         Iv,

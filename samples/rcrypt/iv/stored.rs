@@ -16,7 +16,7 @@ use kscale::{
     lib::random, //
 };
 
-use crate::integrity::Layout;
+use crate::format::tuple::Layout;
 
 use super::{
     Input,

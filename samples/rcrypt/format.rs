@@ -19,13 +19,17 @@ use kscale::{
 };
 
 use crate::{
-    authenticated::Authenticated,
-    cipher::CipherSpec,
-    convert::Converter,
-    integrity::Layout,
+    cipher_spec::CipherSpec,
+    format::aead::Authenticated,
+    format::skcipher::Converter,
+    format::tuple::Layout,
     options::Options,
     table::KeyLayout, //
 };
+
+pub(crate) mod aead;
+pub(crate) mod skcipher;
+pub(crate) mod tuple;
 
 /// The ciphers, the IV generator and the options of a target.
 ///
