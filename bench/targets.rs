@@ -198,11 +198,10 @@ fn bounce(mut bio: dm::Bio<Bench>) {
     });
     match bounced {
         Ok(mut clone) => {
-            if let (_, data, Some(mut own)) = clone.segments() {
-                if is_write {
-                    // After a failed copy the clone is not submitted.
-                    let _ = own.copy_from(data);
-                }
+            let (_, data, mut own) = clone.segments();
+            if is_write {
+                // After a failed copy the clone is not submitted.
+                let _ = own.copy_from(data);
             }
             clone.submit(device, sector, dm::IrqBio::end);
         }

@@ -141,10 +141,7 @@ fn decrypt_soft(mut bio: dm::IrqBio<Crypt>) {
 
 /// Decrypts `segments` in place. They start at `sector` of the target.
 #[inline]
-fn decrypt_segments(sector: u64, segments: Option<(Pin<&Crypt>, SegmentsMut<'_>)>) -> BlkResult {
-    let Some((target, data)) = segments else {
-        return Err(BlkError::IOERR);
-    };
+fn decrypt_segments(sector: u64, (target, data): (Pin<&Crypt>, SegmentsMut<'_>)) -> BlkResult {
     stats::count_read();
     target
         .keys
@@ -169,12 +166,12 @@ fn write(mut bio: dm::Bio<Crypt>) {
     let sends_in_order = target.work.sends_in_order;
     stats::count_write(plaintext.remaining_bytes());
     let has_tags = target.integrity.is_some();
-    let result = match ciphertext {
-        _ if has_tags => tagged::encrypt(&mut clone, sector, tags),
-        Some(ciphertext) => target.keys.with(|converter| {
+    let result = if has_tags {
+        tagged::encrypt(&mut clone, sector, tags)
+    } else {
+        target.keys.with(|converter| {
             converter.encrypt(sector.wrapping_add(target.iv_offset), plaintext, ciphertext)
-        }),
-        None => Err(BlkError::IOERR),
+        })
     };
 
     match result {

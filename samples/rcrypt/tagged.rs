@@ -63,10 +63,8 @@ fn decrypt(mut bio: dm::Bio<Crypt>) {
 #[inline]
 fn decrypt_segments(
     sector: u64,
-    segments: Option<(Pin<&Crypt>, SegmentsMut<'_>, &[u8])>,
+    (target, data, tags): (Pin<&Crypt>, SegmentsMut<'_>, &[u8]),
 ) -> Result<(), Fault> {
-    let (target, data, tags) = segments.ok_or(BlkError::IOERR)?;
-
     stats::count_read();
     target
         .keys
@@ -92,12 +90,10 @@ fn recheck(mut bio: dm::Bio<Crypt>) {
         Err((bio, error)) => return bio.end(Err(error)),
     };
 
-    let result = match clone.segments_and_integrity() {
-        Some((target, data, tags)) => target
-            .keys
-            .with(|cryptor| cryptor.decrypt_with_tags(sector, target.iv_offset, data, tags)),
-        None => Err(BlkError::IOERR.into()),
-    };
+    let (target, data, tags) = clone.segments_and_integrity();
+    let result = target
+        .keys
+        .with(|cryptor| cryptor.decrypt_with_tags(sector, target.iv_offset, data, tags));
     if let Err(Fault::Changed { sector }) = result {
         blame_device(&clone, sector);
     }
@@ -125,7 +121,6 @@ pub(crate) fn encrypt(
 ) -> BlkResult {
     let mut tags = tags.ok_or(BlkError::IOERR)?;
     let (target, plaintext, ciphertext) = clone.segments();
-    let ciphertext = ciphertext.ok_or(BlkError::IOERR)?;
 
     target.keys.with(|cryptor| {
         cryptor.encrypt_with_tags(

@@ -413,15 +413,14 @@ fn bounce(mut bio: dm::Bio<Probe>) {
     });
     match bounced {
         Ok(mut clone) => {
-            if let (_, mut data, Some(mut own)) = clone.segments() {
-                if what == What::BounceUnfilled {
-                    let skipped = NonZeroU32::new(SECTOR_SIZE).unwrap_or(NonZeroU32::MIN);
-                    data.next_segment(skipped);
-                    own.next_segment(skipped);
-                }
-                // If this fails, the clone is not submitted.
-                let _ = own.copy_from(data);
+            let (_, mut data, mut own) = clone.segments();
+            if what == What::BounceUnfilled {
+                let skipped = NonZeroU32::new(SECTOR_SIZE).unwrap_or(NonZeroU32::MIN);
+                data.next_segment(skipped);
+                own.next_segment(skipped);
             }
+            // If this fails, the clone is not submitted.
+            let _ = own.copy_from(data);
             clone.submit(device, sector, dm::IrqBio::end);
         }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),

@@ -8,9 +8,7 @@ use kscale::block::{
 };
 
 fn walks_twice<T: dm::Target>(mut bio: dm::Bio<T>, uses: fn(SegmentsMut<'_>, SegmentsMut<'_>)) {
-    let first = bio.segments_mut();
-    let second = bio.segments_mut();
-    if let (Some((_, first)), Some((_, second))) = (first, second) {
-        uses(first, second);
-    }
+    let (_, first) = bio.segments_mut();
+    let (_, second) = bio.segments_mut();
+    uses(first, second);
 }

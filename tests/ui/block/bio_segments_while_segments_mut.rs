@@ -11,9 +11,7 @@ use kscale::block::{
 };
 
 fn walks<T: dm::Target>(mut bio: dm::Bio<T>, uses: fn(Segments<'_>, SegmentsMut<'_>)) {
-    let Some((_, writable)) = bio.segments_mut() else {
-        return;
-    };
+    let (_, writable) = bio.segments_mut();
     let readable = bio.segments();
     uses(readable, writable);
 }

@@ -9,7 +9,7 @@ use kscale::block::{
 
 fn walks_twice<T: dm::Target>(
     mut clone: dm::CloneBio<T>,
-    uses: fn(Option<SegmentsMut<'_>>, Option<SegmentsMut<'_>>),
+    uses: fn(SegmentsMut<'_>, SegmentsMut<'_>),
 ) {
     let (_, _, first) = clone.segments();
     let (_, _, second) = clone.segments();

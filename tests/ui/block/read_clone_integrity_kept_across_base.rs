@@ -11,9 +11,7 @@ use kscale::block::{
 };
 
 fn keeps<T: Target>(mut clone: ReadClone<T>, uses: fn(SegmentsMut<'_>)) {
-    let Some((_, segments, _)) = clone.segments_and_integrity() else {
-        return;
-    };
+    let (_, segments, _) = clone.segments_and_integrity();
     drop(clone.into_base());
     uses(segments);
 }

@@ -108,19 +108,18 @@ fn work(mut bio: dm::Bio<Everything>) {
     while let Some(segment) = segments.next_segment(NonZeroU32::MAX) {
         bytes += segment.len();
     }
-    if let Some((target, mut segments)) = bio.segments_mut() {
-        target.mapped.add(i64::from(bytes));
-        if let Some(segment) = segments.next_segment(NonZeroU32::MAX) {
-            segment.as_segment().len();
-        }
+    let (target, mut segments) = bio.segments_mut();
+    target.mapped.add(i64::from(bytes));
+    if let Some(segment) = segments.next_segment(NonZeroU32::MAX) {
+        segment.as_segment().len();
     }
 
     let device = bio.target().device;
     let clone = bio.bounce(|target| (&target.get_ref().set, &target.get_ref().pool));
     match clone {
         Ok(mut clone) => {
-            let (_, mut from, to) = clone.segments();
-            if let (Some(_), Some(mut to)) = (from.next_segment(NonZeroU32::MAX), to) {
+            let (_, mut from, mut to) = clone.segments();
+            if from.next_segment(NonZeroU32::MAX).is_some() {
                 to.next_segment(NonZeroU32::MAX);
             }
             clone.submit(device, 0, done);

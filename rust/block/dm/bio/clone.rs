@@ -253,23 +253,24 @@ impl<T: Target> CloneBio<T> {
     /// Returns the target, an iterator over the memory of the base bio, and a mutable iterator over
     /// the clone's own memory.
     ///
-    /// The last is [`None`] if the clone shares the memory of the base bio, see [`Bio::share()`].
+    /// The last is empty if the clone shares the memory of the base bio, see [`Bio::share()`].
     ///
     /// Context: Any context. Never sleeps.
-    pub fn segments(&mut self) -> (Pin<&T>, Segments<'_>, Option<SegmentsMut<'_>>) {
-        let own = self.base.ptr().clone_end().free_pages.map(|_| {
-            // SAFETY: The clone is alive by the type invariants.
-            let (table, iter) = unsafe {
-                (
-                    (*self.clone.as_ptr()).bi_io_vec,
-                    (*self.clone.as_ptr()).bi_iter,
-                )
-            };
-            // SAFETY: The clone owns the table and its pages, by the type invariants. `self` is
-            // borrowed mutably, so there is no other iterator. `filled` counts bytes of these
-            // pages.
-            unsafe { SegmentsMut::new_unfilled(table, iter, &self.filled) }
-        });
+    pub fn segments(&mut self) -> (Pin<&T>, Segments<'_>, SegmentsMut<'_>) {
+        // SAFETY: The clone is alive by the type invariants.
+        let (table, mut iter) = unsafe {
+            (
+                (*self.clone.as_ptr()).bi_io_vec,
+                (*self.clone.as_ptr()).bi_iter,
+            )
+        };
+        if !self.base.ptr().clone_end().is_own() {
+            iter.bi_size = 0;
+        }
+        // SAFETY: The clone owns the table and its pages, by the type invariants, or there are 0
+        // bytes. `self` is borrowed mutably, so there is no other iterator. `filled` counts bytes of
+        // these pages.
+        let own = unsafe { SegmentsMut::new_unfilled(table, iter, &self.filled) };
         (self.base.target(), self.base.segments(), own)
     }
 

@@ -74,12 +74,13 @@ impl<T: Target> MapBio<'_, T> {
 }
 
 impl<T: Target, C> Bio<T, C> {
-    /// Returns the target, the memory of a read, and the tags that the device returned.
+    /// Returns the target, the memory of a read, and the tags that the device returned. The tags are
+    /// empty if the bio has none.
     ///
-    /// Returns [`None`] unless the operation is a read with tags. See [`Bio::segments_mut()`].
+    /// See [`Bio::segments_mut()`].
     ///
     /// Context: Any context. Never sleeps.
-    pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+    pub fn segments_and_integrity(&mut self) -> (Pin<&T>, SegmentsMut<'_>, &[u8]) {
         self.ptr_mut().segments_and_integrity()
     }
 
@@ -95,7 +96,7 @@ impl<T: Target> EndBio<'_, T> {
     /// Returns the memory and the tags of a read, as [`Bio::segments_and_integrity()`].
     ///
     /// Context: Any context. Never sleeps.
-    pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+    pub fn segments_and_integrity(&mut self) -> (Pin<&T>, SegmentsMut<'_>, &[u8]) {
         self.ptr.segments_and_integrity()
     }
 }
@@ -223,16 +224,13 @@ impl<T: Target> ReadClone<T> {
     /// are empty if the base bio has none.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
-        let tags = match self.0.base.ptr().integrity() {
-            Some(tags) => ptr::from_ref(tags.as_slice()),
-            None => ptr::from_ref(&[]),
-        };
+    pub fn segments_and_integrity(&mut self) -> (Pin<&T>, SegmentsMut<'_>, &[u8]) {
+        let tags = self.0.base.ptr().integrity_bytes();
         let (target, _, own) = self.0.segments();
 
         // SAFETY: The tags are separate memory. They do not change until the clone is borrowed
         // mutably again, and it is borrowed now. The clone is at no device.
-        Some((target, own?, unsafe { &*tags }))
+        (target, own, unsafe { &*tags })
     }
 
     /// Copies the data of the clone to its base bio, and frees the clone.
@@ -243,10 +241,8 @@ impl<T: Target> ReadClone<T> {
         // SAFETY: The clone owns the table and its pages, by the type invariants, until it is freed
         // below.
         let own = unsafe { Segments::new((*clone).bi_io_vec, (*clone).bi_iter) };
-        let result = match self.0.base.segments_mut() {
-            Some((_, mut to)) => to.copy_from(own).map_err(|_| BlkError::IOERR),
-            None => Err(BlkError::IOERR),
-        };
+        let (_, mut to) = self.0.base.segments_mut();
+        let result = to.copy_from(own).map_err(|_| BlkError::IOERR);
         (self.0.into_base(), result)
     }
 
@@ -272,15 +268,22 @@ impl fmt::Display for DeviceName {
 impl<T: Target> PerBioRef<T> {
     /// See [`Bio::segments_and_integrity()`].
     #[inline]
-    fn segments_and_integrity(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>, &[u8])> {
+    fn segments_and_integrity(&mut self) -> (Pin<&T>, SegmentsMut<'_>, &[u8]) {
         // The tags are separate memory, so both can be lent.
-        let tags = ptr::from_ref(self.integrity()?.as_slice());
-        let (target, segments) = self.segments_mut()?;
+        let tags = self.integrity_bytes();
+        let (target, segments) = self.segments_mut();
 
         // SAFETY: The tags do not change until the bio is borrowed mutably again, and it is
         // borrowed now. The bio is at no device: a `PerBioRef` only exists before submission and
         // after completion.
-        Some((target, segments, unsafe { &*tags }))
+        (target, segments, unsafe { &*tags })
+    }
+
+    /// Returns the bytes of the tags, empty if there are none.
+    fn integrity_bytes(&self) -> *const [u8] {
+        self.integrity()
+            .map(IntegrityPayload::as_slice)
+            .unwrap_or_default()
     }
 
     /// Attaches the tags, if any, to `bio`, which is this bio or its clone.

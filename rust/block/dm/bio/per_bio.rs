@@ -336,14 +336,14 @@ macro_rules! impl_getters {
             self.ptr.segments()
         }
 
-        /// Returns the target and a mutable iterator over the memory of the bio, or [`None`] unless
-        /// the operation is [`Op::Read`](crate::block::bio::Op::Read).
+        /// Returns the target and a mutable iterator over the memory of the bio.
         ///
-        /// Both borrow the same bio.
+        /// Only [`Op::Read`](crate::block::bio::Op::Read) has memory that a target may write: the
+        /// iterator is empty otherwise. Both borrow the same bio.
         ///
         /// Context: Any context. Never sleeps.
         #[inline]
-        pub fn segments_mut(&mut self) -> Option<(Pin<&T>, $crate::block::bio::SegmentsMut<'_>)> {
+        pub fn segments_mut(&mut self) -> (Pin<&T>, $crate::block::bio::SegmentsMut<'_>) {
             self.ptr.segments_mut()
         }
     };
@@ -410,22 +410,22 @@ impl<T: Target> PerBioRef<T> {
         unsafe { Segments::new(table, iter) }
     }
 
-    /// Returns the target and a mutable iterator over the memory, or [`None`] unless [`Op::Read`].
+    /// Returns the target and a mutable iterator over the memory, which is empty unless [`Op::Read`].
     #[inline]
-    pub(super) fn segments_mut(&mut self) -> Option<(Pin<&T>, SegmentsMut<'_>)> {
+    pub(super) fn segments_mut(&mut self) -> (Pin<&T>, SegmentsMut<'_>) {
+        let (table, mut iter) = self.table_and_iter();
         if self.op() != Op::Read {
             // The submitter of a write owns its pages: they may be mapped read-only, or be the zero
             // page.
-            return None;
+            iter.bi_size = 0;
         }
-        let (table, iter) = self.table_and_iter();
         // SAFETY:
         // - The table has `iter.bi_size` bytes, see `table_and_iter()`. The submitter of a read
-        //   keeps its pages writable until the read ends.
+        //   keeps its pages writable until the read ends. Other operations have 0 bytes here.
         // - `self` is borrowed mutably, so there is no other iterator. The bio is at no device: a
         //   `PerBioRef` only exists before submission and after completion.
         let segments = unsafe { SegmentsMut::new(table, iter) };
-        Some((self.inner().get_ref().target(), segments))
+        (self.inner().get_ref().target(), segments)
     }
 
     /// Returns the table of segments, and the position of the bio when it entered the target.
