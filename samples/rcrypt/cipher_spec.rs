@@ -189,7 +189,7 @@ fn split_last(arg: &str, delimiter: char) -> (&str, Option<&str>) {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(rcrypt_cipher)]
+#[kunit_tests(rcrypt_cipher_spec)]
 mod tests {
     use super::*;
 

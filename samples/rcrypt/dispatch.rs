@@ -20,10 +20,7 @@ use kernel::{
     cpu,
     prelude::*,
     str::CString,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+    sync::atomic::Relaxed, //
 };
 
 use kscale::{
@@ -37,39 +34,42 @@ use kscale::{
     }, //
 };
 
-use crate::options::Options;
+use crate::{
+    options::Options,
+    Shared, //
+};
 
-/// Makes the names of workqueues unique: the two tables of a device have the same device name.
-static NEXT_ID: Atomic<u32> = Atomic::new(1);
-
-/// The workqueue and the options that decide which task processes a bio.
-pub(crate) struct Work {
+/// The workqueue and the options that select the task that processes a bio.
+pub(crate) struct Dispatch {
     /// Encrypts and decrypts bios.
     pub(crate) crypt: Workqueue,
     /// The completion of a read decrypts it.
-    pub(crate) decrypts_at_once: bool,
+    pub(crate) read_inline: bool,
+    /// A softirq decrypts a read that completes in a hard interrupt. Otherwise a worker does.
+    pub(crate) read_in_softirq: bool,
     /// The submitter of a write encrypts and sends it.
-    pub(crate) encrypts_at_once: bool,
+    pub(crate) write_inline: bool,
     /// A worker that sorts by sector sends writes.
-    pub(crate) sends_in_order: bool,
+    pub(crate) sorted_writes: bool,
 }
 
-impl Work {
+impl Dispatch {
     /// Selects the options for a target on `device` and allocates its two workqueues: the one in
-    /// `Work` and the one that sends writes in order.
+    /// `Dispatch` and the one that sends sorted writes.
     ///
     /// Completions run in atomic context. If decryption `may_sleep`, workers decrypt even with
-    /// `no_read_workqueue`. `letter` is the first letter of the workqueue names; in dm-crypt it is
-    /// `k`, as in `kcryptd`.
+    /// `no_read_workqueue`. A read that `has_tuples` may have to be repeated, which a softirq cannot
+    /// do.
     pub(crate) fn new(
         options: &Options,
-        table: &dm::TargetBuilder<'_>,
+        builder: &dm::TargetBuilder<'_>,
         device: dm::DeviceId,
-        may_sleep: bool,
-        letter: char,
+        (may_sleep, has_tuples): (bool, bool),
+        shared: &Shared,
     ) -> Result<(Self, Workqueue), CtrError> {
-        let name = table.device_name().to_str().unwrap_or_default();
-        let id = NEXT_ID.fetch_add(1, Relaxed);
+        let name = builder.device_name().to_str().unwrap_or_default();
+        let id = shared.next_id.fetch_add(1, Relaxed);
+        let letter = shared.letter;
         let mut common = Flags::SYSFS;
         if options.high_priority {
             common = common | Flags::HIGHPRI;
@@ -87,13 +87,13 @@ impl Work {
         let send = Workqueue::new(&send, common | Flags::UNBOUND, 1)
             .map_err(|error| CtrError::new(c"Couldn't spawn write thread", error))?;
 
-        let encrypts_at_once = options.no_write_workqueue;
         let this = Self {
             crypt,
-            decrypts_at_once: options.no_read_workqueue && !may_sleep,
-            encrypts_at_once,
-            sends_in_order: table.is_rotational(device)
-                && !encrypts_at_once
+            read_inline: options.no_read_workqueue && !may_sleep,
+            read_in_softirq: !has_tuples,
+            write_inline: options.no_write_workqueue,
+            sorted_writes: builder.is_rotational(device)
+                && !options.no_write_workqueue
                 && !options.submit_from_crypt_cpus,
         };
         Ok((this, send))

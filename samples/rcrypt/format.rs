@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cryptor of a target: encryption with or without authentication and tags.
+//! The format of the data on the device. The constructor selects it once.
 
 use kernel::prelude::*;
 
@@ -20,29 +20,37 @@ use kscale::{
 
 use crate::{
     cipher_spec::CipherSpec,
-    format::aead::Authenticated,
-    format::skcipher::Converter,
-    format::tuple::Layout,
+    iv::{
+        iv_len,
+        IvGenerator,
+        Params,
+        StoredIv, //
+    },
     options::Options,
-    table::KeyLayout, //
+    table::{
+        Config,
+        KeyLayout, //
+    }, //
 };
 
 pub(crate) mod aead;
 pub(crate) mod skcipher;
 pub(crate) mod tuple;
 
-/// The ciphers, the IV generator and the options of a target.
-///
-/// All data derived from the key is stored here.
-pub(crate) struct Cryptor {
-    kind: Kind,
-    /// The layout of the bytes beside a sector, if the device stores any.
-    layout: Option<Layout>,
-}
+use self::{
+    aead::AeadFormat,
+    skcipher::Ciphers,
+    tuple::TupleLayout, //
+};
 
-enum Kind {
-    Plain(KBox<Converter>),
-    Authenticated(KBox<Authenticated>),
+/// The format of the sectors, with the ciphers and all other data derived from the key.
+pub(crate) enum Format {
+    /// Sectors are encrypted.
+    Plain { ciphers: Ciphers, iv: IvGenerator },
+    /// As [`Format::Plain`], with a random IV beside each sector.
+    StoredIv(Ciphers),
+    /// Sectors are encrypted and authenticated, with a tag beside each sector.
+    Aead(AeadFormat),
 }
 
 /// The reason why decryption failed.
@@ -69,85 +77,96 @@ impl From<Fault> for BlkError {
     }
 }
 
-impl Cryptor {
-    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`.
+impl Format {
+    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`. Also returns the
+    /// parts of the key.
     ///
     /// Errors carry the messages of dm-crypt.
     pub(crate) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
         key: impl FnOnce() -> Result<SecretBytes>,
-        options: Options,
-    ) -> Result<Self, CtrError> {
-        let kind = if options.is_aead() {
-            Kind::Authenticated(KBox::new(
-                Authenticated::new(spec, key_size_bytes, key, options)?,
-                GFP_KERNEL,
-            )?)
-        } else {
-            Kind::Plain(KBox::new(
-                Converter::new(spec, key_size_bytes, key, options)?,
-                GFP_KERNEL,
-            )?)
-        };
+        options: &Options,
+    ) -> Result<(Self, KeyLayout), CtrError> {
+        if options.is_aead() {
+            let (aead, layout) = AeadFormat::new(spec, key_size_bytes, key, options)?;
+            return Ok((Self::Aead(aead), layout));
+        }
+        let (ciphers, mode, layout, key) = Ciphers::new(spec, key_size_bytes, key, options)?;
+        let iv = mode.generator(&Params {
+            key: key.as_bytes(),
+            extra_len: layout.extra_len(),
+            n_keys: spec.n_keys,
+            iv_size: ciphers.iv_size(),
+            block_size: ciphers.block_size(),
+            options,
+        })?;
 
-        Ok(Self { kind, layout: None })
+        let format = match iv {
+            None => Self::StoredIv(ciphers),
+            Some(IvGenerator::Sector(mode)) if ciphers.is_one_async() => Self::Plain {
+                ciphers,
+                iv: IvGenerator::Queued(mode),
+            },
+            Some(iv) => Self::Plain { ciphers, iv },
+        };
+        Ok((format, layout))
     }
 
-    /// Fits tags and vectors into the integrity tuples of the device. Returns their layout, if any.
-    pub(crate) fn fit(
+    /// Fits tags and IVs into the integrity tuples of the device. Returns their layout, or [`None`]
+    /// if the format stores nothing beside the sectors.
+    pub(crate) fn bind_integrity_profile(
         &mut self,
         profile: Option<IntegrityProfile>,
         options: &Options,
-    ) -> Result<Option<Layout>, CtrError> {
-        self.layout = match &mut self.kind {
-            Kind::Authenticated(authenticated) => Some(authenticated.fit(profile)?),
-            Kind::Plain(converter) => match converter.kept_iv_size() {
-                None => None,
-                Some(iv_size) => Some(Layout::new(
-                    profile,
-                    options.sector_size,
-                    options
-                        .integrity
-                        .map_or(0, |integrity| integrity.tag_size_bytes),
-                    // CAST: At most `MAX_IV_SIZE`.
-                    iv_size as u32,
-                    None::<fn(usize) -> Result>,
-                )?),
-            },
-        };
-        Ok(self.layout)
+    ) -> Result<Option<TupleLayout>, CtrError> {
+        // CAST: IVs have at most `MAX_IV_SIZE` bytes, both times.
+        match self {
+            Self::Plain { .. } => Ok(None),
+            Self::StoredIv(ciphers) => TupleLayout::new(
+                profile,
+                options,
+                iv_len(ciphers.iv_size()) as u32,
+                None::<fn(usize) -> Result>,
+            )
+            .map(Some),
+            Self::Aead(aead) => {
+                let iv_size = aead.stored_iv_len() as u32;
+                let set_tag_size = |size| aead.set_tag_size(size);
+                TupleLayout::new(profile, options, iv_size, Some(set_tag_size)).map(Some)
+            }
+        }
     }
 
     /// Replaces the key by another key of the same length. Allocates no memory of its own.
     ///
     /// After an error the caller must not encrypt until a call succeeds.
-    pub(crate) fn set_key(&mut self, key: &SecretBytes) -> Result {
-        match &mut self.kind {
-            Kind::Plain(converter) => converter.set_key(key),
-            Kind::Authenticated(authenticated) => authenticated.set_key(key),
-        }
-    }
-
-    /// Returns the parts of the key.
-    pub(crate) fn key_layout(&self) -> KeyLayout {
-        match &self.kind {
-            Kind::Plain(converter) => converter.key_layout(),
-            Kind::Authenticated(authenticated) => authenticated.key_layout(),
+    pub(crate) fn set_key(&mut self, key: &SecretBytes, layout: &KeyLayout) -> Result {
+        match self {
+            Self::Plain { ciphers, iv } => {
+                ciphers.set_key(key, layout)?;
+                iv.set_key(key.as_bytes())
+            }
+            Self::StoredIv(ciphers) => ciphers.set_key(key, layout),
+            Self::Aead(aead) => aead.set_key(key, layout),
         }
     }
 
     /// Returns whether encryption may sleep in process context, so that a softirq cannot use the
-    /// ciphers.
+    /// ciphers: the mode or a cipher allocates memory for each bio, or a cipher is asynchronous.
     pub(crate) fn may_sleep(&self) -> bool {
-        match &self.kind {
-            Kind::Plain(converter) => converter.may_sleep(),
-            Kind::Authenticated(authenticated) => authenticated.may_sleep(),
+        match self {
+            Self::Plain { ciphers, iv } => iv.may_sleep() || ciphers.may_sleep(),
+            Self::StoredIv(ciphers) => ciphers.may_sleep(),
+            Self::Aead(aead) => aead.is_async(),
         }
     }
 
-    /// Encrypts `src` into `dst`, without tags. The IV of the first sector is generated from
-    /// `first_sector`.
+    /// Encrypts `src` into `dst`, and generates the tuples. `sector` is the first sector, relative to
+    /// the target.
+    ///
+    /// Data is copied before it is authenticated. The submitter may modify its pages at any time,
+    /// and the tag would then not match the ciphertext.
     ///
     /// Returns [`BlkError::IOERR`] if a sector is not contiguous in memory or the cipher fails.
     /// Returns [`BlkError::RESOURCE`] if a memory allocation fails in atomic context.
@@ -156,75 +175,79 @@ impl Cryptor {
     #[inline]
     pub(crate) fn encrypt(
         &self,
-        first_sector: u64,
-        src: Segments<'_>,
-        dst: SegmentsMut<'_>,
-    ) -> BlkResult {
-        match &self.kind {
-            Kind::Plain(converter) => converter.encrypt(first_sector, src, dst),
-            Kind::Authenticated(_) => Err(BlkError::IOERR),
-        }
-    }
-
-    /// As [`Cryptor::encrypt()`], but decrypts `data` in place.
-    #[inline]
-    pub(crate) fn decrypt(&self, first_sector: u64, data: SegmentsMut<'_>) -> BlkResult {
-        match &self.kind {
-            Kind::Plain(converter) => converter.decrypt(first_sector, data),
-            Kind::Authenticated(_) => Err(BlkError::IOERR),
-        }
-    }
-
-    /// As [`Cryptor::encrypt()`], but also generates the tags. `sector` is relative to the mapped
-    /// device; `iv_offset` is added to it for the IV.
-    ///
-    /// Data is copied before it is authenticated. The submitter may modify its pages at any time,
-    /// and the tag would then not match the ciphertext.
-    pub(crate) fn encrypt_with_tags(
-        &self,
+        config: &Config,
         sector: u64,
-        iv_offset: u64,
         src: Segments<'_>,
         mut dst: SegmentsMut<'_>,
-        tags: &mut [u8],
+        tuples: &mut [u8],
     ) -> BlkResult {
-        let layout = self.layout.ok_or(BlkError::IOERR)?;
-
-        match &self.kind {
-            Kind::Plain(converter) => converter.encrypt_with_new_vectors(
-                sector.wrapping_add(iv_offset),
-                src,
-                dst,
-                tags,
-                layout,
-            ),
-            Kind::Authenticated(authenticated) => {
+        match self {
+            // Each mode has its own monomorphised code, so the mode is matched once per bio.
+            Self::Plain { ciphers, iv } => match iv {
+                IvGenerator::Sector(mode) => {
+                    let ops = mode.ops(ciphers.iv_size());
+                    ciphers.encrypt(config, sector, src, dst, ops)
+                }
+                IvGenerator::Queued(mode) => {
+                    ciphers.encrypt_queued(config, sector, src, dst, *mode)
+                }
+                IvGenerator::Eboiv(mode) => {
+                    let ops = mode.ops(ciphers, config.options.sector_size)?;
+                    ciphers.encrypt(config, sector, src, dst, ops)
+                }
+                IvGenerator::Elephant(mode) => {
+                    let ops = mode.ops(ciphers, config.options.sector_size)?;
+                    ciphers.encrypt(config, sector, src, dst, ops)
+                }
+                IvGenerator::Lmk(mode) => ciphers.encrypt(config, sector, src, dst, mode.ops()),
+                IvGenerator::Tcw(mode) => ciphers.encrypt(config, sector, src, dst, mode),
+            },
+            Self::StoredIv(ciphers) => {
+                let ops = StoredIv::random(tuples, config.tuple);
+                ciphers.encrypt(config, sector, src, dst, ops)
+            }
+            Self::Aead(aead) => {
                 dst.copy_from(src).map_err(|_| BlkError::IOERR)?;
-                authenticated.encrypt(sector, iv_offset, dst, tags)
+                aead.encrypt(config, sector, dst, tuples)
             }
         }
     }
 
-    /// As [`Cryptor::decrypt()`], but with tags.
+    /// As [`Format::encrypt()`], but decrypts `data` in place, with the tuples that the device
+    /// stored.
     ///
     /// Returns [`Fault::Changed`] if a sector does not match its tag.
-    pub(crate) fn decrypt_with_tags(
+    #[inline]
+    pub(crate) fn decrypt(
         &self,
+        config: &Config,
         sector: u64,
-        iv_offset: u64,
         data: SegmentsMut<'_>,
-        tags: &[u8],
+        tuples: &[u8],
     ) -> Result<(), Fault> {
-        let layout = self.layout.ok_or(BlkError::IOERR)?;
-
-        match &self.kind {
-            Kind::Plain(converter) => {
-                let first_sector = sector.wrapping_add(iv_offset);
-                Ok(converter.decrypt_with_vectors(first_sector, data, tags, layout)?)
+        let result = match self {
+            Self::Plain { ciphers, iv } => match iv {
+                IvGenerator::Sector(mode) => {
+                    ciphers.decrypt(config, sector, data, mode.ops(ciphers.iv_size()))
+                }
+                IvGenerator::Queued(mode) => ciphers.decrypt_queued(config, sector, data, *mode),
+                IvGenerator::Eboiv(mode) => {
+                    let ops = mode.ops(ciphers, config.options.sector_size)?;
+                    ciphers.decrypt(config, sector, data, ops)
+                }
+                IvGenerator::Elephant(mode) => {
+                    let ops = mode.ops(ciphers, config.options.sector_size)?;
+                    ciphers.decrypt(config, sector, data, ops)
+                }
+                IvGenerator::Lmk(mode) => ciphers.decrypt(config, sector, data, mode.ops()),
+                IvGenerator::Tcw(mode) => ciphers.decrypt(config, sector, data, mode),
+            },
+            Self::StoredIv(ciphers) => {
+                let ops = StoredIv::new(tuples, config.tuple);
+                ciphers.decrypt(config, sector, data, ops)
             }
-            Kind::Authenticated(authenticated) => {
-                authenticated.decrypt(sector, iv_offset, data, tags)
-            }
-        }
+            Self::Aead(aead) => return aead.decrypt(config, sector, data, tuples),
+        };
+        Ok(result?)
     }
 }

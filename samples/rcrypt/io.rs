@@ -6,12 +6,17 @@
 //! - A write is encrypted into bounce pages of the target, and those are sent to the device. The
 //!   target reads the submitter's pages once and never modifies them. Plaintext never reaches the
 //!   device.
-//! - [`Work`](crate::dispatch::Work) decides which task encrypts and decrypts.
+//! - [`Dispatch`](crate::dispatch::Dispatch) selects the task that encrypts and decrypts.
 //! - A bio without data (a flush, a discard, a zone reset) goes to the device unchanged.
 //!
 //! Writes must reach a zoned device whole and in order, so the target does not split them or queue
 //! them to workers. Device mapper emulates zone append there, because the IV depends on the sector,
 //! and the sector of a zone append is not known in advance.
+//!
+//! On devices that store a tuple beside each sector, `map` allocates the tuples of the bio. The
+//! reader may modify its pages while the read is in flight; the kernel allows that to some readers.
+//! So a sector that does not match its tag is read again, into bounce pages of the target. A second
+//! mismatch is an error of the device, and the kernel log and the audit log report it.
 
 use kernel::prelude::*;
 
@@ -19,22 +24,28 @@ use kscale::{
     block::{
         bio::{
             BlkError,
-            BlkResult,
             Op,
             SegmentsMut,
             SECTOR_SIZE, //
         },
         dm, //
     },
+    lib::ratelimit,
     sync::workqueue::Workqueue, //
 };
 
 use crate::{
+    format::Fault,
     stats::{
         self,
-        Place, //
+        INLINE_READS,
+        INLINE_WRITES,
+        PAGES,
+        READS,
+        SOFTIRQ_READS,
+        SORTED_WRITES,
+        WRITES, //
     },
-    tagged,
     Crypt, //
 };
 
@@ -52,7 +63,7 @@ pub(crate) fn map<'a>(
 ) -> dm::MapResult<'a, Crypt> {
     let sector = bio.target_sector();
     // OVERFLOW: Wraps as in C; device mapper checks that the device is long enough.
-    let device_sector = target.start.wrapping_add(sector);
+    let device_sector = target.config.start.wrapping_add(sector);
 
     if bio.is_flush() || matches!(bio.op(), Op::Discard | Op::ZoneManagement) {
         // A flush applies to the whole device.
@@ -74,21 +85,22 @@ pub(crate) fn map<'a>(
         return bio.kill();
     }
     // A part of an encrypted sector has no IV of its own.
+    let options = &target.config.options;
     let len_sectors = u64::from(bio.len_bytes() / SECTOR_SIZE);
-    if !target.options.is_aligned(bio.sector()) || !target.options.is_aligned(len_sectors) {
+    if !options.is_aligned(bio.sector()) || !options.is_aligned(len_sectors) {
         return bio.kill();
     }
 
-    if let Some(integrity) = &target.integrity {
-        if integrity.set_integrity(&mut bio).is_err() {
+    if let Some(pool) = &target.tuples {
+        if pool.set_tuples(&target.config, &mut bio).is_err() {
             return bio.kill();
         }
     }
     bio.data().sector = sector;
     match bio.op() {
         Op::Read => bio.remap(target.device, device_sector),
-        Op::Write if target.work.encrypts_at_once => bio.defer(|bio| {
-            stats::count(Place::EncryptedAtOnce);
+        Op::Write if target.dispatch.write_inline => bio.defer(|bio| {
+            target.shared.stats.at::<INLINE_WRITES>().inc();
             write(bio);
         }),
         Op::Write => bio.defer(|bio| bio.queue(crypt_queue, write)),
@@ -97,61 +109,14 @@ pub(crate) fn map<'a>(
 }
 
 /// Returns the workqueue that encrypts and decrypts bios.
-pub(crate) fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
-    &target.get_ref().work.crypt
-}
-
-/// Handles the completion of a bio by the device.
-///
-/// Context: The context of `dm::Target::end_io()`. Queues work that takes time.
-pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIoResult<'_, Crypt> {
-    if bio.op() != Op::Read || bio.result().is_err() {
-        return bio.done();
-    }
-    if bio.target().integrity.is_some() {
-        return tagged::end_io(bio);
-    }
-    if !bio.target().work.decrypts_at_once {
-        return bio.defer(|bio| bio.queue(crypt_queue, decrypt));
-    }
-    if !bio.irqs_enabled() {
-        return bio.defer(|bio| bio.queue_bh(decrypt_soft));
-    }
-
-    stats::count(Place::DecryptedAtOnce);
-    let sector = bio.data().sector;
-    let result = decrypt_segments(sector, bio.segments_mut());
-    bio.done_with(result)
-}
-
-/// Decrypts a completed read and ends it.
-fn decrypt(mut bio: dm::Bio<Crypt>) {
-    let sector = bio.data().sector;
-    let result = decrypt_segments(sector, bio.segments_mut());
-    bio.end(result);
-}
-
-/// As [`decrypt()`], in softirq context.
-fn decrypt_soft(mut bio: dm::IrqBio<Crypt>) {
-    stats::count(Place::DecryptedInSoftirq);
-    let sector = bio.data().sector;
-    let result = decrypt_segments(sector, bio.segments_mut());
-    bio.end(result);
-}
-
-/// Decrypts `segments` in place. They start at `sector` of the target.
-#[inline]
-fn decrypt_segments(sector: u64, (target, data): (Pin<&Crypt>, SegmentsMut<'_>)) -> BlkResult {
-    stats::count_read();
-    target
-        .keys
-        .with(|converter| converter.decrypt(sector.wrapping_add(target.iv_offset), data))
+fn crypt_queue(target: Pin<&Crypt>) -> &Workqueue {
+    &target.get_ref().dispatch.crypt
 }
 
 /// Encrypts a write and sends it to the device.
 fn write(mut bio: dm::Bio<Crypt>) {
     let sector = bio.data().sector;
-    let tags = bio.take_integrity();
+    let mut tuples = bio.take_integrity();
     let bounced = bio.bounce_compound(|target| {
         let target = target.get_ref();
         (&target.bios, &target.pages)
@@ -162,29 +127,143 @@ fn write(mut bio: dm::Bio<Crypt>) {
     };
 
     let (target, plaintext, ciphertext) = clone.segments();
-    let (device, device_sector) = (target.device, target.start.wrapping_add(sector));
-    let sends_in_order = target.work.sends_in_order;
-    stats::count_write(plaintext.remaining_bytes());
-    let has_tags = target.integrity.is_some();
-    let result = if has_tags {
-        tagged::encrypt(&mut clone, sector, tags)
+    let (device, device_sector) = (target.device, target.config.start.wrapping_add(sector));
+    let sorted_writes = target.dispatch.sorted_writes;
+    let stats = &target.shared.stats;
+    stats.at::<WRITES>().inc();
+    stats
+        .at::<PAGES>()
+        .add(stats::pages(plaintext.remaining_bytes()));
+    let bytes = tuples.as_mut().map(|tuples| tuples.as_mut_slice());
+    let result = match &*target.keys.read() {
+        Some(format) => format.encrypt(
+            &target.config,
+            sector,
+            plaintext,
+            ciphertext,
+            bytes.unwrap_or_default(),
+        ),
+        None => Err(BlkError::IOERR),
+    };
+    if sorted_writes && result.is_ok() {
+        stats.at::<SORTED_WRITES>().inc();
+    }
+    if let Err(error) = result {
+        return clone.into_base().end(Err(error));
+    }
+
+    if let Some(tuples) = tuples {
+        clone.set_integrity(tuples);
+    }
+    if sorted_writes {
+        clone.submit_sorted(
+            |target| &target.get_ref().send,
+            device,
+            device_sector,
+            dm::IrqBio::end,
+        );
     } else {
-        target.keys.with(|converter| {
-            converter.encrypt(sector.wrapping_add(target.iv_offset), plaintext, ciphertext)
-        })
+        clone.submit(device, device_sector, dm::IrqBio::end);
+    }
+}
+
+/// Handles the completion of a bio by the device.
+///
+/// Context: The context of `dm::Target::end_io()`. Queues work that takes time.
+pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIoResult<'_, Crypt> {
+    if bio.op() != Op::Read || bio.result().is_err() {
+        return bio.done();
+    }
+    let dispatch = &bio.target().get_ref().dispatch;
+    if !dispatch.read_inline || !bio.irqs_enabled() {
+        return if dispatch.read_inline && dispatch.read_in_softirq {
+            bio.defer(|bio| bio.queue_bh(read_in_softirq))
+        } else {
+            bio.defer(|bio| bio.queue(crypt_queue, read))
+        };
+    }
+
+    bio.target().shared.stats.at::<INLINE_READS>().inc();
+    let sector = bio.data().sector;
+    match decrypt(sector, bio.segments_and_integrity()) {
+        Ok(()) => bio.done(),
+        Err(Fault::Changed { .. }) => bio.defer(|bio| bio.queue(crypt_queue, recheck)),
+        // `RESOURCE` is returned before the first sector is decrypted.
+        Err(Fault::Other(BlkError::RESOURCE)) => bio.defer(|bio| bio.queue(crypt_queue, read)),
+        Err(Fault::Other(error)) => bio.done_with(Err(error)),
+    }
+}
+
+/// Decrypts a completed read and ends it.
+fn read(mut bio: dm::Bio<Crypt>) {
+    let sector = bio.data().sector;
+
+    match decrypt(sector, bio.segments_and_integrity()) {
+        Err(Fault::Changed { .. }) => recheck(bio),
+        result => bio.end(result.map_err(BlkError::from)),
+    }
+}
+
+/// As [`read()`], in softirq context, for a format without tuples.
+fn read_in_softirq(mut bio: dm::IrqBio<Crypt>) {
+    bio.target().shared.stats.at::<SOFTIRQ_READS>().inc();
+    let sector = bio.data().sector;
+    let result = decrypt(sector, bio.segments_and_integrity());
+    bio.end(result.map_err(BlkError::from));
+}
+
+/// Decrypts the memory of a read in place. It starts at `sector` of the target.
+#[inline]
+fn decrypt(
+    sector: u64,
+    (target, data, tuples): (Pin<&Crypt>, SegmentsMut<'_>, &[u8]),
+) -> Result<(), Fault> {
+    target.shared.stats.at::<READS>().inc();
+    match &*target.keys.read() {
+        Some(format) => format.decrypt(&target.config, sector, data, tuples),
+        None => Err(BlkError::IOERR.into()),
+    }
+}
+
+/// Reads the data again into bounce pages, checks the tags there, and ends the read.
+#[cold]
+fn recheck(mut bio: dm::Bio<Crypt>) {
+    let sector = bio.data().sector;
+    let target = bio.target();
+    let (device, device_sector) = (target.device, target.config.start.wrapping_add(sector));
+    let bounced = bio.bounce(|target| {
+        let target = target.get_ref();
+        (&target.bios, &target.pages)
+    });
+    let clone = match bounced {
+        Ok(clone) => clone,
+        Err(bio) => return bio.end(Err(BlkError::PROTECTION)),
+    };
+    let mut clone = match clone.read(device, device_sector) {
+        Ok(clone) => clone,
+        Err((bio, error)) => return bio.end(Err(error)),
     };
 
-    match result {
-        Ok(()) if sends_in_order => {
-            stats::count(Place::SentInOrder);
-            clone.submit_sorted(
-                |target| &target.get_ref().send,
-                device,
-                device_sector,
-                dm::IrqBio::end,
-            );
-        }
-        Ok(()) => clone.submit(device, device_sector, dm::IrqBio::end),
-        Err(error) => clone.into_base().end(Err(error)),
+    let (target, data, tuples) = clone.segments_and_integrity();
+    let result = match &*target.keys.read() {
+        Some(format) => format.decrypt(&target.config, sector, data, tuples),
+        None => Err(BlkError::IOERR.into()),
+    };
+    if let Err(Fault::Changed { sector }) = result {
+        blame_device(&clone, sector);
     }
+    let (bio, result) = match result {
+        Ok(()) => clone.copy_to_base(),
+        Err(fault) => (clone.into_base(), Err(fault.into())),
+    };
+    bio.end(result);
+}
+
+/// Reports that a sector or its tag is not as written.
+fn blame_device(clone: &dm::ReadClone<Crypt>, sector: u64) {
+    if ratelimit::printk_ratelimit() {
+        let device = clone.device_name();
+        pr_err!("{device}: INTEGRITY AEAD ERROR, sector {sector}\n");
+    }
+    clone.audit(c"integrity-aead", sector, false);
 }

@@ -4,18 +4,17 @@
 //!
 //! The modes are those of dm-crypt, `crypt_iv_*()` in `drivers/md/dm-crypt.c`, one file each:
 //!
-//! - `sector.rs`: benbi, essiv, null, plain, plain64 and plain64be. The vector depends only on the
+//! - `sector.rs`: benbi, essiv, null, plain, plain64 and plain64be. The IV depends only on the
 //!   sector number.
-//! - `eboiv.rs`: BitLocker. The vector is the encrypted byte offset.
+//! - `eboiv.rs`: BitLocker. The IV is the encrypted byte offset.
 //! - `elephant.rs`: BitLocker before Windows 8. As eboiv, and a diffuser mixes the bytes of a
 //!   sector.
-//! - `lmk.rs`: Loop-AES. The vector is a hash of the sector.
-//! - `tcw.rs`: TrueCrypt before 4.1. The vector has a seed, and the ciphertext is whitened.
-//! - `stored.rs`: a random vector, stored beside its sector.
+//! - `lmk.rs`: Loop-AES. The IV is a hash of the sector.
+//! - `tcw.rs`: TrueCrypt before 4.1. The IV has a seed, and the ciphertext is whitened.
+//! - `stored.rs`: a random IV, stored beside its sector.
 //!
-//! A [`Mode`] is the mode that the table line names. A [`Generator`] is a mode with its part of the
-//! key. A [`Walk`] applies a mode to the sectors of one bio; its hooks cost nothing for a mode that
-//! does not change the data.
+//! An [`IvMode`] is the mode that the table line names. An [`IvGenerator`] is a mode with its part of
+//! the key. [`IvOps`] apply a mode to the sectors of one bio.
 
 use kernel::prelude::*;
 
@@ -51,19 +50,36 @@ pub(crate) use self::{
     elephant::Elephant,
     lmk::Lmk,
     sector::SectorMode,
-    stored::{
-        KeptVectors,
-        NewVectors, //
-    },
+    stored::StoredIv,
     tcw::Tcw, //
 };
 
-/// An initialisation vector, in a buffer for the longest vector.
+/// An initialisation vector, in a buffer for the longest IV.
 pub(crate) type Iv = [u8; MAX_IV_SIZE];
 
-/// Minimum length of a generated vector in bytes: a sector number fits. A cipher with shorter
-/// vectors uses the first bytes.
+/// Minimum length of a generated IV in bytes: a sector number fits. A cipher with shorter
+/// IVs uses the first bytes.
 pub(crate) const MIN_IV_SIZE: usize = 8;
+
+/// Returns the length in bytes of a generated IV for a cipher with IVs of `iv_size` bytes, 0 if it has
+/// none.
+pub(crate) fn iv_len(iv_size: usize) -> usize {
+    match iv_size {
+        0 => 0,
+        _ => iv_size.max(MIN_IV_SIZE),
+    }
+}
+
+/// Returns an IV that starts with `bytes`.
+#[inline]
+pub(crate) fn padded(bytes: &[u8]) -> Iv {
+    let mut iv = Iv::default();
+
+    if let Some(start) = iv.get_mut(..bytes.len()) {
+        start.copy_from_slice(bytes);
+    }
+    iv
+}
 
 /// The input of the cipher.
 pub(crate) enum Input {
@@ -73,53 +89,57 @@ pub(crate) enum Input {
     Destination,
 }
 
-/// The steps of a mode before and after the cipher, for the sectors of a bio.
+/// The operations of an IV mode on the sectors of a bio. C: `struct crypt_iv_operations`.
 ///
-/// The vector is generated from `sector`, which includes the IV offset. `request` is the cipher
-/// request of the sector.
-pub(crate) trait Walk {
-    /// Prepares a sector for encryption and returns its vector.
-    fn before_encrypt(
-        &mut self,
-        request: &mut Request<'_>,
-        sector: u64,
-        src: Segment<'_>,
-        dst: &mut SegmentMut<'_>,
-    ) -> Result<(Iv, Input)>;
+/// `sector` is the number from which the IV is generated. The hooks before and after the cipher cost
+/// nothing for a mode that does not change the data.
+pub(crate) trait IvOps {
+    /// Returns the IV of a sector, after the hook before the cipher. `request` is the cipher request
+    /// of the sector. C: `crypt_iv_operations::generator`.
+    fn generate(&mut self, request: &mut Request<'_>, sector: u64) -> Result<Iv>;
 
-    /// Returns a part of the key that the caller XORs into every vector, or [`None`].
+    /// Returns a part of the key that the caller XORs into every IV, or [`None`].
     ///
-    /// The caller XORs it immediately before use and wipes the result: a vector that a function
-    /// returns may leave copies on the stack.
+    /// The caller XORs it immediately before use and wipes the result: an IV that a function returns
+    /// may leave copies on the stack.
     #[inline]
-    fn iv_seed(&self) -> Option<&[u8]> {
+    fn seed(&self) -> Option<&[u8]> {
         None
     }
 
-    /// Runs after the encryption of a sector.
+    /// Runs before the encryption of a sector, and returns the input of the cipher.
     #[inline]
-    fn after_encrypt(&mut self, _sector: u64, _dst: &mut SegmentMut<'_>) -> Result {
+    fn pre_encrypt(
+        &mut self,
+        _sector: u64,
+        _src: Segment<'_>,
+        _dst: &mut SegmentMut<'_>,
+    ) -> Result<Input> {
+        Ok(Input::Source)
+    }
+
+    /// Runs after the encryption of a sector. C: `crypt_iv_operations::post`.
+    #[inline]
+    fn post_encrypt(&mut self, _sector: u64, _dst: &mut SegmentMut<'_>) -> Result {
         Ok(())
     }
 
-    /// Prepares a sector for decryption and returns its vector.
-    fn before_decrypt(
-        &mut self,
-        request: &mut Request<'_>,
-        sector: u64,
-        data: &mut SegmentMut<'_>,
-    ) -> Result<Iv>;
-
-    /// Runs after the decryption of a sector.
+    /// Runs before the decryption of a sector.
     #[inline]
-    fn after_decrypt(&mut self, _sector: u64, _data: &mut SegmentMut<'_>) -> Result {
+    fn pre_decrypt(&mut self, _sector: u64, _data: &mut SegmentMut<'_>) -> Result {
+        Ok(())
+    }
+
+    /// Runs after the decryption of a sector. C: `crypt_iv_operations::post`.
+    #[inline]
+    fn post_decrypt(&mut self, _sector: u64, _data: &mut SegmentMut<'_>) -> Result {
         Ok(())
     }
 }
 
 /// An IV mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum IvMode {
     Sector(SectorMode),
     Eboiv,
     Elephant,
@@ -136,16 +156,16 @@ pub(crate) struct Params<'a> {
     pub(crate) extra_len: usize,
     /// Number of ciphers that share the rest of the key.
     pub(crate) n_keys: usize,
-    /// Vector length of the ciphers, in bytes.
+    /// IV length of the ciphers, in bytes.
     pub(crate) iv_size: usize,
     /// Block size of the ciphers, in bytes.
     pub(crate) block_size: usize,
     pub(crate) options: &'a Options,
 }
 
-impl Mode {
+impl IvMode {
     /// Returns the mode with the given name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "eboiv" => Some(Self::Eboiv),
             "elephant" => Some(Self::Elephant),
@@ -156,7 +176,23 @@ impl Mode {
         }
     }
 
-    /// Returns the layout of a key of `size_bytes`, for `n_keys` ciphers with vectors of `iv_size`
+    /// Returns the mode with the given name for a cipher with IVs of `iv_size` bytes.
+    ///
+    /// A cipher without IVs has the mode `null`. Errors carry the messages of dm-crypt.
+    pub(crate) fn for_cipher(iv_size: usize, name: Option<&str>) -> Result<Self, CtrError> {
+        match (iv_size, name) {
+            (0, None) => Ok(Self::Sector(SectorMode::Null)),
+            (0, Some(_)) => {
+                pr_warn!("Selected cipher does not support IVs\n");
+                Ok(Self::Sector(SectorMode::Null))
+            }
+            // dm-crypt uses uninitialised memory here.
+            (_, None) => Err(CtrError::invalid(c"IV mechanism required")),
+            (_, Some(name)) => Self::from_name(name).ok_or(CtrError::invalid(c"Invalid IV mode")),
+        }
+    }
+
+    /// Returns the layout of a key of `size_bytes`, for `n_keys` ciphers with IVs of `iv_size`
     /// bytes.
     ///
     /// Returns an error without a message, as dm-crypt does, if the key is too long for the mode.
@@ -185,34 +221,35 @@ impl Mode {
         })
     }
 
-    /// Creates the generator for ciphers that have their keys.
+    /// Creates the generator for ciphers that have their keys. Returns [`None`] for random IVs, which
+    /// are stored beside the sectors.
     ///
     /// Errors carry the messages of dm-crypt, which do not specify the cause.
-    pub(crate) fn generator(self, params: &Params<'_>) -> Result<Generator, CtrError> {
+    pub(crate) fn generator(self, params: &Params<'_>) -> Result<Option<IvGenerator>, CtrError> {
         const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
         let unfit = |error| CtrError::new(c"Error creating IV", error);
 
-        Ok(match self {
+        Ok(Some(match self {
             Self::Sector(mode) => {
-                Generator::Sector(mode.for_block_size(params.block_size).ok_or(UNFIT)?)
+                IvGenerator::Sector(mode.for_block_size(params.block_size).ok_or(UNFIT)?)
             }
-            Self::Eboiv => Generator::Eboiv(Eboiv::new(params).map_err(unfit)?),
+            Self::Eboiv => IvGenerator::Eboiv(Eboiv::new(params).map_err(unfit)?),
             Self::Elephant => {
                 let eboiv = Eboiv::new(params).map_err(unfit)?;
-                Generator::Elephant(
+                IvGenerator::Elephant(
                     Elephant::new(params, eboiv)
                         .map_err(|error| CtrError::new(c"Error initialising IV", error))?,
                 )
             }
-            Self::Lmk => Generator::Lmk(Lmk::new(params).map_err(unfit)?),
-            Self::Tcw => Generator::Tcw(Tcw::new(params).map_err(unfit)?),
-            Self::Random => Generator::Random,
-        })
+            Self::Lmk => IvGenerator::Lmk(Lmk::new(params).map_err(unfit)?),
+            Self::Tcw => IvGenerator::Tcw(Tcw::new(params).map_err(unfit)?),
+            Self::Random => return Ok(None),
+        }))
     }
 }
 
-/// The vector generator of a target. Its part of the key is wiped on drop.
-pub(crate) enum Generator {
+/// The IV generator of a target. Its part of the key is wiped on drop.
+pub(crate) enum IvGenerator {
     Sector(SectorMode),
     /// As `Sector`, for a cipher with several requests in flight.
     Queued(SectorMode),
@@ -220,17 +257,12 @@ pub(crate) enum Generator {
     Elephant(Elephant),
     Lmk(Lmk),
     Tcw(Tcw),
-    /// Random vectors, stored in the integrity metadata of the device.
-    Random,
 }
 
-impl Generator {
-    /// Selects the variant with several requests in flight, if sectors are independent.
-    pub(crate) fn queued(self) -> Self {
-        match self {
-            Self::Sector(mode) => Self::Queued(mode),
-            other => other,
-        }
+impl IvGenerator {
+    /// Returns whether the mode allocates memory for each bio.
+    pub(crate) fn may_sleep(&self) -> bool {
+        matches!(self, Self::Eboiv(_) | Self::Elephant(_))
     }
 
     /// Replaces the key by another key of the same length. Allocates no memory.
@@ -239,7 +271,7 @@ impl Generator {
             Self::Elephant(mode) => mode.set_key(key),
             Self::Lmk(mode) => mode.set_key(key),
             Self::Tcw(mode) => mode.set_key(key),
-            Self::Sector(_) | Self::Queued(_) | Self::Eboiv(_) | Self::Random => Ok(()),
+            Self::Sector(_) | Self::Queued(_) | Self::Eboiv(_) => Ok(()),
         }
     }
 }
@@ -259,37 +291,37 @@ mod tests {
     #[test]
     fn names() {
         for name in ["", "PLAIN", "plain6", "plain64 ", "lmk2", "eboi"] {
-            assert_eq!(Mode::from_name(name), None);
+            assert_eq!(IvMode::from_name(name), None);
         }
         assert_eq!(
-            Mode::from_name("plain64"),
-            Some(Mode::Sector(SectorMode::Plain64))
+            IvMode::from_name("plain64"),
+            Some(IvMode::Sector(SectorMode::Plain64))
         );
-        assert_eq!(Mode::from_name("eboiv"), Some(Mode::Eboiv));
-        assert_eq!(Mode::from_name("elephant"), Some(Mode::Elephant));
-        assert_eq!(Mode::from_name("lmk"), Some(Mode::Lmk));
-        assert_eq!(Mode::from_name("random"), Some(Mode::Random));
-        assert_eq!(Mode::from_name("tcw"), Some(Mode::Tcw));
+        assert_eq!(IvMode::from_name("eboiv"), Some(IvMode::Eboiv));
+        assert_eq!(IvMode::from_name("elephant"), Some(IvMode::Elephant));
+        assert_eq!(IvMode::from_name("lmk"), Some(IvMode::Lmk));
+        assert_eq!(IvMode::from_name("random"), Some(IvMode::Random));
+        assert_eq!(IvMode::from_name("tcw"), Some(IvMode::Tcw));
     }
 
     #[test]
     fn keys_are_divided_as_by_dm_crypt() {
         for (mode, size_bytes, n_keys, iv_size, expected) in [
-            (Mode::Sector(SectorMode::Plain64), 64, 2, 16, Some((2, 0))),
-            (Mode::Eboiv, 32, 1, 16, Some((1, 0))),
-            (Mode::Elephant, 32, 1, 16, Some((2, 16))),
-            (Mode::Elephant, 33, 1, 16, Some((2, 16))),
-            (Mode::Elephant, 65, 4, 16, Some((2, 32))),
-            (Mode::Elephant, 66, 1, 16, None),
+            (IvMode::Sector(SectorMode::Plain64), 64, 2, 16, Some((2, 0))),
+            (IvMode::Eboiv, 32, 1, 16, Some((1, 0))),
+            (IvMode::Elephant, 32, 1, 16, Some((2, 16))),
+            (IvMode::Elephant, 33, 1, 16, Some((2, 16))),
+            (IvMode::Elephant, 65, 4, 16, Some((2, 32))),
+            (IvMode::Elephant, 66, 1, 16, None),
             // Loop-AES versions 1, 2 and 3.
-            (Mode::Lmk, 33, 1, 16, Some((1, 0))),
-            (Mode::Lmk, 64 * 16, 64, 16, Some((64, 0))),
-            (Mode::Lmk, 65 * 16, 64, 16, Some((65, 16))),
-            (Mode::Lmk, 65 * 16 + 3, 64, 16, Some((65, 16))),
-            (Mode::Lmk, 3, 64, 16, Some((65, 0))),
-            (Mode::Tcw, 64, 1, 16, Some((3, 32))),
-            (Mode::Tcw, 8, 2, 8, Some((4, 24))),
-            (Mode::Random, 64, 1, 16, Some((1, 0))),
+            (IvMode::Lmk, 33, 1, 16, Some((1, 0))),
+            (IvMode::Lmk, 64 * 16, 64, 16, Some((64, 0))),
+            (IvMode::Lmk, 65 * 16, 64, 16, Some((65, 16))),
+            (IvMode::Lmk, 65 * 16 + 3, 64, 16, Some((65, 16))),
+            (IvMode::Lmk, 3, 64, 16, Some((65, 0))),
+            (IvMode::Tcw, 64, 1, 16, Some((3, 32))),
+            (IvMode::Tcw, 8, 2, 8, Some((4, 24))),
+            (IvMode::Random, 64, 1, 16, Some((1, 0))),
         ] {
             let layout = mode.key_layout(size_bytes, n_keys, iv_size).ok();
             assert_eq!(

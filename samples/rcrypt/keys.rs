@@ -10,8 +10,8 @@
 //! As in dm-crypt, a key changes only while the device is suspended, and the device resumes only
 //! with a key. In contrast to dm-crypt, a mutex serialises messages, suspend, resume and status.
 //!
-//! Bios take no lock. They read the cryptor through an SRCU pointer, at the cost of two increments
-//! of a per-CPU counter. A message first unpublishes the cryptor, waits until no bio uses it, and
+//! Bios take no lock. They read the format through an SRCU pointer, at the cost of two increments
+//! of a per-CPU counter. A message first unpublishes the format, waits until no bio uses it, and
 //! then changes the key. So a bio never sees a partly changed key, even if it runs concurrently
 //! with a message. A bio fails if there is no key.
 
@@ -22,22 +22,20 @@ use kernel::{
 };
 
 use kscale::{
-    block::{
-        bio::BlkError,
-        dm, //
-    },
+    block::dm,
     crypto::secret::SecretBytes,
     sync::srcu::{
         self,
         Domain,
         Fast,
         Item,
-        Pointer, //
+        Pointer,
+        PointerGuard, //
     }, //
 };
 
 use crate::{
-    format::Cryptor,
+    format::Format,
     table::{
         KeyArg,
         KeyLayout,
@@ -45,72 +43,53 @@ use crate::{
     }, //
 };
 
-/// The cryptor of a target and the state of its key.
+/// The format of a target and the state of its key.
 #[pin_data]
 pub(crate) struct Keys {
     /// [`None`] while there is no key.
     #[pin]
-    cryptor: Pointer<Option<Cryptor>, Fast>,
+    format: Pointer<Option<Format>, Fast>,
     #[pin]
     state: Mutex<State>,
-    layout: KeyLayout,
 }
 
 struct State {
     is_suspended: bool,
     text: KeyText,
-    /// The cryptor while there is no key, otherwise [`None`]. `Keys::cryptor` has the other value.
-    spare: Item<Option<Cryptor>>,
+    /// The format while there is no key, otherwise [`None`]. `Keys::format` has the other value.
+    offline: Item<Option<Format>>,
     /// Random key that replaces a wiped key. Allocated in advance, so that wiping does not fail
     /// halfway for lack of memory.
-    scrap: SecretBytes,
+    dummy_key: SecretBytes,
 }
 
 impl Keys {
     /// Initialises the state of a target that is not resumed yet.
-    pub(crate) fn new(
-        cryptor: Cryptor,
-        text: KeyText,
-        layout: KeyLayout,
-    ) -> impl PinInit<Self, Error> {
+    pub(crate) fn new(format: Format, text: KeyText, key_len: usize) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            cryptor <- {
+            format <- {
                 let domain: Domain<Fast> = srcu::new_domain!("rcrypt")?;
-                let item = Item::new(Some(cryptor), GFP_KERNEL)?;
+                let item = Item::new(Some(format), GFP_KERNEL)?;
                 srcu::new_pointer!(domain, item)
             },
             state <- {
-                let spare = Item::new(None, GFP_KERNEL)?;
-                // CAST: From 32 to 64 bits.
-                let scrap = SecretBytes::random(layout.size_bytes as usize)?;
+                let offline = Item::new(None, GFP_KERNEL)?;
+                let dummy_key = SecretBytes::random(key_len)?;
                 new_mutex!(State {
                     is_suspended: false,
                     text,
-                    spare,
-                    scrap,
+                    offline,
+                    dummy_key,
                 })
             },
-            layout,
         }? Error)
     }
 
-    /// Calls `func` with the cryptor. The key does not change during the call.
-    ///
-    /// Returns [`BlkError::IOERR`] if there is no key.
+    /// Returns the format, or [`None`] if there is no key. The key does not change while the guard
+    /// lives.
     #[inline]
-    pub(crate) fn with<E: From<BlkError>>(
-        &self,
-        func: impl FnOnce(&Cryptor) -> Result<(), E>,
-    ) -> Result<(), E> {
-        match &*self.cryptor.read() {
-            Some(cryptor) => func(cryptor),
-            None => Err(BlkError::IOERR.into()),
-        }
-    }
-
-    /// Returns the length of the key and of its parts.
-    pub(crate) fn layout(&self) -> KeyLayout {
-        self.layout
+    pub(crate) fn read(&self) -> PointerGuard<'_, Option<Format>, Fast> {
+        self.format.read()
     }
 
     /// Calls `func` with the key text for the table line.
@@ -147,7 +126,7 @@ impl Keys {
     /// dm-crypt: invalid hex digits and a key that the ciphers reject wipe the old key. Both
     /// commands return [`ENOMEM`] if a cipher fails to allocate memory. There is no key then, and
     /// the caller may repeat either command.
-    pub(crate) fn message(&self, mut args: dm::Args<'_>) -> Result {
+    pub(crate) fn message(&self, mut args: dm::Args<'_>, layout: &KeyLayout) -> Result {
         let is = |arg: Option<&CStr>, word: &str| {
             arg.is_some_and(|arg| arg.to_bytes().eq_ignore_ascii_case(word.as_bytes()))
         };
@@ -160,8 +139,10 @@ impl Keys {
             self.state.lock().check_suspended()?;
 
             match (key, count) {
-                (Some(key), 3) if is(command, "set") => return self.set_key(key.as_bytes()),
-                (None, 2) if is(command, "wipe") => return self.wipe_key(),
+                (Some(key), 3) if is(command, "set") => {
+                    return self.set_key(key.as_bytes(), layout)
+                }
+                (None, 2) if is(command, "wipe") => return self.wipe_key(layout),
                 _ => {}
             }
         }
@@ -170,9 +151,9 @@ impl Keys {
     }
 
     /// Replaces the key.
-    fn set_key(&self, arg: &[u8]) -> Result {
+    fn set_key(&self, arg: &[u8], layout: &KeyLayout) -> Result {
         let arg = KeyArg::parse(arg)
-            .filter(|arg| arg.size_bytes() == self.layout.size_bytes)
+            .filter(|arg| arg.size_bytes() == layout.size_bytes)
             .ok_or(EINVAL)?;
         // Without the lock, because fetching may wait for userspace.
         let fetched = arg.fetch();
@@ -181,15 +162,15 @@ impl Keys {
         state.check_suspended()?;
         match fetched {
             Ok((key, text)) => {
-                self.withdraw(&mut state);
-                state.set_key(&key, text)?;
-                self.cryptor.lock().swap(&mut state.spare);
+                self.unpublish(&mut state);
+                state.set_key(&key, text, layout)?;
+                self.format.lock().swap(&mut state.offline);
                 Ok(())
             }
             Err(error) => {
-                if error == EINVAL && arg.is_in_digits() && self.layout.size_bytes != 0 {
-                    self.withdraw(&mut state);
-                    state.forget_key()?;
+                if error == EINVAL && arg.is_in_digits() && layout.size_bytes != 0 {
+                    self.unpublish(&mut state);
+                    state.forget_key(layout)?;
                 }
                 Err(error)
             }
@@ -197,18 +178,18 @@ impl Keys {
     }
 
     /// Wipes the key and its text.
-    fn wipe_key(&self) -> Result {
+    fn wipe_key(&self, layout: &KeyLayout) -> Result {
         let mut state = self.state.lock();
 
         state.check_suspended()?;
-        self.withdraw(&mut state);
-        state.forget_key()
+        self.unpublish(&mut state);
+        state.forget_key(layout)
     }
 
-    /// Unpublishes the cryptor if it is published, and waits until no bio uses it.
-    fn withdraw(&self, state: &mut State) {
+    /// Unpublishes the format if it is published, and waits until no bio uses it.
+    fn unpublish(&self, state: &mut State) {
         if state.has_key() {
-            self.cryptor.lock().swap(&mut state.spare);
+            self.format.lock().swap(&mut state.offline);
         }
     }
 }
@@ -225,30 +206,32 @@ impl State {
     }
 
     fn has_key(&self) -> bool {
-        // Either `spare` or `Keys::cryptor` is [`None`].
-        self.spare.is_none()
+        // Either `offline` or `Keys::format` is [`None`].
+        self.offline.is_none()
     }
 
-    /// Sets the key of the spare cryptor. After an error the key is wiped.
-    fn set_key(&mut self, key: &SecretBytes, text: KeyText) -> Result {
-        let cryptor = self.spare.as_mut().ok_or(EIO)?;
+    /// Sets the key of the unpublished format. After an error the key is wiped.
+    fn set_key(&mut self, key: &SecretBytes, text: KeyText, layout: &KeyLayout) -> Result {
+        let mut formats = self.offline.iter_mut();
 
-        match cryptor.set_key(key) {
+        match formats.try_for_each(|format| format.set_key(key, layout)) {
             Ok(()) => {
                 self.text = text;
                 Ok(())
             }
-            Err(error) => self.forget_key().and(Err(error)),
+            Err(error) => self.forget_key(layout).and(Err(error)),
         }
     }
 
-    /// Overwrites the key in the cryptor and the key text.
+    /// Overwrites the key in the unpublished format and the key text.
     ///
     /// Some ciphers allocate memory to set a key. If that fails, a cipher may keep a part of the
     /// old key until the next message, or until it is freed. No bio uses that key.
-    fn forget_key(&mut self) -> Result {
+    fn forget_key(&mut self, layout: &KeyLayout) -> Result {
+        let mut formats = self.offline.iter_mut();
+
         self.text = KeyText::Wiped;
-        self.spare.as_mut().ok_or(EIO)?.set_key(&self.scrap)
+        formats.try_for_each(|format| format.set_key(&self.dummy_key, layout))
     }
 }
 
@@ -257,27 +240,68 @@ impl State {
 mod tests {
     use super::*;
     use crate::{
-        cipher::CipherSpec,
-        options::Options, //
+        cipher_spec::CipherSpec,
+        options::Options,
+        table::{
+            testing::config,
+            Config, //
+        }, //
     };
     use kernel::str::CString;
-    use kscale::block::bio::{
-        BlkResult,
-        Buffer, //
-    };
+    use kscale::block::bio::Buffer;
 
     const FIRST: &CStr = c"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const SECOND: &[u8] = b"00000000000000000000000000000000ffffffffffffffffffffffffffffffff";
 
-    /// Returns the state of a device with the key [`FIRST`].
-    fn keys() -> Result<Pin<KBox<Keys>>> {
-        let spec = CipherSpec::parse(c"aes-xts-plain64", false).map_err(|e| e.error())?;
-        let (key, text) = KeyArg::parse(FIRST.to_bytes()).ok_or(EINVAL)?.fetch()?;
-        let cryptor =
-            Cryptor::new(&spec, 32, || Ok(key), Options::DEFAULT).map_err(|e| e.error())?;
-        let layout = cryptor.key_layout();
+    /// A device.
+    struct Device {
+        keys: Pin<KBox<Keys>>,
+        config: Config,
+    }
 
-        KBox::try_pin_init(Keys::new(cryptor, text, layout), GFP_KERNEL)
+    impl Device {
+        /// Returns a device with the key [`FIRST`].
+        fn new() -> Result<Self> {
+            let spec = CipherSpec::parse(c"aes-xts-plain64", false).map_err(|e| e.error())?;
+            let (key, text) = KeyArg::parse(FIRST.to_bytes()).ok_or(EINVAL)?.fetch()?;
+            let options = Options::DEFAULT;
+            let (format, layout) =
+                Format::new(&spec, 32, || Ok(key), &options).map_err(|e| e.error())?;
+
+            Ok(Self {
+                keys: KBox::try_pin_init(Keys::new(format, text, 32), GFP_KERNEL)?,
+                config: config(options, layout)?,
+            })
+        }
+
+        fn set_key(&self, key: &[u8]) -> Result {
+            self.keys.set_key(key, &self.config.key_layout)
+        }
+
+        fn wipe_key(&self) -> Result {
+            self.keys.wipe_key(&self.config.key_layout)
+        }
+
+        /// Returns the ciphertext of a sector of zeros.
+        fn ciphertext(&self, format: &Format) -> Result<KVec<u8>> {
+            const LEN: u32 = 512;
+            let plaintext = Buffer::new(&[], 0)?;
+            let mut ciphertext = Buffer::new(&[], 0)?;
+
+            plaintext
+                .with_segments(LEN, |src| {
+                    ciphertext.with_segments_mut(LEN, |dst| {
+                        format.encrypt(&self.config, 0, src, dst, &mut [])
+                    })
+                })
+                .map_err(|_| EIO)?;
+            ciphertext.contents(0, LEN as usize)
+        }
+
+        /// Returns the ciphertext of a sector of zeros from the format that bios do not use.
+        fn offline_ciphertext(&self) -> Result<KVec<u8>> {
+            self.ciphertext(self.keys.state.lock().offline.as_ref().ok_or(EINVAL)?)
+        }
     }
 
     /// Returns the key in the table line, or [`None`] for a wiped key.
@@ -289,69 +313,46 @@ mod tests {
         })
     }
 
-    /// Returns the result of a bio.
-    fn bio(keys: &Keys) -> BlkResult {
-        keys.with(|_| Ok(()))
-    }
-
-    /// Returns the ciphertext of a sector of zeros.
-    fn ciphertext(cryptor: &Cryptor) -> Result<KVec<u8>> {
-        const LEN: u32 = 512;
-        let plaintext = Buffer::new(&[], 0)?;
-        let mut ciphertext = Buffer::new(&[], 0)?;
-
-        plaintext
-            .with_segments(LEN, |src| {
-                ciphertext.with_segments_mut(LEN, |dst| cryptor.encrypt(0, src, dst))
-            })
-            .map_err(|_| EIO)?;
-        ciphertext.contents(0, LEN as usize)
-    }
-
-    /// Returns the ciphertext of a sector of zeros from the spare cryptor, which bios do not use.
-    fn ciphertext_of_spare(keys: &Keys) -> Result<KVec<u8>> {
-        ciphertext(keys.state.lock().spare.as_ref().ok_or(EINVAL)?)
+    /// Returns whether bios have a key.
+    fn has_key(keys: &Keys) -> bool {
+        keys.read().is_some()
     }
 
     #[test]
-    fn a_key_that_is_gone_is_not_in_the_ciphers_either() -> Result {
-        let keys = keys()?;
+    fn wiped_key_is_not_in_ciphers() -> Result {
+        let device = Device::new()?;
         let mut digits = *FIRST.to_bytes().first_chunk::<64>().ok_or(EINVAL)?;
         if let Some(last) = digits.last_mut() {
             *last = b'g';
         }
-        let mut with_key = KVec::new();
-        let had = keys.with(|cryptor| {
-            with_key = ciphertext(cryptor).map_err(|_| BlkError::IOERR)?;
-            Ok::<_, BlkError>(())
-        });
-        assert!(had == Ok(()));
+        let with_key = device.ciphertext(device.keys.read().as_ref().ok_or(EINVAL)?)?;
 
-        keys.suspended();
-        keys.wipe_key()?;
-        assert!(*ciphertext_of_spare(&keys)? != *with_key);
+        device.keys.suspended();
+        device.wipe_key()?;
+        assert!(*device.offline_ciphertext()? != *with_key);
 
-        keys.set_key(FIRST.to_bytes())?;
-        assert_eq!(keys.set_key(&digits), Err(EINVAL));
-        assert!(*ciphertext_of_spare(&keys)? != *with_key);
+        device.set_key(FIRST.to_bytes())?;
+        assert_eq!(device.set_key(&digits), Err(EINVAL));
+        assert!(*device.offline_ciphertext()? != *with_key);
         Ok(())
     }
 
     #[test]
-    fn a_key_is_changed_only_while_the_device_is_suspended() -> Result {
-        let keys = keys()?;
+    fn key_changes_only_while_suspended() -> Result {
+        let device = Device::new()?;
+        let keys = &device.keys;
 
         for _ in 0..2 {
-            assert_eq!(keys.set_key(SECOND), Err(EINVAL));
-            assert_eq!(keys.wipe_key(), Err(EINVAL));
-            assert!(bio(&keys) == Ok(()));
-            assert!(shown(&keys)?.is_some_and(|key| *key == *FIRST));
+            assert_eq!(device.set_key(SECOND), Err(EINVAL));
+            assert_eq!(device.wipe_key(), Err(EINVAL));
+            assert!(has_key(keys));
+            assert!(shown(keys)?.is_some_and(|key| *key == *FIRST));
 
             keys.suspended();
-            assert_eq!(keys.set_key(SECOND), Ok(()));
-            assert!(bio(&keys) == Ok(()));
-            assert!(shown(&keys)?.is_some_and(|key| key.to_bytes() == SECOND));
-            assert_eq!(keys.set_key(FIRST.to_bytes()), Ok(()));
+            assert_eq!(device.set_key(SECOND), Ok(()));
+            assert!(has_key(keys));
+            assert!(shown(keys)?.is_some_and(|key| key.to_bytes() == SECOND));
+            assert_eq!(device.set_key(FIRST.to_bytes()), Ok(()));
             assert_eq!(keys.may_resume(), Ok(()));
             keys.resumed();
         }
@@ -359,31 +360,33 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_bios_fail_and_the_device_stays_suspended() -> Result {
-        let keys = keys()?;
+    fn bios_and_resume_fail_without_key() -> Result {
+        let device = Device::new()?;
+        let keys = &device.keys;
 
         keys.suspended();
         for _ in 0..2 {
-            assert_eq!(keys.wipe_key(), Ok(()));
-            assert!(bio(&keys) == Err(BlkError::IOERR));
+            assert_eq!(device.wipe_key(), Ok(()));
+            assert!(!has_key(keys));
             assert_eq!(keys.may_resume(), Err(EAGAIN));
-            assert!(shown(&keys)?.is_none());
+            assert!(shown(keys)?.is_none());
         }
         // As if a message ran between the two hooks.
         keys.resumed();
-        assert!(bio(&keys) == Err(BlkError::IOERR));
-        assert_eq!(keys.set_key(SECOND), Err(EINVAL));
+        assert!(!has_key(keys));
+        assert_eq!(device.set_key(SECOND), Err(EINVAL));
 
         keys.suspended();
-        assert_eq!(keys.set_key(SECOND), Ok(()));
+        assert_eq!(device.set_key(SECOND), Ok(()));
         assert_eq!(keys.may_resume(), Ok(()));
-        assert!(bio(&keys) == Ok(()));
+        assert!(has_key(keys));
         Ok(())
     }
 
     #[test]
-    fn a_key_that_cannot_be_had_leaves_the_old_one() -> Result {
-        let keys = keys()?;
+    fn failed_fetch_keeps_old_key() -> Result {
+        let device = Device::new()?;
+        let keys = &device.keys;
 
         keys.suspended();
         for arg in [
@@ -394,31 +397,32 @@ mod tests {
             b":31:user:rcrypt_none",
             b":32:user:",
         ] {
-            assert_eq!(keys.set_key(arg), Err(EINVAL));
-            assert!(bio(&keys) == Ok(()));
-            assert!(shown(&keys)?.is_some_and(|key| *key == *FIRST));
+            assert_eq!(device.set_key(arg), Err(EINVAL));
+            assert!(has_key(keys));
+            assert!(shown(keys)?.is_some_and(|key| *key == *FIRST));
         }
         if cfg!(CONFIG_KEYS) {
-            assert_eq!(keys.set_key(b":32:user:rcrypt_none"), Err(ENOKEY));
-            assert!(shown(&keys)?.is_some_and(|key| *key == *FIRST));
+            assert_eq!(device.set_key(b":32:user:rcrypt_none"), Err(ENOKEY));
+            assert!(shown(keys)?.is_some_and(|key| *key == *FIRST));
         }
         assert_eq!(keys.may_resume(), Ok(()));
         Ok(())
     }
 
     #[test]
-    fn digits_that_are_none_leave_no_key() -> Result {
-        let keys = keys()?;
+    fn invalid_hex_sets_no_key() -> Result {
+        let device = Device::new()?;
+        let keys = &device.keys;
         let mut digits = *FIRST.to_bytes().first_chunk::<64>().ok_or(EINVAL)?;
 
         if let Some(last) = digits.last_mut() {
             *last = b'g';
         }
         keys.suspended();
-        assert_eq!(keys.set_key(&digits), Err(EINVAL));
-        assert!(shown(&keys)?.is_none());
+        assert_eq!(device.set_key(&digits), Err(EINVAL));
+        assert!(shown(keys)?.is_none());
         assert_eq!(keys.may_resume(), Err(EAGAIN));
-        assert_eq!(keys.set_key(FIRST.to_bytes()), Ok(()));
+        assert_eq!(device.set_key(FIRST.to_bytes()), Ok(()));
         assert_eq!(keys.may_resume(), Ok(()));
         Ok(())
     }

@@ -11,7 +11,6 @@
 //! - The type `none` after `aead` is rejected; C prints one of them and uses the other.
 //!
 //! If an option is repeated, the last one applies, also for `integrity`.
-//! repeated the last counts, also of `integrity`.
 
 use kernel::{
     fmt::{
@@ -84,6 +83,17 @@ impl Integrity {
                 letters,
             });
         Some(this.ok_or(CtrError::invalid(c"Unknown integrity profile")))
+    }
+
+    /// Returns the option `integrity:<size>:none`, or [`None`] for 0 bytes.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn testing(tag_size_bytes: u32) -> Option<Self> {
+        Some(Self {
+            tag_size_bytes,
+            auth: Auth::None,
+            letters: *b"none",
+        })
+        .filter(|_| tag_size_bytes > 0)
     }
 
     /// Returns the authentication type as it is spelled in the line.

@@ -7,8 +7,19 @@
 //! targets together use 2 % of memory, but each target may use at least 16 MiB. Above the limit, or
 //! without free memory, a target uses the reserve of its pool. [`Limit`] counts the pages.
 //!
-//! The module parameter `page_mode` selects how pages are allocated, for comparison, see
-//! [`Strategy`]. The default is [`Strategy::Mixed`].
+//! # Parameters for benchmarks
+//!
+//! Three module parameters select past, present and proposed ways of dm-crypt, to compare their
+//! cost. The defaults are the fastest ways; other values serve benchmarks only.
+//!
+//! - `limit_mode` selects how [`Limit`] counts the pages. 0, *exact*: compares the sum of a per-CPU
+//!   counter, as dm-crypt did at first. Near the limit each request takes a lock and reads the
+//!   counters of all CPUs. Concurrent requests may still exceed the limit. 1, *approx*: reads the
+//!   shared count of a per-CPU counter, as dm-crypt does now. The count is approximate. 2, *credit*
+//!   (default): takes credits from a limiter. The cost is that of *approx*, the limit is exact.
+//! - `page_mode` selects how pages are allocated, see [`PageMode`]. The default is
+//!   [`PageMode::Mixed`].
+//! - `cached_pages` is the number of pages that a target stashes for each CPU with `page_mode=3`.
 //!
 //! # Why the pool cannot deadlock
 //!
@@ -27,14 +38,18 @@
 
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
     }, //
 };
 
 use core::{
-    num::NonZeroU32,
+    cmp::Ordering,
+    num::{
+        NonZeroU16,
+        NonZeroU32, //
+    },
     ops::RangeInclusive, //
 };
 
@@ -52,15 +67,23 @@ use kscale::{
             Options,
             PageStash, //
         }, //
+    },
+    percpu::{
+        counter::PerCpuCounter,
+        limiter::CreditCounter, //
     }, //
 };
 
 use crate::{
-    limit::{
-        Limit,
-        Mode, //
+    module_parameters,
+    stats::{
+        BULK_PAGES,
+        CACHED_PAGES,
+        COMPOUND_PAGES,
+        REFUSALS,
+        SINGLE_PAGES, //
     },
-    stats, //
+    Shared, //
 };
 
 /// Pages in the reserve of a target: enough for the largest bio.
@@ -76,16 +99,13 @@ const MIN_PAGES_PER_TARGET: usize = 16 * RESERVE_PAGES;
 /// `include/linux/mmzone.h`. Larger blocks need the zone lock.
 const ORDER_OF_CPU: u32 = 3;
 
-/// The number of targets that share the memory.
-static TARGETS: Atomic<usize> = Atomic::new(0);
-
-/// The share of one target in the memory; counts the target in [`TARGETS`].
-struct Share;
+/// The share of one target in the memory; counts the target in [`Shared::targets`].
+struct Share(Arc<Shared>);
 
 impl Share {
-    fn new() -> Self {
-        TARGETS.add(1, Relaxed);
-        Self
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.targets.add(1, Relaxed);
+        Self(shared)
     }
 
     /// Returns the size of the share in pages.
@@ -94,7 +114,7 @@ impl Share {
         let pages = page::totalram_pages().wrapping_mul(MEMORY_PERCENT) / 100;
 
         pages
-            .checked_div(TARGETS.load(Relaxed))
+            .checked_div(self.0.targets.load(Relaxed))
             .unwrap_or(pages)
             .max(MIN_PAGES_PER_TARGET)
     }
@@ -102,13 +122,49 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        TARGETS.fetch_sub(1, Relaxed);
+        self.0.targets.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The values of the parameters for benchmarks.
+#[derive(Clone, Copy)]
+pub(crate) struct Modes {
+    limit: LimitMode,
+    page: PageMode,
+}
+
+impl Modes {
+    /// Returns [`EINVAL`] if a module parameter has no such value.
+    pub(crate) fn from_params() -> Result<Self> {
+        let limit_mode = module_parameters::limit_mode.value();
+        let page_mode = module_parameters::page_mode.value();
+        let cached_pages = module_parameters::cached_pages.value();
+
+        let Some(limit) = LimitMode::from_param(limit_mode) else {
+            pr_err!("limit_mode={limit_mode}: it is 0 (exact), 1 (approx) or 2 (credit)\n");
+            return Err(EINVAL);
+        };
+        if usize::from(cached_pages) > PageStash::MAX_PAGES_PER_CPU {
+            pr_err!(
+                "cached_pages={cached_pages}: it is at most {}\n",
+                PageStash::MAX_PAGES_PER_CPU
+            );
+            return Err(EINVAL);
+        }
+        let Some(page) = PageMode::from_params(page_mode, cached_pages) else {
+            pr_err!(
+                "page_mode={page_mode}: it is 0 (single), 1 (bulk), 2 (compound), 3 (recycled) or \
+                 4 (mixed)\n"
+            );
+            return Err(EINVAL);
+        };
+        Ok(Self { limit, page })
     }
 }
 
 /// A way to allocate pages that are not from the reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Strategy {
+enum PageMode {
     /// Allocates pages one by one from the page allocator.
     Single,
     /// Allocates all pages of a write in one call.
@@ -116,16 +172,16 @@ pub(crate) enum Strategy {
     /// Allocates the largest available blocks, as dm-crypt does, and the rest one by one.
     Compound,
     /// Takes pages from a stash with the given number of pages per CPU, and the rest as
-    /// [`Strategy::Bulk`]. Freed pages go to the stash. Stashed pages do not count.
+    /// [`PageMode::Bulk`]. Freed pages go to the stash. Stashed pages do not count.
     Recycled(u8),
     /// Allocates blocks of the order that the page allocator caches per CPU, and the rest as
-    /// [`Strategy::Bulk`]. If memory is fragmented, that is all of the pages.
+    /// [`PageMode::Bulk`]. If memory is fragmented, that is all of the pages.
     Mixed,
 }
 
-impl Strategy {
-    /// Returns the strategy for values of the module parameters.
-    pub(crate) fn from_params(page_mode: u8, cached_pages: u8) -> Option<Self> {
+impl PageMode {
+    /// Returns the mode for values of the module parameters.
+    fn from_params(page_mode: u8, cached_pages: u8) -> Option<Self> {
         match page_mode {
             0 => Some(Self::Single),
             1 => Some(Self::Bulk),
@@ -151,20 +207,131 @@ impl Strategy {
     }
 }
 
+/// The error of each CPU's count in mode `approx`, in pages.
+///
+/// Common bios have 32 pages, and that is the default batch with up to 16 CPUs: each bio would take
+/// the lock of the counter twice. With this batch the count is off by at most half a MiB per CPU.
+const BATCH: NonZeroU16 = match NonZeroU16::new(128) {
+    Some(batch) => batch,
+    None => NonZeroU16::MIN,
+};
+
+/// A way to count pages.
+#[derive(Clone, Copy, PartialEq)]
+enum LimitMode {
+    Exact,
+    Approx,
+    Credit,
+}
+
+impl LimitMode {
+    /// Returns the mode for a value of the module parameter.
+    fn from_param(value: u8) -> Option<Self> {
+        match value {
+            0 => Some(Self::Exact),
+            1 => Some(Self::Approx),
+            2 => Some(Self::Credit),
+            _ => None,
+        }
+    }
+}
+
+/// A count of pages with a limit.
+enum Limit {
+    Exact(Pin<KBox<PerCpuCounter>>),
+    Approx(Pin<KBox<PerCpuCounter>>),
+    Credit(CreditCounter),
+}
+
+impl Limit {
+    fn new(mode: LimitMode) -> Result<Self> {
+        let counter = || KBox::try_pin_init(PerCpuCounter::new(0), GFP_KERNEL);
+
+        Ok(match mode {
+            LimitMode::Exact => Self::Exact(counter()?),
+            LimitMode::Approx => Self::Approx(counter()?),
+            // `try_charge()` sets the limit, because it changes with the number of targets.
+            LimitMode::Credit => Self::Credit(CreditCounter::new(0)?),
+        })
+    }
+
+    /// Adds `pages` to the count unless that exceeds `limit_pages`. Returns whether they fit.
+    ///
+    /// The modes with a counter check only that the count is below the limit before the call, as
+    /// dm-crypt does. The last request may exceed the limit.
+    fn try_charge(&self, pages: usize, limit_pages: usize) -> bool {
+        // CAST: Numbers of pages are below 2^52.
+        let limit = limit_pages as i64;
+
+        let admitted = match self {
+            Self::Exact(counter) => counter.compare(limit) == Ordering::Less,
+            Self::Approx(counter) => counter.compare_approx(limit) == Ordering::Less,
+            Self::Credit(credits) => {
+                // CAST: From 64 to 64 bits.
+                let limit = limit_pages as u64;
+                if credits.limit() != limit {
+                    // After too many concurrent updates the call fails; the next charge tries
+                    // again.
+                    let _ = credits.set_limit(limit);
+                }
+                // CAST: From 64 to 64 bits.
+                return credits.try_charge(pages as u64);
+            }
+        };
+        if admitted {
+            self.charge(pages);
+        }
+        admitted
+    }
+
+    /// Adds `pages` to the count, even beyond the limit.
+    fn charge(&self, pages: usize) {
+        match self {
+            // CAST: As above.
+            Self::Exact(counter) => counter.add(pages as i64),
+            Self::Approx(counter) => counter.add_batch(pages as i64, BATCH),
+            Self::Credit(credits) => {
+                // Fails only on overflow, and no system has that many pages.
+                let _ = credits.charge(pages as u64);
+            }
+        }
+    }
+
+    /// Subtracts `pages` from the count.
+    fn uncharge(&self, pages: usize) {
+        match self {
+            // CAST: As above.
+            Self::Exact(counter) => counter.sub(pages as i64),
+            Self::Approx(counter) => counter.add_batch((pages as i64).wrapping_neg(), BATCH),
+            Self::Credit(credits) => credits.uncharge(pages as u64),
+        }
+    }
+
+    /// Returns the count. It is exact if the count does not change concurrently.
+    #[cfg(kscale_kunit)]
+    fn pages(&self) -> usize {
+        match self {
+            // CAST: Not negative.
+            Self::Exact(counter) | Self::Approx(counter) => counter.sum_positive() as usize,
+            Self::Credit(credits) => credits.in_use() as usize,
+        }
+    }
+}
+
 /// The page allocator, limited to the target's share of memory.
 pub(crate) struct LimitedPages {
     share: Share,
     /// Pages of the target, including those in its reserve.
     allocated: Limit,
-    strategy: Strategy,
+    mode: PageMode,
     cache: Option<PageStash>,
 }
 
 impl LimitedPages {
     /// Creates an allocator.
-    pub(crate) fn new(mode: Mode, strategy: Strategy) -> Result<Self> {
-        let cache = match strategy {
-            Strategy::Recycled(cached_pages) if cached_pages > 0 => {
+    pub(crate) fn new(shared: Arc<Shared>, modes: Modes) -> Result<Self> {
+        let cache = match modes.page {
+            PageMode::Recycled(cached_pages) if cached_pages > 0 => {
                 let options = Options {
                     pages_per_cpu: cached_pages.into(),
                     ..Options::default()
@@ -175,9 +342,9 @@ impl LimitedPages {
         };
 
         Ok(Self {
-            share: Share::new(),
-            allocated: Limit::new(mode)?,
-            strategy,
+            share: Share::new(shared),
+            allocated: Limit::new(modes.limit)?,
+            mode: modes.page,
             cache,
         })
     }
@@ -185,18 +352,21 @@ impl LimitedPages {
     /// Returns a page from the stash.
     fn cached_page(&self) -> Option<Page> {
         let page = self.cache.as_ref()?.get()?;
-        stats::count_cached_pages(1);
+        self.share.0.stats.at::<CACHED_PAGES>().inc();
         Some(page)
     }
 
     /// Fills `slots` with pages from the stash, then from the page allocator. Returns their number.
     fn fill(&self, gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
+        let stats = &self.share.0.stats;
         let cached = self.cache.as_ref().map_or(0, |cache| cache.get_bulk(slots));
-        stats::count_cached_pages(cached);
+        // CAST: From 64 to 64 bits.
+        stats.at::<CACHED_PAGES>().add(cached as u64);
 
         let rest = slots.get_mut(cached..).unwrap_or_default();
         let bulk = page::alloc_bulk(gfp, rest);
-        stats::count_bulk_pages(bulk);
+        // CAST: From 64 to 64 bits.
+        stats.at::<BULK_PAGES>().add(bulk as u64);
         cached.saturating_add(bulk)
     }
 
@@ -205,7 +375,7 @@ impl LimitedPages {
         let admitted = self.allocated.try_charge(count, self.share.limit_pages());
 
         if !admitted {
-            stats::count_refusal();
+            self.share.0.stats.at::<REFUSALS>().inc();
         }
         admitted
     }
@@ -230,7 +400,7 @@ impl Allocator for LimitedPages {
             return None;
         };
         if optional {
-            stats::count_single_page();
+            self.share.0.stats.at::<SINGLE_PAGES>().inc();
         }
         Some(page)
     }
@@ -245,7 +415,7 @@ impl Allocator for LimitedPages {
     }
 
     fn alloc_bulk(&self, gfp: Gfp, slots: &mut [Option<Page>]) {
-        if matches!(self.strategy, Strategy::Single | Strategy::Compound)
+        if matches!(self.mode, PageMode::Single | PageMode::Compound)
             || !self.try_charge(slots.len())
         {
             return;
@@ -273,12 +443,13 @@ impl dm::CompoundSource for LimitedPages {
         /// As in dm-crypt, which wakes kswapd.
         const WAKING: Gfp = OPTIONAL.union(Gfp::NOWAIT);
 
+        let compound_pages = self.share.0.stats.at::<COMPOUND_PAGES>();
         let limit = self.share.limit_pages();
-        let gfp = match self.strategy {
-            Strategy::Compound => WAKING,
+        let gfp = match self.mode {
+            PageMode::Compound => WAKING,
             _ => OPTIONAL,
         };
-        let mut orders = self.strategy.block_orders(max_order.get()).rev();
+        let mut orders = self.mode.block_orders(max_order.get()).rev();
         orders.find_map(|order| {
             let count = 1 << order;
             if !self.allocated.try_charge(count, limit) {
@@ -286,7 +457,7 @@ impl dm::CompoundSource for LimitedPages {
             }
             let block = CompoundPage::alloc(gfp, NonZeroU32::new(order)?);
             match block {
-                Ok(_) => stats::count_compound_pages(count),
+                Ok(_) => compound_pages.add(1 << order),
                 Err(_) => self.allocated.uncharge(count),
             }
             block.ok()
@@ -299,242 +470,4 @@ impl dm::CompoundSource for LimitedPages {
 }
 
 #[cfg(kscale_kunit)]
-#[kunit_tests(rcrypt_pages)]
-mod tests {
-    use super::*;
-
-    use kernel::cpu;
-
-    use crate::limit::BATCH;
-
-    const MODES: [Mode; 3] = [Mode::Exact, Mode::Approx, Mode::Credit];
-
-    /// The flags with which the pool asks for optional pages.
-    const OPTIONAL: Gfp = Gfp::KERNEL.union(Gfp::NORETRY);
-
-    /// Returns the maximum error of the count.
-    fn error_pages(mode: Mode) -> usize {
-        match mode {
-            Mode::Approx => usize::from(BATCH.get()) * cpu::nr_cpu_ids() as usize,
-            // Exact in a single task.
-            Mode::Exact | Mode::Credit => 0,
-        }
-    }
-
-    /// Allocates pages until an allocation fails, at most `max` pages.
-    fn take(pages: &LimitedPages, max: usize) -> Result<KVec<Page>> {
-        let mut taken = KVec::new();
-
-        while taken.len() < max {
-            let Some(page) = pages.alloc(OPTIONAL) else {
-                break;
-            };
-            taken.push(page, GFP_KERNEL)?;
-        }
-        Ok(taken)
-    }
-
-    #[test]
-    fn limit_is_for_pages_that_the_pool_can_do_without() -> Result {
-        for mode in MODES {
-            let pages = LimitedPages::new(mode, Strategy::Bulk)?;
-            let limit = pages.share.limit_pages();
-            let error = error_pages(mode);
-
-            let taken = take(&pages, limit + 2 * error + 1)?;
-            assert!(taken.len() <= limit + error);
-            assert!(taken.len() + error >= limit);
-            assert_eq!(pages.allocated.pages(), taken.len());
-
-            let mut slots = [None, None];
-            pages.alloc_bulk(OPTIONAL, &mut slots);
-            assert!(slots.iter().all(Option::is_none));
-
-            let needed = pages.alloc(Gfp::KERNEL).ok_or(ENOMEM)?;
-            assert_eq!(pages.allocated.pages(), taken.len() + 1);
-            pages.free(needed);
-
-            taken.into_iter().for_each(|page| pages.free(page));
-            assert_eq!(pages.allocated.pages(), 0);
-            assert!(pages.alloc(OPTIONAL).map(|page| pages.free(page)).is_some());
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn bulk_pages_are_counted_both_ways() -> Result {
-        for mode in MODES {
-            let pages = LimitedPages::new(mode, Strategy::Bulk)?;
-            let mut slots = [const { None }; 32];
-
-            pages.alloc_bulk(OPTIONAL, &mut slots);
-            let count = slots.iter().flatten().count();
-            assert!(count > 0);
-            assert_eq!(pages.allocated.pages(), count);
-
-            pages.free_bulk(&mut slots);
-            assert!(slots.iter().all(Option::is_none));
-            assert_eq!(pages.allocated.pages(), 0);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn what_is_not_had_does_not_count() -> Result {
-        use kscale::block::dm::CompoundSource;
-
-        for mode in MODES {
-            let pages = LimitedPages::new(mode, Strategy::Mixed)?;
-            let order = NonZeroU32::MIN.saturating_add(1);
-            let mut slots = [const { None }; 8];
-
-            page::ALLOC.fail(|| {
-                assert!(pages.alloc(OPTIONAL).is_none());
-                assert!(pages.alloc(Gfp::KERNEL).is_none());
-                assert!(pages.alloc_compound(order).is_none());
-                pages.alloc_bulk(OPTIONAL, &mut slots);
-            });
-            assert!(slots.iter().all(Option::is_none));
-            assert_eq!(pages.allocated.pages(), 0);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn bulk_is_for_strategies_that_have_it() -> Result {
-        for (strategy, count) in [
-            (Strategy::Single, 0),
-            (Strategy::Bulk, 8),
-            (Strategy::Compound, 0),
-            (Strategy::Recycled(8), 8),
-            (Strategy::Mixed, 8),
-        ] {
-            let pages = LimitedPages::new(Mode::Credit, strategy)?;
-            let mut slots = [const { None }; 8];
-
-            pages.alloc_bulk(OPTIONAL, &mut slots);
-            assert_eq!(slots.iter().flatten().count(), count);
-            assert_eq!(pages.allocated.pages(), count);
-            pages.free_bulk(&mut slots);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn blocks_are_for_two_strategies_and_count() -> Result {
-        use kscale::block::dm::CompoundSource;
-
-        let order = NonZeroU32::MIN.saturating_add(1);
-        for strategy in [Strategy::Single, Strategy::Bulk, Strategy::Recycled(8)] {
-            let pages = LimitedPages::new(Mode::Credit, strategy)?;
-            assert!(pages.alloc_compound(order).is_none());
-        }
-
-        for (mode, strategy) in MODES
-            .into_iter()
-            .flat_map(|mode| [(mode, Strategy::Compound), (mode, Strategy::Mixed)])
-        {
-            let pages = LimitedPages::new(mode, strategy)?;
-            let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
-            assert!(block.order() <= order.get());
-            assert_eq!(pages.allocated.pages(), block.pages());
-            pages.free_compound(block);
-            assert_eq!(pages.allocated.pages(), 0);
-
-            let limit = pages.share.limit_pages();
-            pages.allocated.charge(limit + error_pages(mode));
-            assert!(pages.alloc_compound(order).is_none());
-            pages.allocated.uncharge(limit + error_pages(mode));
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn smaller_blocks_are_as_good() -> Result {
-        use kscale::block::dm::CompoundSource;
-
-        let pages = LimitedPages::new(Mode::Credit, Strategy::Compound)?;
-        let limit = pages.share.limit_pages();
-        pages.allocated.charge(limit - 3);
-
-        let order = NonZeroU32::MIN.saturating_add(4);
-        let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
-        assert_eq!(block.pages(), 2);
-        pages.free_compound(block);
-        pages.allocated.uncharge(limit - 3);
-        Ok(())
-    }
-
-    #[test]
-    fn mixed_has_blocks_that_cpus_keep_or_none() -> Result {
-        use kscale::block::dm::CompoundSource;
-
-        let pages = LimitedPages::new(Mode::Credit, Strategy::Mixed)?;
-        let order = NonZeroU32::MIN.saturating_add(7);
-        let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
-        assert_eq!(block.order(), ORDER_OF_CPU);
-        pages.free_compound(block);
-
-        // The rest of the limit suffices for a smaller block.
-        let limit = pages.share.limit_pages();
-        pages.allocated.charge(limit - 3);
-        assert!(pages.alloc_compound(order).is_none());
-        pages.allocated.uncharge(limit - 3);
-        Ok(())
-    }
-
-    #[test]
-    fn pages_that_are_done_with_are_used_again() -> Result {
-        let pages = LimitedPages::new(Mode::Credit, Strategy::Recycled(32))?;
-        let cache = pages.cache.as_ref().ok_or(EINVAL)?;
-        let mut slots = [const { None }; 32];
-
-        // The task may migrate, so the second round may find only a part of the pages in its stash.
-        for _ in 0..4 {
-            pages.alloc_bulk(OPTIONAL, &mut slots);
-            assert_eq!(slots.iter().flatten().count(), 32);
-            assert_eq!(pages.allocated.pages(), 32);
-            pages.free_bulk(&mut slots);
-            assert!(slots.iter().all(Option::is_none));
-            assert_eq!(pages.allocated.pages(), 0);
-            assert!(cache.cached() >= 32);
-        }
-        let page = pages.alloc(OPTIONAL).ok_or(ENOMEM)?;
-        assert_eq!(pages.allocated.pages(), 1);
-        pages.free(page);
-        assert_eq!(pages.allocated.pages(), 0);
-        Ok(())
-    }
-
-    #[test]
-    fn limit_follows_the_number_of_targets() -> Result {
-        let pages = LimitedPages::new(Mode::Credit, Strategy::Bulk)?;
-        let limit = pages.share.limit_pages();
-        assert!(pages.try_charge(limit));
-        pages.allocated.uncharge(limit);
-
-        let others = [Share::new(), Share::new(), Share::new()];
-        let shared = pages.share.limit_pages();
-        assert!(!pages.try_charge(shared + 1));
-        assert!(pages.try_charge(shared));
-        pages.allocated.uncharge(shared);
-
-        drop(others);
-        assert!(pages.try_charge(limit));
-        pages.allocated.uncharge(limit);
-        Ok(())
-    }
-
-    #[test]
-    fn targets_share_the_memory() {
-        let alone = Share::new();
-        let limit = alone.limit_pages();
-
-        let others = [Share::new(), Share::new(), Share::new()];
-        let shared = alone.limit_pages();
-        assert!(shared <= limit / 4 + 1 || shared == MIN_PAGES_PER_TARGET);
-
-        drop(others);
-        assert_eq!(alone.limit_pages(), limit);
-    }
-}
+mod kunit;

@@ -13,9 +13,7 @@
 //!
 //! Other module parameters:
 //!
-//! - `limit_mode` selects how the pages of a target are limited, see `limit.rs`.
-//! - `page_mode` selects how pages are allocated, see `pages.rs`.
-//! - `cached_pages` is the number of pages that a target stashes per CPU, see `pages.rs`.
+//! - `limit_mode`, `page_mode` and `cached_pages` are for benchmarks, see `pages.rs`.
 //! - `max_read_size` and `max_write_size` limit the size of bios, see `split.rs`.
 //!
 //! `/sys/kernel/debug/rcrypt/stats` shows where bios were processed and how pages were allocated.
@@ -26,7 +24,11 @@ use kernel::{
     debugfs,
     fmt,
     prelude::*,
-    str::CString, //
+    str::CString,
+    sync::{
+        atomic::Atomic,
+        Arc, //
+    }, //
 };
 
 use core::num::{
@@ -42,10 +44,7 @@ use kscale::{
             CtrError, //
         }, //
     },
-    mm::{
-        mempool::Mempool,
-        page_stash::PageStash, //
-    }, //
+    mm::mempool::Mempool, //
 };
 
 mod cipher_spec;
@@ -54,30 +53,30 @@ mod format;
 mod io;
 mod iv;
 mod keys;
-mod limit;
 mod options;
 mod pages;
 mod split;
 mod stats;
 mod table;
-mod tagged;
 
 use cipher_spec::CipherSpec;
-use dispatch::Work;
-use format::tuple::Integrity;
-use format::Cryptor;
+use dispatch::Dispatch;
+use format::{
+    tuple::TuplePool,
+    Format, //
+};
 use keys::Keys;
-use limit::Mode;
 use options::Options;
 use pages::{
     LimitedPages,
-    Strategy, //
+    Modes, //
 };
 use split::Sizes;
+use stats::Stats;
 use table::{
+    Config,
     KeyArg,
-    KeyText,
-    Line, //
+    KeyText, //
 };
 
 module! {
@@ -111,53 +110,51 @@ module! {
 struct RcryptModule {
     _registration: dm::Registration<Crypt>,
     #[pin]
-    _stats: debugfs::File<()>,
+    _stats: debugfs::File<Arc<Shared>>,
     _dir: debugfs::Dir,
 }
 
 impl kernel::InPlaceModule for RcryptModule {
     fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        let dir = debugfs::Dir::new(c"rcrypt");
+        pin_init::pin_init_scope(|| {
+            let shared = Shared::new()?;
+            let dir = debugfs::Dir::new(c"rcrypt");
 
-        try_pin_init!(Self {
-            _registration: limit_mode()
-                .and(strategy())
-                .and_then(|_| register())?,
-            _stats <- dir.read_callback_file(c"stats", (), &|(), f| stats::write(f)),
-            _dir: dir,
+            Ok(try_pin_init!(Self {
+                _registration: register(shared.clone())?,
+                _stats <- dir.read_callback_file(c"stats", shared, &|shared: &Arc<Shared>, f| {
+                    stats::write(&shared.stats, f)
+                }),
+                _dir: dir,
+            }))
         })
     }
 }
 
-/// Returns the page limit mode that the module parameters select.
-fn limit_mode() -> Result<Mode> {
-    let value = module_parameters::limit_mode.value();
-
-    Mode::from_param(value).ok_or_else(|| {
-        pr_err!("limit_mode={value}: it is 0 (exact), 1 (approx) or 2 (credit)\n");
-        EINVAL
-    })
+/// The data that all targets share.
+pub(crate) struct Shared {
+    pub(crate) stats: Stats,
+    /// Number of targets, which share the memory for bounce pages.
+    pub(crate) targets: Atomic<usize>,
+    /// Makes the names of workqueues unique: the two tables of a device have the same device name.
+    pub(crate) next_id: Atomic<u32>,
+    /// First letter of the workqueue names; in dm-crypt it is `k`, as in `kcryptd`.
+    pub(crate) letter: char,
+    modes: Modes,
 }
 
-/// Returns the page allocation strategy that the module parameters select.
-fn strategy() -> Result<Strategy> {
-    let page_mode = module_parameters::page_mode.value();
-    let cached_pages = module_parameters::cached_pages.value();
-
-    if usize::from(cached_pages) > PageStash::MAX_PAGES_PER_CPU {
-        pr_err!(
-            "cached_pages={cached_pages}: it is at most {}\n",
-            PageStash::MAX_PAGES_PER_CPU
-        );
-        return Err(EINVAL);
+impl Shared {
+    /// Returns [`EINVAL`] if a module parameter has an invalid value, and [`ENOMEM`] without memory.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let shared = Self {
+            modes: Modes::from_params()?,
+            stats: Stats::new()?,
+            targets: Atomic::new(0),
+            next_id: Atomic::new(1),
+            letter: if is_replacement() { 'k' } else { 'r' },
+        };
+        Ok(Arc::new(shared, GFP_KERNEL)?)
     }
-    Strategy::from_params(page_mode, cached_pages).ok_or_else(|| {
-        pr_err!(
-            "page_mode={page_mode}: it is 0 (single), 1 (bulk), 2 (compound), 3 (recycled) or 4 \
-             (mixed)\n"
-        );
-        EINVAL
-    })
 }
 
 /// Returns whether the target replaces dm-crypt.
@@ -166,14 +163,14 @@ fn is_replacement() -> bool {
 }
 
 /// Registers the target under the name that the module parameters select.
-fn register() -> Result<dm::Registration<Crypt>> {
+fn register(shared: Arc<Shared>) -> Result<dm::Registration<Crypt>> {
     let name = if is_replacement() {
         c"crypt"
     } else {
         <Crypt as dm::Target>::NAME
     };
 
-    dm::Registration::with_name(name, ()).inspect_err(|&error| {
+    dm::Registration::with_name(name, shared).inspect_err(|&error| {
         if error == EBUSY {
             pr_err!(
                 "target `{}` exists: `rmmod dm_crypt`, or load without `replace=1`\n",
@@ -186,22 +183,19 @@ fn register() -> Result<dm::Registration<Crypt>> {
 /// A target instance, built from one table line.
 #[pin_data]
 pub(crate) struct Crypt {
+    shared: Arc<Shared>,
     device: dm::DeviceId,
-    /// Start of the target on `device`, in sectors.
-    start: u64,
-    /// Added to the sector number from which the IV is generated.
-    iv_offset: u64,
-    options: Options,
+    config: Config,
     sizes: Sizes,
-    /// Set if the device stores tags or vectors beside the sectors.
-    integrity: Option<Integrity>,
-    /// The cryptor and its key.
+    /// Set if the device stores a tuple beside each sector.
+    tuples: Option<TuplePool>,
+    /// The format and its key.
     #[pin]
     keys: Keys,
     /// Writes to `device` must arrive whole and in order.
     is_zoned: bool,
-    work: Work,
-    /// Submits writes in sector order if `work.sends_in_order` is set.
+    dispatch: Dispatch,
+    /// Submits writes in sector order if `dispatch.sorted_writes` is set.
     #[pin]
     send: dm::SortedSubmitQueue<Crypt>,
     /// Allocates the clones that carry encrypted data to the device.
@@ -210,8 +204,6 @@ pub(crate) struct Crypt {
     /// Allocates the bounce pages.
     #[pin]
     pages: Mempool<LimitedPages>,
-    /// The cipher argument of the table line, for status output.
-    cipher: CString,
 }
 
 /// Number of bios in the reserve of a target, as in dm-crypt.
@@ -231,12 +223,12 @@ impl dm::Target for Crypt {
 
     const AUDITED: bool = true;
 
-    type ModuleData = ();
+    type ModuleData = Arc<Shared>;
 
     type PerBio = io::PerBio;
 
     fn ctr(
-        _data: &(),
+        shared: &Arc<Shared>,
         table: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, CtrError> {
@@ -264,8 +256,7 @@ impl dm::Target for Crypt {
             key_text = text;
             Ok(key)
         };
-        let mut cryptor = Cryptor::new(&spec, key.size_bytes(), fetch_key, options)?;
-        let key_layout = cryptor.key_layout();
+        let (mut format, key_layout) = Format::new(&spec, key.size_bytes(), fetch_key, &options)?;
         let iv_offset = table::iv_offset(iv_offset, &options)?;
         let start = table::start(start);
         let device = table
@@ -277,8 +268,9 @@ impl dm::Target for Crypt {
             table.logical_block_size(device)?,
             options.integrity.is_some(),
         );
-        let integrity = match cryptor.fit(table.integrity_profile(device), &options)? {
-            Some(layout) => Some(Integrity::new(layout, &options)?),
+        let tuple = format.bind_integrity_profile(table.integrity_profile(device), &options)?;
+        let tuples = match tuple {
+            Some(tuple) => Some(TuplePool::new(tuple, &options)?),
             None => None,
         };
 
@@ -288,31 +280,39 @@ impl dm::Target for Crypt {
             options.no_write_workqueue = true;
             table.emulate_zone_append();
         }
-        let letter = if is_replacement() { 'k' } else { 'r' };
-        let (work, send) = Work::new(&options, table, device, cryptor.may_sleep(), letter)?;
-        let cipher = CString::try_from_fmt(fmt!("{}", cipher.to_str().unwrap_or_default()))?;
-        let pages = LimitedPages::new(limit_mode()?, strategy()?)?;
+        let needs = (format.may_sleep(), tuples.is_some());
+        let (dispatch, send) = Dispatch::new(&options, table, device, needs, shared)?;
+        let pages = LimitedPages::new(shared.clone(), shared.modes)?;
 
         table.send_flush_bios();
         if options.allow_discards {
             table.send_discard_bios();
         }
         table.limit_swap_bios();
+        let config = Config {
+            cipher: CString::try_from_fmt(fmt!("{}", cipher.to_str().unwrap_or_default()))?,
+            key_layout,
+            iv_offset,
+            start,
+            options,
+            tuple: tuple.unwrap_or_default(),
+        };
+        // CAST: From 32 to 64 bits.
+        let key_len = key_layout.size_bytes as usize;
+        let shared = shared.clone();
 
         Ok(try_pin_init!(Self {
+            shared,
             device,
-            start,
-            iv_offset,
-            options,
+            config,
             sizes,
-            integrity,
-            keys <- Keys::new(cryptor, key_text, key_layout),
+            tuples,
+            keys <- Keys::new(format, key_text, key_len),
             is_zoned,
-            work,
+            dispatch,
             send <- dm::SortedSubmitQueue::new(send),
             bios <- BioSet::new(RESERVE_BIOS),
             pages <- Mempool::new(pages::RESERVE_PAGES, pages),
-            cipher,
         }))
     }
 
@@ -329,27 +329,18 @@ impl dm::Target for Crypt {
     }
 
     fn status_table(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
-        self.keys.with_text(|key| {
-            let line = Line {
-                cipher: self.cipher(),
-                key,
-                key_layout: self.keys.layout(),
-                iv_offset: self.iv_offset,
-                device: out.device_name(self.device).unwrap_or_default(),
-                start: self.start,
-                options: self.options,
-            };
+        let device = out.device_name(self.device).unwrap_or_default();
 
-            line.write(out)
-        })
+        self.keys
+            .with_text(|key| self.config.write(key, device, out))
     }
 
     fn status_ima(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
-        table::write_ima(self.cipher(), self.keys.layout(), &self.options, out)
+        self.config.write_ima(out)
     }
 
     fn message(self: Pin<&Self>, args: dm::Args<'_>, _out: &mut dm::StatusBuf<'_>) -> Result {
-        self.keys.message(args)
+        self.keys.message(args, &self.config.key_layout)
     }
 
     fn postsuspend(self: Pin<&Self>) {
@@ -365,7 +356,7 @@ impl dm::Target for Crypt {
     }
 
     fn io_hints(self: Pin<&Self>, limits: &mut dm::Limits<'_>) {
-        limits.stack_block_size(self.options.sector_size);
+        limits.stack_block_size(self.config.options.sector_size);
         // A sector of direct I/O must not cross a page boundary.
         limits.align_dma_to_logical_block_size();
         if self.is_zoned {
@@ -374,12 +365,5 @@ impl dm::Target for Crypt {
         if let Some(bytes) = NonZeroU32::new(split::MAX_WRITE) {
             limits.limit_atomic_writes(bytes);
         }
-    }
-}
-
-impl Crypt {
-    /// Returns the cipher argument of the table line.
-    fn cipher(&self) -> &str {
-        self.cipher.to_str().unwrap_or_default()
     }
 }

@@ -101,7 +101,7 @@ impl Sizes {
 }
 
 #[cfg(kscale_kunit)]
-#[kernel::prelude::kunit_tests(rcrypt_size)]
+#[kernel::prelude::kunit_tests(rcrypt_split)]
 mod tests {
     use super::*;
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_are_checked_are_no_longer_than_what_there_is_memory_to_check_them_in() {
+    fn checked_reads_fit_into_the_page_reserve() {
         let size = NonZeroU32::MIN.saturating_add(511);
 
         for (is_checked, sectors) in [(false, (1 << 23) - 1), (true, MAX_WRITE_SECTORS.get())] {

@@ -29,7 +29,10 @@ use kscale::{
     crypto::secret::SecretBytes, //
 };
 
-use crate::options::Options;
+use crate::{
+    format::tuple::TupleLayout,
+    options::Options, //
+};
 
 /// The key argument of a table line or of the message `key set`: a key or a reference to one.
 ///
@@ -201,52 +204,75 @@ pub(crate) struct KeyLayout {
 }
 
 impl KeyLayout {
-    /// Returns the layout of a key of `size_bytes` with a single part, for one cipher.
-    pub(crate) fn of_one_key(size_bytes: u32) -> Self {
-        Self {
-            size_bytes,
-            parts: 1,
-            ..Self::default()
-        }
+    /// Returns the length of the part that belongs to the IV mode, in bytes.
+    pub(crate) fn extra_len(&self) -> usize {
+        // CAST: From 32 to 64 bits.
+        self.extra_size_bytes as usize
+    }
+
+    /// Returns the lengths of the encryption key and of the authentication key, in bytes.
+    ///
+    /// Returns [`EINVAL`] if the key is too short.
+    pub(crate) fn cipher_key_len(&self) -> Result<(usize, usize)> {
+        let encryption = self
+            .size_bytes
+            .checked_sub(self.extra_size_bytes)
+            .and_then(|size| size.checked_sub(self.mac_size_bytes))
+            .ok_or(EINVAL)?;
+
+        // CAST: From 32 to 64 bits, both times.
+        Ok((encryption as usize, self.mac_size_bytes as usize))
     }
 }
 
-/// The fields of a printed table line.
-pub(crate) struct Line<'a> {
-    pub(crate) cipher: &'a str,
-    pub(crate) key: &'a KeyText,
+/// The parameters of a target that never change, from its table line and its device.
+pub(crate) struct Config {
+    /// The cipher argument of the table line.
+    pub(crate) cipher: CString,
     pub(crate) key_layout: KeyLayout,
+    /// Added to the sector number from which the IV is generated.
     pub(crate) iv_offset: u64,
-    /// The device as `<major>:<minor>`.
-    pub(crate) device: &'a str,
+    /// Start of the target on its device, in sectors.
     pub(crate) start: u64,
     pub(crate) options: Options,
+    /// Empty if the format stores nothing beside the sectors.
+    pub(crate) tuple: TupleLayout,
 }
 
-impl Line<'_> {
-    /// Writes the line, byte for byte as dm-crypt does for the same arguments.
-    pub(crate) fn write(&self, out: &mut impl Write) -> fmt::Result {
-        write!(out, "{} ", self.cipher)?;
-        self.key.write(self.key_layout.size_bytes, out)?;
-        write!(out, " {} {} {}", self.iv_offset, self.device, self.start)?;
+impl Config {
+    /// Returns the number from which the IV of `sector` is generated. `sector` is relative to the
+    /// target.
+    #[inline]
+    pub(crate) fn iv_sector(&self, sector: u64) -> u64 {
+        self.options.iv_sector(sector.wrapping_add(self.iv_offset))
+    }
+
+    /// Returns the cipher argument of the table line.
+    fn cipher(&self) -> &str {
+        self.cipher.to_str().unwrap_or_default()
+    }
+
+    /// Writes the table line, byte for byte as dm-crypt does for the same arguments. `device` is
+    /// `<major>:<minor>`.
+    pub(crate) fn write(&self, key: &KeyText, device: &str, out: &mut impl Write) -> fmt::Result {
+        write!(out, "{} ", self.cipher())?;
+        key.write(self.key_layout.size_bytes, out)?;
+        write!(out, " {} {device} {}", self.iv_offset, self.start)?;
         self.options.write(out)
     }
-}
 
-/// Writes the target's data for the Integrity Measurement Architecture, byte for byte as dm-crypt
-/// does. Device mapper writes the name and the version of the target before it.
-pub(crate) fn write_ima(
-    cipher: &str,
-    layout: KeyLayout,
-    options: &Options,
-    out: &mut impl Write,
-) -> fmt::Result {
-    options.write_ima(out)?;
-    write!(out, ",cipher_string={cipher}")?;
-    write!(out, ",key_size={}", layout.size_bytes)?;
-    write!(out, ",key_parts={}", layout.parts)?;
-    write!(out, ",key_extra_size={}", layout.extra_size_bytes)?;
-    write!(out, ",key_mac_size={};", layout.mac_size_bytes)
+    /// Writes the data of the target for the Integrity Measurement Architecture, byte for byte as
+    /// dm-crypt does. Device mapper writes the name and the version of the target before it.
+    pub(crate) fn write_ima(&self, out: &mut impl Write) -> fmt::Result {
+        let layout = &self.key_layout;
+
+        self.options.write_ima(out)?;
+        write!(out, ",cipher_string={}", self.cipher())?;
+        write!(out, ",key_size={}", layout.size_bytes)?;
+        write!(out, ",key_parts={}", layout.parts)?;
+        write!(out, ",key_extra_size={}", layout.extra_size_bytes)?;
+        write!(out, ",key_mac_size={};", layout.mac_size_bytes)
+    }
 }
 
 /// Parses a number that consists of digits only. [`FromStr`] accepts a plus sign, C does not.
@@ -262,6 +288,18 @@ pub(crate) fn decimal<N: FromStr>(arg: &str) -> Option<N> {
 #[cfg(kscale_kunit)]
 pub(crate) mod testing {
     use super::*;
+
+    /// Returns the parameters of a line without an IV offset.
+    pub(crate) fn config(options: Options, key_layout: KeyLayout) -> Result<Config> {
+        Ok(Config {
+            cipher: CString::try_from_fmt(fmt!("aes-xts-plain64"))?,
+            key_layout,
+            iv_offset: 0,
+            start: 2,
+            options,
+            tuple: TupleLayout::default(),
+        })
+    }
 
     /// A buffer that text is written to.
     pub(crate) struct Text(KVec<u8>);
@@ -289,7 +327,10 @@ pub(crate) mod testing {
 #[kunit_tests(rcrypt_table)]
 mod tests {
     use super::{
-        testing::Text,
+        testing::{
+            config,
+            Text, //
+        },
         *, //
     };
     use core::num::NonZeroU32;
@@ -395,27 +436,24 @@ mod tests {
             (KeyText::Wiped, 3, &[], b"aes-xts-plain64 000000 1 7:0 2"),
         ] {
             let mut text = Text::new();
-            let line = Line {
-                cipher: "aes-xts-plain64",
-                key: &key,
-                key_layout: KeyLayout {
-                    size_bytes,
-                    ..KeyLayout::default()
-                },
+            let options = Options::parse(options.iter().copied(), 2048).map_err(|e| e.error())?;
+            let key_layout = KeyLayout {
+                size_bytes,
+                ..KeyLayout::default()
+            };
+            let line = Config {
                 iv_offset: 1,
-                device: "7:0",
-                start: 2,
-                options: Options::parse(options.iter().copied(), 2048).map_err(|e| e.error())?,
+                ..config(options, key_layout)?
             };
 
-            line.write(&mut text).map_err(|_| ENOMEM)?;
+            line.write(&key, "7:0", &mut text).map_err(|_| ENOMEM)?;
             assert!(text.bytes() == expected);
         }
         Ok(())
     }
 
     #[test]
-    fn what_ima_gets_is_that_of_dm_crypt() -> Result {
+    fn ima_data_is_that_of_dm_crypt() -> Result {
         let mut options_text = Text::new();
         let mut text = Text::new();
         let layout = KeyLayout {
@@ -427,7 +465,9 @@ mod tests {
         let options = Options::DEFAULT;
 
         options.write_ima(&mut options_text).map_err(|_| ENOMEM)?;
-        write_ima("aes-xts-plain64", layout, &options, &mut text).map_err(|_| ENOMEM)?;
+        config(options, layout)?
+            .write_ima(&mut text)
+            .map_err(|_| ENOMEM)?;
         let rest = text.bytes().strip_prefix(options_text.bytes());
         assert!(
             rest == Some(

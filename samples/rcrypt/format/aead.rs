@@ -3,7 +3,7 @@
 //! Encryption of a bio with an AEAD cipher, sector by sector.
 //!
 //! ```text
-//! | sector number, little endian | vector |  sector               |  tag        |
+//! | sector number, little endian | IV     |  sector               |  tag        |
 //! | associated data: authenticated         |  and encrypted        |  stored beside |
 //! ```
 //!
@@ -17,7 +17,6 @@ use kscale::{
         bio::{
             BlkError,
             BlkResult,
-            IntegrityProfile,
             SegmentMut,
             SegmentsMut, //
         },
@@ -27,7 +26,6 @@ use kscale::{
         aead::{
             Aead,
             AuthencKey,
-            Request,
             MAX_ASSOCIATED_SIZE, //
         },
         secret::{
@@ -41,138 +39,132 @@ use kscale::{
 
 use crate::{
     cipher_spec::CipherSpec,
-    format::tuple::Layout,
-    format::Fault,
     iv::{
+        iv_len,
+        padded,
         xor,
-        Iv,
-        Mode,
+        IvMode,
         Params,
         SectorMode,
-        Tcw,
-        MIN_IV_SIZE, //
+        Tcw, //
     },
     options::Options,
-    table::KeyLayout, //
+    table::{
+        Config,
+        KeyLayout, //
+    }, //
 };
 
-/// The AEAD cipher, the IV generator and the options of a target.
-pub(crate) struct Authenticated {
+use super::Fault;
+
+/// The AEAD cipher and the source of its IVs.
+pub(crate) struct AeadFormat {
     cipher: Aead,
-    iv: Vectors,
-    /// Number of authenticated bytes of a vector; the cipher may take fewer.
-    iv_size: usize,
+    iv: AeadIv,
     /// Set for a cipher with a separate authentication key.
     authenc_key: Option<AuthencKey>,
-    key_layout: KeyLayout,
-    parts: KeyParts,
-    layout: Option<Layout>,
-    options: Options,
 }
 
-/// The source of the vectors.
-enum Vectors {
-    /// The cipher takes no vector.
-    None,
+/// The source of the IVs.
+enum AeadIv {
     Sector(SectorMode),
-    /// Random vectors, stored beside the sectors.
-    Random,
+    /// Random IVs, stored beside the sectors.
+    Stored,
     /// The TCW mode, which also whitens the ciphertext.
     Tcw(Tcw),
 }
 
-impl Authenticated {
-    /// Allocates the cipher and sets its key, of `key_size_bytes`.
+impl AeadFormat {
+    /// Allocates the cipher and sets its key, of `key_size_bytes`. Also returns the parts of the key.
     ///
     /// Errors carry the messages of dm-crypt.
-    pub(crate) fn new(
+    pub(super) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
         key: impl FnOnce() -> Result<SecretBytes>,
-        options: Options,
-    ) -> Result<Self, CtrError> {
+        options: &Options,
+    ) -> Result<(Self, KeyLayout), CtrError> {
+        const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
         let bad_key = |error| CtrError::new(c"Error decoding and setting key", error);
 
         let cipher = Aead::new(&spec.api_name)
             .map_err(|error| CtrError::new(c"Error allocating crypto tfm", error))?;
-        let mode = mode(&cipher, spec.iv_mode)?;
-        let key_layout = KeyLayout {
+        let mode = IvMode::for_cipher(cipher.iv_size(), spec.iv_mode)?;
+        let layout = KeyLayout {
             mac_size_bytes: match spec.digest_size {
                 // The cipher has no separate authentication key.
                 None => 0,
                 Some(size) => options.integrity_key_size.unwrap_or(size),
             },
-            ..match mode {
-                None => KeyLayout::of_one_key(key_size_bytes),
-                // CAST: At most `MAX_IV_SIZE`.
-                Some(mode) => mode.key_layout(key_size_bytes, 1, cipher.iv_size() as u32)?,
-            }
+            // CAST: At most `MAX_IV_SIZE`.
+            ..mode.key_layout(key_size_bytes, 1, cipher.iv_size() as u32)?
         };
         let key = key().map_err(bad_key)?;
-        let parts = KeyParts::new(&key_layout).map_err(bad_key)?;
+        let (encryption, authentication) = layout.cipher_key_len().map_err(bad_key)?;
         let authenc_key = match spec.digest_size {
             None => None,
-            Some(_) => {
-                Some(AuthencKey::new(parts.encryption, parts.authentication).map_err(bad_key)?)
-            }
+            Some(_) => Some(AuthencKey::new(encryption, authentication).map_err(bad_key)?),
         };
         let mut this = Self {
             cipher,
-            iv: Vectors::None,
-            iv_size: 0,
+            iv: AeadIv::Stored,
             authenc_key,
-            key_layout,
-            parts,
-            layout: None,
-            options,
         };
-        this.set_cipher_key(&key).map_err(bad_key)?;
-        if let Some(mode) = mode {
-            (this.iv, this.iv_size) = this.vectors(mode, &key)?;
+        this.set_cipher_key(&key, &layout).map_err(bad_key)?;
+
+        let block_size = this.cipher.block_size();
+        this.iv = match mode {
+            IvMode::Random => AeadIv::Stored,
+            IvMode::Sector(mode) => AeadIv::Sector(mode.for_block_size(block_size).ok_or(UNFIT)?),
+            IvMode::Tcw => AeadIv::Tcw(
+                Tcw::new(&Params {
+                    key: key.as_bytes(),
+                    extra_len: layout.extra_len(),
+                    n_keys: 1,
+                    iv_size: this.cipher.iv_size(),
+                    block_size,
+                    options,
+                })
+                .map_err(|error| CtrError::new(c"Error creating IV", error))?,
+            ),
+            // These modes need a cipher without authentication.
+            IvMode::Eboiv | IvMode::Elephant | IvMode::Lmk => return Err(UNFIT),
+        };
+        Ok((this, layout))
+    }
+
+    /// Returns the length in bytes of the IV that is stored beside a sector, or 0.
+    pub(super) fn stored_iv_len(&self) -> usize {
+        match self.iv {
+            AeadIv::Stored => iv_len(self.cipher.iv_size()),
+            AeadIv::Sector(_) | AeadIv::Tcw(_) => 0,
         }
-        Ok(this)
     }
 
-    /// Fits tags and vectors into the integrity tuples of the device.
-    pub(crate) fn fit(&mut self, profile: Option<IntegrityProfile>) -> Result<Layout, CtrError> {
-        let used_size = self
-            .options
-            .integrity
-            .map_or(0, |integrity| integrity.tag_size_bytes);
-        let iv_size = match self.iv {
-            // CAST: At most `MAX_IV_SIZE`.
-            Vectors::Random => self.iv_size as u32,
-            _ => 0,
-        };
-        let cipher = &mut self.cipher;
-        let layout = Layout::new(
-            profile,
-            self.options.sector_size,
-            used_size,
-            iv_size,
-            Some(|size| cipher.set_tag_size(size)),
-        )?;
-
-        self.layout = Some(layout);
-        Ok(layout)
+    /// Sets the length of a tag in bytes.
+    pub(super) fn set_tag_size(&mut self, bytes: usize) -> Result {
+        self.cipher.set_tag_size(bytes)
     }
 
-    /// Replaces the key by another key of the same length. Allocates no memory of its own.
-    pub(crate) fn set_key(&mut self, key: &SecretBytes) -> Result {
-        self.set_cipher_key(key)?;
+    /// Returns whether the cipher is asynchronous, so that a softirq cannot use it.
+    pub(super) fn is_async(&self) -> bool {
+        self.cipher.is_async()
+    }
+
+    /// See [`Format::set_key()`](super::Format::set_key).
+    pub(super) fn set_key(&mut self, key: &SecretBytes, layout: &KeyLayout) -> Result {
+        self.set_cipher_key(key, layout)?;
         match &mut self.iv {
-            Vectors::Tcw(mode) => mode.set_key(key.as_bytes()),
-            Vectors::None | Vectors::Sector(_) | Vectors::Random => Ok(()),
+            AeadIv::Tcw(mode) => mode.set_key(key.as_bytes()),
+            AeadIv::Sector(_) | AeadIv::Stored => Ok(()),
         }
     }
 
     /// Sets the key of the cipher.
-    fn set_cipher_key(&mut self, key: &SecretBytes) -> Result {
-        let (encryption, rest) = key
-            .as_bytes()
-            .split_at_checked(self.parts.encryption)
-            .ok_or(EINVAL)?;
-        let authentication = rest.get(..self.parts.authentication).ok_or(EINVAL)?;
+    fn set_cipher_key(&mut self, key: &SecretBytes, layout: &KeyLayout) -> Result {
+        let (encryption, authentication) = layout.cipher_key_len()?;
+        let (encryption, rest) = key.as_bytes().split_at_checked(encryption).ok_or(EINVAL)?;
+        let authentication = rest.get(..authentication).ok_or(EINVAL)?;
 
         match &mut self.authenc_key {
             None => self.cipher.set_key(encryption),
@@ -180,238 +172,119 @@ impl Authenticated {
         }
     }
 
-    /// Returns the vectors of `mode` for this cipher, and the length of a vector in bytes.
-    fn vectors(&self, mode: Mode, key: &SecretBytes) -> Result<(Vectors, usize), CtrError> {
-        const UNFIT: CtrError = CtrError::invalid(c"Error creating IV");
-        let iv_size = self.cipher.iv_size().max(MIN_IV_SIZE);
-        let block_size = self.cipher.block_size();
-
-        let vectors = match mode {
-            Mode::Random => Vectors::Random,
-            Mode::Sector(mode) => Vectors::Sector(mode.for_block_size(block_size).ok_or(UNFIT)?),
-            Mode::Tcw => Vectors::Tcw(
-                Tcw::new(&Params {
-                    key: key.as_bytes(),
-                    // CAST: From 32 to 64 bits.
-                    extra_len: self.key_layout.extra_size_bytes as usize,
-                    n_keys: 1,
-                    iv_size: self.cipher.iv_size(),
-                    block_size,
-                    options: &self.options,
-                })
-                .map_err(|error| CtrError::new(c"Error creating IV", error))?,
-            ),
-            // These modes need a cipher without authentication.
-            Mode::Eboiv | Mode::Elephant | Mode::Lmk => return Err(UNFIT),
-        };
-        Ok((vectors, iv_size))
-    }
-
-    /// Returns the parts of the key.
-    pub(crate) fn key_layout(&self) -> KeyLayout {
-        self.key_layout
-    }
-
-    /// Encrypts `data` in place and generates `tags`. `sector` is relative to the mapped device;
-    /// `iv_offset` is added to it for the vectors.
+    /// Encrypts `data` in place and generates `tuples`. See [`Format::encrypt()`].
     ///
-    /// Returns [`BlkError::IOERR`] if a sector is not contiguous in memory or the cipher fails.
-    ///
-    /// Context: Process or softirq context. May sleep in process context.
-    pub(crate) fn encrypt(
+    /// [`Format::encrypt()`]: super::Format::encrypt
+    pub(super) fn encrypt(
         &self,
-        sector: u64,
-        iv_offset: u64,
+        config: &Config,
+        mut sector: u64,
         mut data: SegmentsMut<'_>,
-        tags: &mut [u8],
+        mut tuples: &mut [u8],
     ) -> BlkResult {
-        let mut cursor = Cursor::new(self, sector, iv_offset)?;
-        let mut tags = tags;
+        let mut request = self
+            .cipher
+            .request(Gfp::noio_or_atomic())
+            .map_err(|_| BlkError::RESOURCE)?;
 
-        while let Some(data) = data.next_segment(self.options.sector_size) {
-            let (tag, kept) = cursor.layout.next_mut(&mut tags).ok_or(BlkError::IOERR)?;
-            if let Vectors::Random = self.iv {
-                random::fill(kept);
-            }
-            cursor
-                .next(data, kept, true, |request, data, associated, iv| {
-                    request.encrypt(data, associated, iv, tag)
-                })
-                .map_err(|_| BlkError::IOERR)?;
+        while let Some(mut data) = data.next_segment(config.options.sector_size) {
+            let (tag, stored_iv) = config.tuple.next_mut(&mut tuples).ok_or(BlkError::IOERR)?;
+            random::fill(stored_iv);
+            self.with_inputs(config, sector, data.len(), stored_iv, |associated, iv| {
+                request.encrypt(data.reborrow(), associated, iv, tag)
+            })
+            .and_then(|()| self.whiten(config, sector, &mut data))
+            .map_err(|_| BlkError::IOERR)?;
+            sector = sector.wrapping_add(config.options.sectors());
         }
         Ok(())
     }
 
-    /// As [`Authenticated::encrypt()`], but decrypts `data` in place.
+    /// As [`AeadFormat::encrypt()`], but decrypts `data` in place and checks the tags in `tuples`.
     ///
     /// Returns [`Fault::Changed`] if a sector does not match its tag.
-    pub(crate) fn decrypt(
+    pub(super) fn decrypt(
         &self,
-        sector: u64,
-        iv_offset: u64,
+        config: &Config,
+        mut sector: u64,
         mut data: SegmentsMut<'_>,
-        tags: &[u8],
+        mut tuples: &[u8],
     ) -> Result<(), Fault> {
-        let mut cursor = Cursor::new(self, sector, iv_offset)?;
-        let mut tags = tags;
+        let mut request = self
+            .cipher
+            .request(Gfp::noio_or_atomic())
+            .map_err(|_| BlkError::RESOURCE)?;
 
-        while let Some(data) = data.next_segment(self.options.sector_size) {
-            let sector = cursor.sector;
-            let (tag, kept) = cursor.layout.next(&mut tags).ok_or(BlkError::IOERR)?;
-            let result = cursor.next(data, kept, false, |request, data, associated, iv| {
-                request.decrypt(data, associated, iv, tag)
+        while let Some(mut data) = data.next_segment(config.options.sector_size) {
+            let (tag, stored_iv) = config.tuple.next(&mut tuples).ok_or(BlkError::IOERR)?;
+            let result = self.whiten(config, sector, &mut data).and_then(|()| {
+                self.with_inputs(config, sector, data.len(), stored_iv, |associated, iv| {
+                    request.decrypt(data.reborrow(), associated, iv, tag)
+                })
             });
             match result {
                 Err(EBADMSG) => return Err(Fault::Changed { sector }),
                 result => result.map_err(|_| BlkError::IOERR)?,
             }
+            sector = sector.wrapping_add(config.options.sectors());
         }
         Ok(())
     }
 
-    /// Returns whether the cipher is asynchronous, so that a softirq cannot use it.
-    pub(crate) fn may_sleep(&self) -> bool {
-        self.cipher.is_async()
-    }
-}
-
-/// Returns the IV mode with the given name, or [`None`] if the cipher takes no vector.
-fn mode(cipher: &Aead, name: Option<&str>) -> Result<Option<Mode>, CtrError> {
-    match (cipher.iv_size(), name) {
-        (0, None) => Ok(None),
-        (0, Some(_)) => {
-            pr_warn!("Selected cipher does not support IVs\n");
-            Ok(None)
-        }
-        // dm-crypt uses uninitialised memory here.
-        (_, None) => Err(CtrError::invalid(c"IV mechanism required")),
-        (_, Some(name)) => Mode::from_name(name)
-            .map(Some)
-            .ok_or(CtrError::invalid(c"Invalid IV mode")),
-    }
-}
-
-/// The lengths of the cipher's parts of the key, in bytes.
-struct KeyParts {
-    encryption: usize,
-    authentication: usize,
-}
-
-impl KeyParts {
-    /// Returns [`EINVAL`] if the key is too short.
-    fn new(layout: &KeyLayout) -> Result<Self> {
-        let encryption = layout
-            .size_bytes
-            .checked_sub(layout.extra_size_bytes)
-            .and_then(|size| size.checked_sub(layout.mac_size_bytes))
-            .ok_or(EINVAL)?;
-
-        // CAST: From 32 to 64 bits, both times.
-        Ok(Self {
-            encryption: encryption as usize,
-            authentication: layout.mac_size_bytes as usize,
-        })
-    }
-}
-
-/// A walk over the sectors of a bio. All sectors share one request.
-struct Cursor<'a> {
-    authenticated: &'a Authenticated,
-    layout: Layout,
-    request: Request<'a>,
-    /// Number of the next sector on the mapped device, in units of 512 bytes. Wraps, as in C.
-    sector: u64,
-    iv_offset: u64,
-}
-
-/// The sector number and the vector of a sector.
-type Associated = [u8; MAX_ASSOCIATED_SIZE];
-
-impl<'a> Cursor<'a> {
-    fn new(
-        authenticated: &'a Authenticated,
-        sector: u64,
-        iv_offset: u64,
-    ) -> Result<Self, BlkError> {
-        let request = authenticated.cipher.request(Gfp::noio_or_atomic());
-
-        Ok(Self {
-            authenticated,
-            layout: authenticated.layout.ok_or(BlkError::IOERR)?,
-            request: request.map_err(|_| BlkError::RESOURCE)?,
-            sector,
-            iv_offset,
-        })
-    }
-
-    /// Runs `work` on the next sector with its associated data and vector. `encrypts` is the
-    /// direction of `work`. `kept` is the vector if vectors are random, otherwise it is empty.
+    /// Calls `work` with the associated data and the IV of a sector. `stored_iv` is empty unless IVs
+    /// are stored.
+    ///
+    /// Returns [`EIO`] unless `len`, the contiguous bytes of the sector, is the sector size.
     #[inline]
-    fn next(
-        &mut self,
-        mut data: SegmentMut<'_>,
-        kept: &[u8],
-        encrypts: bool,
-        work: impl FnOnce(&mut Request<'_>, SegmentMut<'_>, &[u8], &[u8]) -> Result,
+    fn with_inputs(
+        &self,
+        config: &Config,
+        sector: u64,
+        len: u32,
+        stored_iv: &[u8],
+        work: impl FnOnce(&[u8], &[u8]) -> Result,
     ) -> Result {
-        let Authenticated {
-            cipher,
-            iv: vectors,
-            iv_size,
-            options,
-            ..
-        } = self.authenticated;
-        let sector = self.sector;
-
-        if data.len() != options.sector_size.get() {
+        if len != config.options.sector_size.get() {
             return Err(EIO);
         }
-        self.sector = sector.wrapping_add(options.sectors());
-
-        let iv_sector = options.iv_sector(sector.wrapping_add(self.iv_offset));
-        let mut iv = Iv::default();
-        match vectors {
-            Vectors::None => {}
-            Vectors::Sector(mode) => iv = mode.generate(iv_sector, cipher.iv_size()),
-            Vectors::Random => iv.get_mut(..kept.len()).ok_or(EIO)?.copy_from_slice(kept),
-            Vectors::Tcw(mode) => {
-                iv = mode.iv(iv_sector);
-                if !encrypts {
-                    mode.whiten(iv_sector, &mut data)?;
-                }
-            }
-        }
-        let mut associated: Associated = [0; MAX_ASSOCIATED_SIZE];
+        let iv_size = self.cipher.iv_size();
+        let mut iv = match &self.iv {
+            AeadIv::Sector(mode) => mode.generate(config.iv_sector(sector), iv_size),
+            AeadIv::Stored => padded(stored_iv),
+            AeadIv::Tcw(mode) => mode.iv(config.iv_sector(sector)),
+        };
+        let mut associated = [0; MAX_ASSOCIATED_SIZE];
         let number = sector.to_le_bytes();
-        let (to_number, rest) = associated.split_at_mut_checked(number.len()).ok_or(EIO)?;
+        let (to_number, to_iv) = associated.split_at_mut(number.len());
         to_number.copy_from_slice(&number);
-        let iv_size = *iv_size;
-        let to_iv = rest.get_mut(..iv_size).ok_or(EIO)?;
-        to_iv.copy_from_slice(iv.get(..iv_size).ok_or(EIO)?);
-        // The vector now contains key material, see `Walk::iv_seed()`: no return before it is
+        for (to, from) in to_iv.iter_mut().zip(&iv) {
+            *to = *from;
+        }
+        // Both contain key material from here on, see `IvOps::seed()`: no return before they are
         // wiped.
-        if let Vectors::Tcw(mode) = vectors {
+        if let AeadIv::Tcw(mode) = &self.iv {
             xor(&mut iv, mode.seed());
             xor(to_iv, mode.seed());
         }
 
-        let result = match (
-            associated.get(..number.len().saturating_add(iv_size)),
-            iv.get(..cipher.iv_size()),
-        ) {
-            (Some(associated), Some(iv)) => {
-                work(&mut self.request, data.reborrow(), associated, iv)
-            }
-            _ => Err(EIO),
-        };
-        if let Vectors::Tcw(_) = vectors {
+        let associated_len = number.len().saturating_add(iv_len(iv_size));
+        let result = work(
+            associated.get(..associated_len).unwrap_or_default(),
+            iv.get(..iv_size).unwrap_or_default(),
+        );
+        if let AeadIv::Tcw(_) = self.iv {
             memzero_explicit(&mut iv);
             memzero_explicit(&mut associated);
         }
-        result?;
-        match vectors {
-            Vectors::Tcw(mode) if encrypts => mode.whiten(iv_sector, &mut data),
-            _ => Ok(()),
+        result
+    }
+
+    /// Whitens the ciphertext of a sector, or reverts that, in the TCW mode.
+    #[inline]
+    fn whiten(&self, config: &Config, sector: u64, data: &mut SegmentMut<'_>) -> Result {
+        match &self.iv {
+            AeadIv::Tcw(mode) => mode.whiten(config.iv_sector(sector), data),
+            AeadIv::Sector(_) | AeadIv::Stored => Ok(()),
         }
     }
 }

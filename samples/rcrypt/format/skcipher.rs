@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Encryption and decryption of a bio, sector by sector.
+//! Encryption and decryption of a bio without authentication, sector by sector.
 
 use kernel::prelude::*;
-
-use core::num::NonZeroU32;
 
 use kscale::{
     block::{
@@ -32,271 +30,287 @@ use kscale::{
 
 use crate::{
     cipher_spec::CipherSpec,
-    format::tuple::Layout,
     iv::{
         xor,
-        Generator,
         Input,
-        KeptVectors,
-        Mode,
-        NewVectors,
-        Params,
-        SectorMode,
-        Walk,
-        MIN_IV_SIZE, //
+        IvMode,
+        IvOps,
+        SectorMode, //
     },
     options::Options,
-    table::KeyLayout, //
+    table::{
+        Config,
+        KeyLayout, //
+    }, //
 };
 
 #[cfg(kscale_kunit)]
 mod answers;
-mod queued;
-mod sectors;
 
-use self::sectors::{
-    Decrypt,
-    Encrypt,
-    Sectors,
-    Work, //
-};
-
-/// The ciphers, the IV generator and the options of a target.
-///
-/// All data derived from the key is stored here.
-pub(crate) struct Converter {
-    /// The number of ciphers is a power of two. Sector `n` uses cipher `n` modulo that number.
-    ciphers: KVec<Skcipher>,
-    /// Length of the vector that each cipher takes, in bytes; 0 if it takes none.
-    iv_size: usize,
-    iv: Generator,
-    key_layout: KeyLayout,
-    options: Options,
+/// The ciphers of a target: a power of two. Sector `n` uses cipher `n` modulo their number.
+pub(crate) struct Ciphers {
+    first: Skcipher,
+    others: KVec<Skcipher>,
 }
 
-impl Converter {
-    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`.
+impl Ciphers {
+    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`. Also returns the IV
+    /// mode, the parts of the key, and the key.
     ///
     /// Errors carry the messages of dm-crypt.
-    pub(crate) fn new(
+    pub(super) fn new(
         spec: &CipherSpec<'_>,
         key_size_bytes: u32,
         key: impl FnOnce() -> Result<SecretBytes>,
-        options: Options,
-    ) -> Result<Self, CtrError> {
+        options: &Options,
+    ) -> Result<(Self, IvMode, KeyLayout, SecretBytes), CtrError> {
         let bad_key = |error| CtrError::new(c"Error decoding and setting key", error);
-        let mut ciphers = KVec::new();
-        let cipher = allocate(spec)?;
+        let first = allocate(spec)?;
 
-        let (iv_size, block_size) = (cipher.iv_size(), cipher.block_size());
-        let mode = match (iv_size, spec.iv_mode) {
-            (0, None) => NO_IV,
-            (0, Some(_)) => {
-                pr_warn!("Selected cipher does not support IVs\n");
-                NO_IV
-            }
-            // dm-crypt uses uninitialised memory here.
-            (_, None) => return Err(CtrError::invalid(c"IV mechanism required")),
-            (_, Some(name)) => {
-                Mode::from_name(name).ok_or(CtrError::invalid(c"Invalid IV mode"))?
-            }
+        let mode = IvMode::for_cipher(first.iv_size(), spec.iv_mode)?;
+        let layout = KeyLayout {
+            mac_size_bytes: options.integrity_key_size.unwrap_or(0),
+            // CAST: Both numbers are small.
+            ..mode.key_layout(key_size_bytes, spec.n_keys as u32, first.iv_size() as u32)?
         };
-        // CAST: Both numbers are small.
-        let mut key_layout = mode.key_layout(key_size_bytes, spec.n_keys as u32, iv_size as u32)?;
-        key_layout.mac_size_bytes = options.integrity_key_size.unwrap_or(0);
-
         let key = key().map_err(bad_key)?;
         if key.as_bytes().len() < spec.n_keys && spec.n_keys > 1 {
             // The key is too short for `n_keys` ciphers: do not allocate them.
             return Err(bad_key(EINVAL));
         }
-        ciphers.push(cipher, GFP_KERNEL)?;
-        while ciphers.len() < spec.n_keys {
-            ciphers.push(allocate(spec)?, GFP_KERNEL)?;
+        let mut others = KVec::new();
+        for _ in 1..spec.n_keys {
+            others.push(allocate(spec)?, GFP_KERNEL)?;
         }
-        // CAST: From 32 to 64 bits.
-        let extra_len = key_layout.extra_size_bytes as usize;
-        set_keys(&mut ciphers, extra_len, &key).map_err(bad_key)?;
+        let mut this = Self { first, others };
+        this.set_key(&key, &layout).map_err(bad_key)?;
+        Ok((this, mode, layout, key))
+    }
 
-        let mut iv = mode.generator(&Params {
-            key: key.as_bytes(),
-            extra_len,
-            n_keys: spec.n_keys,
-            iv_size,
-            block_size,
-            options: &options,
-        })?;
-        if let [cipher] = &*ciphers {
-            if cipher.is_async() {
-                iv = iv.queued();
-            }
+    /// Sets the key of each cipher. The last `layout.extra_len()` bytes of `key` are not part of the
+    /// cipher keys.
+    pub(super) fn set_key(&mut self, key: &SecretBytes, layout: &KeyLayout) -> Result {
+        if cfg!(kscale_mutant = "no_cipher") {
+            return Ok(());
         }
-        Ok(Self {
-            ciphers,
-            iv_size,
-            iv,
-            key_layout,
-            options,
-        })
-    }
+        let key = key.as_bytes();
+        let part_len = key
+            .len()
+            .checked_sub(layout.extra_len())
+            .and_then(|len| len.checked_div(self.others.len().wrapping_add(1)))
+            .ok_or(EINVAL)?;
 
-    /// Replaces the key by another key of the same length. Allocates no memory of its own.
-    ///
-    /// After an error the caller must not encrypt until a call succeeds.
-    pub(crate) fn set_key(&mut self, key: &SecretBytes) -> Result {
-        // CAST: From 32 to 64 bits.
-        let extra_len = self.key_layout.extra_size_bytes as usize;
-
-        set_keys(&mut self.ciphers, extra_len, key)?;
-        self.iv.set_key(key.as_bytes())
-    }
-
-    /// Returns the parts of the key.
-    pub(crate) fn key_layout(&self) -> KeyLayout {
-        self.key_layout
-    }
-
-    /// Encrypts `src` into `dst`. The IV of the first sector is generated from `first_sector`.
-    ///
-    /// Returns [`BlkError::IOERR`] if a sector is not contiguous in memory or the cipher fails.
-    /// Returns [`BlkError::RESOURCE`] if the mode fails to allocate memory in atomic context.
-    ///
-    /// Context: Process or softirq context. May sleep in process context.
-    pub(crate) fn encrypt(
-        &self,
-        first_sector: u64,
-        src: Segments<'_>,
-        dst: SegmentsMut<'_>,
-    ) -> BlkResult {
-        self.convert(first_sector, Encrypt { src, dst })
-    }
-
-    /// As [`Converter::encrypt()`], but decrypts `data` in place.
-    pub(crate) fn decrypt(&self, first_sector: u64, data: SegmentsMut<'_>) -> BlkResult {
-        self.convert(first_sector, Decrypt { data })
-    }
-
-    /// As [`Converter::encrypt()`], with new random vectors, stored in `tags`.
-    pub(crate) fn encrypt_with_new_vectors(
-        &self,
-        first_sector: u64,
-        src: Segments<'_>,
-        dst: SegmentsMut<'_>,
-        tags: &mut [u8],
-        layout: Layout,
-    ) -> BlkResult {
-        self.convert_by(
-            first_sector,
-            NewVectors::new(tags, layout),
-            Encrypt { src, dst },
-        )
-    }
-
-    /// As [`Converter::decrypt()`], with the vectors in `tags`.
-    pub(crate) fn decrypt_with_vectors(
-        &self,
-        first_sector: u64,
-        data: SegmentsMut<'_>,
-        tags: &[u8],
-        layout: Layout,
-    ) -> BlkResult {
-        self.convert_by(
-            first_sector,
-            KeptVectors::new(tags, layout),
-            Decrypt { data },
-        )
-    }
-
-    /// Returns the length in bytes of the vectors that the device stores, or [`None`] if it stores
-    /// none.
-    pub(crate) fn kept_iv_size(&self) -> Option<usize> {
-        match self.iv {
-            Generator::Random => Some(self.iv_size.max(MIN_IV_SIZE)),
-            _ => None,
+        let (part, mut rest) = key.split_at_checked(part_len).unwrap_or_default();
+        self.first.set_key(part)?;
+        for cipher in &mut self.others {
+            let (part, others) = rest.split_at_checked(part_len).unwrap_or_default();
+            cipher.set_key(part)?;
+            rest = others;
         }
+        Ok(())
     }
 
-    /// Returns whether encryption may sleep in process context: the mode or a cipher allocates
-    /// memory for each bio, or the cipher is asynchronous.
-    pub(crate) fn may_sleep(&self) -> bool {
-        matches!(self.iv, Generator::Eboiv(_) | Generator::Elephant(_))
-            || self.ciphers.iter().any(Skcipher::may_sleep)
-    }
-
-    /// Runs `work` in the mode of this converter.
-    ///
-    /// Each mode has its own monomorphised code, so the mode is matched once per bio.
+    /// Returns the length of the IV that each cipher takes, in bytes; 0 if it takes none.
     #[inline]
-    fn convert<'a>(&'a self, first_sector: u64, work: impl Work<'a>) -> BlkResult {
-        let first = self.ciphers.first().filter(|_| self.ciphers.len() > 1);
-
-        match &self.iv {
-            Generator::Sector(mode) => self.convert_by(first_sector, mode.walk(self.iv_size), work),
-            Generator::Queued(mode) => self.convert_queued(first_sector, *mode, work),
-            Generator::Eboiv(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
-            Generator::Elephant(mode) => self.convert_by(first_sector, mode.walk(first)?, work),
-            Generator::Lmk(mode) => self.convert_by(first_sector, mode, work),
-            Generator::Tcw(mode) => self.convert_by(first_sector, mode, work),
-            // Random vectors need tags: see `encrypt_with_new_vectors()`.
-            Generator::Random => Err(BlkError::IOERR),
-        }
+    pub(crate) fn iv_size(&self) -> usize {
+        self.first.iv_size()
     }
 
-    /// Runs `work` with the vectors of `walk`.
+    /// Returns the block size of the ciphers, in bytes.
+    pub(super) fn block_size(&self) -> usize {
+        self.first.block_size()
+    }
+
+    /// Returns the first cipher if there are several.
+    pub(crate) fn first_of_many(&self) -> Option<&Skcipher> {
+        Some(&self.first).filter(|_| !self.others.is_empty())
+    }
+
+    /// Returns whether there is one cipher, which is asynchronous.
+    pub(super) fn is_one_async(&self) -> bool {
+        self.others.is_empty() && self.first.is_async()
+    }
+
+    /// Returns whether a cipher may sleep.
+    pub(super) fn may_sleep(&self) -> bool {
+        self.first.may_sleep() || self.others.iter().any(Skcipher::may_sleep)
+    }
+
+    /// Returns the cipher of a sector.
+    #[inline]
+    fn cipher(&self, sector: u64) -> &Skcipher {
+        // CAST: The mask keeps only the low bits that select a cipher.
+        let index = sector as usize & self.others.len();
+
+        index
+            .checked_sub(1)
+            .and_then(|other| self.others.get(other))
+            .unwrap_or(&self.first)
+    }
+
+    /// Encrypts `src` into `dst`, with the IVs of `ops`. See [`Format::encrypt()`].
     ///
     /// Never inlined, so that the stack frames of the modes do not add up.
+    ///
+    /// [`Format::encrypt()`]: super::Format::encrypt
     #[inline(never)]
-    fn convert_by<'a, W: Walk>(
-        &'a self,
-        first_sector: u64,
-        walk: W,
-        work: impl Work<'a>,
+    pub(super) fn encrypt(
+        &self,
+        config: &Config,
+        sector: u64,
+        mut src: Segments<'_>,
+        mut dst: SegmentsMut<'_>,
+        mut ops: impl IvOps,
     ) -> BlkResult {
+        let mut sectors = Sectors::new(config, sector);
         // Built in place, because a request is large.
-        let mut request = self.cipher(first_sector)?.request();
+        let mut request = self.cipher(sectors.next).request();
 
-        work.run(&mut Cursor {
-            converter: self,
-            request: &mut request,
-            walk,
-            sector: first_sector,
-        })
+        while let Some(mut dst) = dst.next_segment(config.options.sector_size) {
+            let src = src
+                .next_segment(config.options.sector_size)
+                .ok_or(BlkError::IOERR)?;
+            if !self.others.is_empty() {
+                request = self.cipher(sectors.next).request();
+            }
+            sectors
+                .iv_sector(src.len())
+                .and_then(|sector| self.encrypt_one(&mut request, sector, src, &mut dst, &mut ops))
+                .map_err(|_| BlkError::IOERR)?;
+        }
+        all_read(&src)
     }
 
-    /// Returns the cipher for `sector`.
-    fn cipher(&self, sector: u64) -> Result<&Skcipher, BlkError> {
-        // CAST: The mask keeps only the low bits that select a cipher.
-        let mask = self.ciphers.len().wrapping_sub(1);
+    /// Encrypts a sector.
+    #[inline]
+    fn encrypt_one(
+        &self,
+        request: &mut Request<'_>,
+        sector: u64,
+        src: Segment<'_>,
+        dst: &mut SegmentMut<'_>,
+        ops: &mut impl IvOps,
+    ) -> Result {
+        let input = ops.pre_encrypt(sector, src, dst)?;
+        let mut iv = ops.generate(request, sector)?;
+        if let Some(seed) = ops.seed() {
+            xor(&mut iv, seed);
+        }
+        let used = iv.get(..self.iv_size()).unwrap_or_default();
 
-        self.ciphers
-            .get(sector as usize & mask)
-            .ok_or(BlkError::IOERR)
+        let result = match input {
+            Input::Source => request.encrypt(src, dst.reborrow(), used),
+            Input::Destination => request.encrypt_in_place(dst.reborrow(), used),
+        };
+        if ops.seed().is_some() {
+            memzero_explicit(&mut iv);
+        }
+        result?;
+        ops.post_encrypt(sector, dst)
+    }
+
+    /// As [`Ciphers::encrypt()`], but decrypts `data` in place.
+    #[inline(never)]
+    pub(super) fn decrypt(
+        &self,
+        config: &Config,
+        sector: u64,
+        mut data: SegmentsMut<'_>,
+        mut ops: impl IvOps,
+    ) -> BlkResult {
+        let mut sectors = Sectors::new(config, sector);
+        let mut request = self.cipher(sectors.next).request();
+
+        while let Some(mut data) = data.next_segment(config.options.sector_size) {
+            if !self.others.is_empty() {
+                request = self.cipher(sectors.next).request();
+            }
+            sectors
+                .iv_sector(data.len())
+                .and_then(|sector| self.decrypt_one(&mut request, sector, &mut data, &mut ops))
+                .map_err(|_| BlkError::IOERR)?;
+        }
+        Ok(())
+    }
+
+    /// Decrypts a sector in place.
+    #[inline]
+    fn decrypt_one(
+        &self,
+        request: &mut Request<'_>,
+        sector: u64,
+        data: &mut SegmentMut<'_>,
+        ops: &mut impl IvOps,
+    ) -> Result {
+        ops.pre_decrypt(sector, data)?;
+        let mut iv = ops.generate(request, sector)?;
+        if let Some(seed) = ops.seed() {
+            xor(&mut iv, seed);
+        }
+        let used = iv.get(..self.iv_size()).unwrap_or_default();
+
+        let result = request.decrypt_in_place(data.reborrow(), used);
+        if ops.seed().is_some() {
+            memzero_explicit(&mut iv);
+        }
+        result?;
+        ops.post_decrypt(sector, data)
+    }
+
+    /// As [`Ciphers::encrypt()`], with several requests of the only cipher in flight.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn encrypt_queued<'a>(
+        &'a self,
+        config: &Config,
+        sector: u64,
+        mut src: Segments<'a>,
+        mut dst: SegmentsMut<'a>,
+        mode: SectorMode,
+    ) -> BlkResult {
+        let mut sectors = Sectors::new(config, sector);
+        let encrypted = self.first.queue(|queue| {
+            while let Some(dst) = dst.next_segment(config.options.sector_size) {
+                let src = src.next_segment(config.options.sector_size).ok_or(EIO)?;
+                let iv = mode.generate(sectors.iv_sector(src.len())?, self.iv_size());
+                queue.encrypt(src, dst, iv.get(..self.iv_size()).unwrap_or_default())?;
+            }
+            Ok(())
+        });
+        encrypted.map_err(|_| BlkError::IOERR)?;
+        all_read(&src)
+    }
+
+    /// As [`Ciphers::decrypt()`], with several requests of the only cipher in flight.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn decrypt_queued<'a>(
+        &'a self,
+        config: &Config,
+        sector: u64,
+        mut data: SegmentsMut<'a>,
+        mode: SectorMode,
+    ) -> BlkResult {
+        let mut sectors = Sectors::new(config, sector);
+        let decrypted = self.first.queue(|queue| {
+            while let Some(data) = data.next_segment(config.options.sector_size) {
+                let iv = mode.generate(sectors.iv_sector(data.len())?, self.iv_size());
+                queue.decrypt_in_place(data, iv.get(..self.iv_size()).unwrap_or_default())?;
+            }
+            Ok(())
+        });
+        decrypted.map_err(|_| BlkError::IOERR)
     }
 }
 
-/// Sets the key of each cipher. The last `extra_len` bytes of `key` are not part of the cipher
-/// keys.
-fn set_keys(ciphers: &mut [Skcipher], extra_len: usize, key: &SecretBytes) -> Result {
-    if cfg!(kscale_mutant = "no_cipher") {
-        return Ok(());
+/// Returns [`BlkError::IOERR`] if `src` is longer than the destination.
+#[inline]
+fn all_read(src: &Segments<'_>) -> BlkResult {
+    match src.remaining_bytes() {
+        0 => Ok(()),
+        _ => Err(BlkError::IOERR),
     }
-    let mut rest = key.as_bytes();
-    let part_len = rest
-        .len()
-        .checked_sub(extra_len)
-        .and_then(|len| len.checked_div(ciphers.len()))
-        .ok_or(EINVAL)?;
-
-    for cipher in ciphers {
-        let (part, others) = rest.split_at_checked(part_len).unwrap_or_default();
-        cipher.set_key(part)?;
-        rest = others;
-    }
-    Ok(())
 }
-
-/// The IV mode for a cipher that takes no vector.
-const NO_IV: Mode = Mode::Sector(SectorMode::Null);
 
 /// Allocates a cipher without a key.
 fn allocate(spec: &CipherSpec<'_>) -> Result<Skcipher, CtrError> {
@@ -309,88 +323,33 @@ fn allocate(spec: &CipherSpec<'_>) -> Result<Skcipher, CtrError> {
     Skcipher::new(name).map_err(|error| CtrError::new(c"Error allocating crypto tfm", error))
 }
 
-/// A walk over the sectors of a bio.
-///
-/// All sectors share one request, so the cost of a sector is little more than its IV and its
-/// scatterlist.
-struct Cursor<'a, 'r, W> {
-    converter: &'a Converter,
-    request: &'r mut Request<'a>,
-    walk: W,
-    /// Number of the next sector, in units of 512 bytes. Wraps, as in C.
-    sector: u64,
+/// The numbers of the sectors of a bio.
+struct Sectors<'a> {
+    options: &'a Options,
+    /// Number of the next sector, with the IV offset, in units of 512 bytes. Wraps, as in C.
+    next: u64,
 }
 
-impl<W: Walk> Cursor<'_, '_, W> {
-    /// Advances to the next sector, which has `len` contiguous bytes, and returns its IV sector
-    /// number.
+impl<'a> Sectors<'a> {
     #[inline]
-    fn next(&mut self, len: u32) -> Result<u64, BlkError> {
-        let Converter {
-            ciphers, options, ..
-        } = self.converter;
-        let sector = self.sector;
-
-        if len != options.sector_size.get() {
-            return Err(BlkError::IOERR);
+    fn new(config: &'a Config, sector: u64) -> Self {
+        Self {
+            options: &config.options,
+            next: sector.wrapping_add(config.iv_offset),
         }
-        if ciphers.len() > 1 {
-            *self.request = self.converter.cipher(sector)?.request();
-        }
-        self.sector = sector.wrapping_add(options.sectors());
-
-        Ok(options.iv_sector(sector))
-    }
-}
-
-impl<'a, W: Walk> Sectors<'a> for Cursor<'a, '_, W> {
-    #[inline]
-    fn size(&self) -> NonZeroU32 {
-        self.converter.options.sector_size
     }
 
+    /// Returns the number from which the IV of the next sector is generated, and advances.
+    ///
+    /// Returns [`EIO`] unless `len`, the contiguous bytes of the sector, is the sector size.
     #[inline]
-    fn encrypt(&mut self, src: Segment<'a>, mut dst: SegmentMut<'a>) -> BlkResult {
-        let sector = self.next(src.len())?;
-        let (mut vector, input) = self
-            .walk
-            .before_encrypt(self.request, sector, src, &mut dst)
-            .map_err(|_| BlkError::IOERR)?;
-        if let Some(seed) = self.walk.iv_seed() {
-            xor(&mut vector, seed);
-        }
-        let iv = vector.get(..self.converter.iv_size).unwrap_or_default();
+    fn iv_sector(&mut self, len: u32) -> Result<u64> {
+        let sector = self.next;
 
-        let result = match input {
-            Input::Source => self.request.encrypt(src, dst.reborrow(), iv),
-            Input::Destination => self.request.encrypt_in_place(dst.reborrow(), iv),
-        };
-        if self.walk.iv_seed().is_some() {
-            memzero_explicit(&mut vector);
+        if len != self.options.sector_size.get() {
+            return Err(EIO);
         }
-        result
-            .and_then(|()| self.walk.after_encrypt(sector, &mut dst))
-            .map_err(|_| BlkError::IOERR)
-    }
-
-    #[inline]
-    fn decrypt(&mut self, mut data: SegmentMut<'a>) -> BlkResult {
-        let sector = self.next(data.len())?;
-        let mut vector = self
-            .walk
-            .before_decrypt(self.request, sector, &mut data)
-            .map_err(|_| BlkError::IOERR)?;
-        if let Some(seed) = self.walk.iv_seed() {
-            xor(&mut vector, seed);
-        }
-        let iv = vector.get(..self.converter.iv_size).unwrap_or_default();
-
-        let result = self.request.decrypt_in_place(data.reborrow(), iv);
-        if self.walk.iv_seed().is_some() {
-            memzero_explicit(&mut vector);
-        }
-        result
-            .and_then(|()| self.walk.after_decrypt(sector, &mut data))
-            .map_err(|_| BlkError::IOERR)
+        self.next = sector.wrapping_add(self.options.sectors());
+        Ok(self.options.iv_sector(sector))
     }
 }

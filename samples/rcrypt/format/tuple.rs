@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The integrity tuple that the device stores beside each sector: a tag, a vector, or both.
+//! The integrity tuple that the device stores beside each sector: a tag, an IV, or both.
 //!
 //! ```text
-//! | tag, of an AEAD cipher | vector, if it is random | zeros |
+//! | tag, of an AEAD cipher | IV, if it is random | zeros |
 //! ```
 //!
 //! The checks and the messages are those of `crypt_integrity_ctr()` in `drivers/md/dm-crypt.c`.
@@ -27,26 +27,26 @@ use kscale::block::{
 
 use crate::{
     options::Options,
+    table::Config,
     Crypt, //
 };
 
 /// The layout of a tuple, the bytes beside one sector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TupleLayout {
     tuple_size: usize,
     tag_size: usize,
     iv_size: usize,
 }
 
-impl Layout {
-    /// Fits tags and vectors into the tuples of a device, for the option `integrity:<used_size>`.
+impl TupleLayout {
+    /// Fits tags and IVs into the tuples of a device, for the option `integrity:<used_size>`.
     ///
-    /// `iv_size` is 0 if the device stores no vectors. `set_tag_size` sets the tag size of the
+    /// `iv_size` is 0 if the device stores no IVs. `set_tag_size` sets the tag size of the
     /// cipher; it is [`None`] for a cipher without tags.
     pub(crate) fn new(
         profile: Option<IntegrityProfile>,
-        sector_size: NonZeroU32,
-        used_size: u32,
+        options: &Options,
         iv_size: u32,
         set_tag_size: Option<impl FnOnce(usize) -> Result>,
     ) -> Result<Self, CtrError> {
@@ -54,11 +54,14 @@ impl Layout {
             .filter(|profile| !profile.is_protection)
             .ok_or(CtrError::invalid(c"Integrity profile not supported."))?;
         let tuple_size = profile.tuple_size.get();
+        let used_size = options
+            .integrity
+            .map_or(0, |integrity| integrity.tag_size_bytes);
 
         if tuple_size < used_size {
             return Err(CtrError::invalid(c"Integrity profile tag size mismatch."));
         }
-        if profile.interval != sector_size.get() {
+        if profile.interval != options.sector_size.get() {
             return Err(CtrError::invalid(
                 c"Integrity profile sector size mismatch.",
             ));
@@ -87,7 +90,7 @@ impl Layout {
         })
     }
 
-    /// Returns the tag and the vector of the next sector and advances `tags`.
+    /// Returns the tag and the IV of the next sector and advances `tags`.
     #[inline]
     pub(crate) fn next<'t>(&self, tags: &mut &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
         let (tuple, rest) = tags.split_at_checked(self.tuple_size)?;
@@ -97,7 +100,7 @@ impl Layout {
         Some((tag, rest.get(..self.iv_size)?))
     }
 
-    /// As [`Layout::next()`], mutable.
+    /// As [`TupleLayout::next()`], mutable.
     #[expect(clippy::mut_mut, reason = "what is left of the slice goes back")]
     #[inline]
     pub(crate) fn next_mut<'t>(
@@ -112,64 +115,59 @@ impl Layout {
     }
 }
 
-/// Bytes in the reserve for the tags of one bio, as in dm-crypt. When memory is short, a bio that
+/// Bytes in the reserve for the tuples of one bio, as in dm-crypt. When memory is short, a bio that
 /// needs more is split.
 const RESERVE_LEN: u32 = 512;
 
 /// Number of bios that the reserve serves, as in dm-crypt.
 const RESERVE_BIOS: usize = 64;
 
-/// Allocates the tags of the bios of a target.
-pub(crate) struct Integrity {
+/// Allocates the tuples of the bios of a target.
+pub(crate) struct TuplePool {
     pool: IntegrityPool,
-    /// Number of sectors (512 bytes) whose tags fit into one element of the reserve.
-    pool_sectors: NonZeroU32,
-    /// Bytes beside each encrypted sector.
-    tuple_size: u32,
-    sector_size: NonZeroU32,
+    /// Number of sectors (512 bytes) whose tuples fit into one element of the reserve.
+    reserve_sectors: NonZeroU32,
 }
 
-impl Integrity {
-    pub(crate) fn new(layout: Layout, options: &Options) -> Result<Self, CtrError> {
+impl TuplePool {
+    pub(crate) fn new(layout: TupleLayout, options: &Options) -> Result<Self, CtrError> {
         // CAST: Made of a `u32`.
         let tuple_size = layout.tuple_size as u32;
         let tuples = RESERVE_LEN.checked_div(tuple_size).unwrap_or(0).max(1);
         // OVERFLOW: At most 512 tuples of 255 bytes, and sectors of 4096 bytes.
         let pool = IntegrityPool::new(RESERVE_BIOS, tuples * tuple_size)
             .map_err(|error| CtrError::new(c"Cannot allocate integrity tags mempool", error))?;
-        let pool_sectors = tuples * (options.sector_size.get() / SECTOR_SIZE);
+        let sectors = tuples * (options.sector_size.get() / SECTOR_SIZE);
 
         Ok(Self {
             pool,
-            pool_sectors: NonZeroU32::new(pool_sectors).unwrap_or(NonZeroU32::MIN),
-            tuple_size,
-            sector_size: options.sector_size,
+            reserve_sectors: NonZeroU32::new(sectors).unwrap_or(NonZeroU32::MIN),
         })
     }
 
-    /// Allocates the tags of a new bio. When memory is short, splits the bio.
+    /// Allocates the tuples of a new bio. When memory is short, splits the bio.
     ///
     /// Returns an error if the bio must not be split.
-    pub(crate) fn set_integrity(&self, bio: &mut dm::MapBio<'_, Crypt>) -> Result {
-        let tags = match IntegrityPayload::new(self.tags_len(bio)) {
-            Some(tags) => tags,
+    pub(crate) fn set_tuples(&self, config: &Config, bio: &mut dm::MapBio<'_, Crypt>) -> Result {
+        // CAST: Made of a `u32`.
+        let tuple_size = config.tuple.tuple_size as u32;
+        let len = |bio: &dm::MapBio<'_, Crypt>| {
+            (bio.len_bytes() / config.options.sector_size).saturating_mul(tuple_size)
+        };
+        let payload = match IntegrityPayload::new(len(bio)) {
+            Some(payload) => payload,
             None => {
-                if bio.len_bytes() / SECTOR_SIZE > self.pool_sectors.get() {
-                    bio.accept_partial(self.pool_sectors)?;
+                if bio.len_bytes() / SECTOR_SIZE > self.reserve_sectors.get() {
+                    bio.accept_partial(self.reserve_sectors)?;
                 }
-                // Bios with tags from the reserve complete without waiting for other bios of the
+                // Bios with tuples from the reserve complete without waiting for other bios of the
                 // target, so this allocation makes progress.
-                self.pool.alloc(self.tags_len(bio))?
+                self.pool.alloc(len(bio))?
             }
         };
 
-        bio.set_integrity(tags);
+        bio.set_integrity(payload);
         Ok(())
-    }
-
-    /// Returns the number of bytes that the device stores beside the sectors of a bio.
-    fn tags_len(&self, bio: &dm::MapBio<'_, Crypt>) -> u32 {
-        (bio.len_bytes() / self.sector_size).saturating_mul(self.tuple_size)
     }
 }
 
@@ -177,6 +175,8 @@ impl Integrity {
 #[kunit_tests(rcrypt_tuples)]
 mod tests {
     use super::*;
+
+    use crate::options;
 
     fn profile(tuple_size: u32, interval: u32, is_protection: bool) -> Option<IntegrityProfile> {
         Some(IntegrityProfile {
@@ -191,17 +191,16 @@ mod tests {
         used_size: u32,
         iv_size: u32,
         max_tag_size: Option<usize>,
-    ) -> Result<Layout, CtrError> {
+    ) -> Result<TupleLayout, CtrError> {
         let set =
             max_tag_size.map(|max| move |size| if size <= max { Ok(()) } else { Err(EINVAL) });
 
-        Layout::new(
-            profile,
-            NonZeroU32::MIN.saturating_add(511),
-            used_size,
-            iv_size,
-            set,
-        )
+        let options = Options {
+            integrity: options::Integrity::testing(used_size),
+            ..Options::DEFAULT
+        };
+
+        TupleLayout::new(profile, &options, iv_size, set)
     }
 
     #[test]
@@ -212,7 +211,7 @@ mod tests {
             (16, 16, 0, Some(16), (16, 0)),
             (48, 48, 16, Some(32), (32, 16)),
             (16, 16, 16, None, (0, 16)),
-            // The option reserves no space, but the vectors need it.
+            // The option reserves no space, but the IVs need it.
             (16, 0, 16, None, (0, 16)),
         ] {
             let layout = layout(
@@ -223,7 +222,7 @@ mod tests {
             );
             assert!(
                 layout.ok()
-                    == Some(Layout {
+                    == Some(TupleLayout {
                         tuple_size: tuple_size as usize,
                         tag_size: expected.0,
                         iv_size: expected.1,
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_will_not_do() {
+    fn unfit_devices_are_refused() {
         for (profile, used_size, iv_size, max_tag_size, message) in [
             (None, 16, 0, Some(16), c"Integrity profile not supported."),
             (

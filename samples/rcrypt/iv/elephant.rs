@@ -2,13 +2,15 @@
 
 //! elephant: the scheme of BitLocker before Windows 8.
 //!
-//! Vectors are those of eboiv. Before encryption, a sector key is XORed into the data, and a
+//! IVs are those of eboiv. Before encryption, a sector key is XORed into the data, and a
 //! diffuser makes each bit depend on all others. The sector key is the byte offset, encrypted with
 //! AES.
 //!
 //! The second half of the key is the AES key for the sector keys.
 
 use kernel::prelude::*;
+
+use core::num::NonZeroU32;
 
 use kscale::{
     block::bio::{
@@ -19,24 +21,23 @@ use kscale::{
     crypto::{
         aes,
         secret::memzero_explicit,
-        skcipher::{
-            Request,
-            Skcipher, //
-        }, //
+        skcipher::Request, //
     }, //
 };
+
+use crate::format::skcipher::Ciphers;
 
 use super::{
     diffuser,
     eboiv::{
         Eboiv,
-        EboivWalk, //
+        EboivIv, //
     },
     xor,
     Input,
     Iv,
-    Params,
-    Walk, //
+    IvOps,
+    Params, //
 };
 
 /// Maximum length in bytes of the AES key for the sector keys.
@@ -59,7 +60,6 @@ pub(crate) struct Elephant {
     key: aes::EncKey,
     /// Offset of the second half of the key.
     key_start: usize,
-    sector_size: u32,
 }
 
 impl Elephant {
@@ -75,7 +75,6 @@ impl Elephant {
             eboiv,
             key: aes::EncKey::new(params.key.get(key_start..).ok_or(EINVAL)?)?,
             key_start,
-            sector_size: params.options.sector_size.get(),
         })
     }
 
@@ -84,25 +83,25 @@ impl Elephant {
         self.key.replace(key.get(self.key_start..).ok_or(EINVAL)?)
     }
 
-    /// See [`Eboiv::walk()`].
-    pub(crate) fn walk<'a>(
+    /// See [`Eboiv::ops()`].
+    pub(crate) fn ops<'a>(
         &'a self,
-        first: Option<&'a Skcipher>,
-    ) -> Result<ElephantWalk<'a>, BlkError> {
-        Ok(ElephantWalk {
-            eboiv: self.eboiv.walk(first)?,
+        ciphers: &'a Ciphers,
+        sector_size: NonZeroU32,
+    ) -> Result<ElephantIv<'a>, BlkError> {
+        Ok(ElephantIv {
+            eboiv: self.eboiv.ops(ciphers, sector_size)?,
             mode: self,
         })
     }
 
-    /// XORs the sector key into the data of a sector.
-    fn add_sector_key(&self, sector: u64, data: &mut [u8]) {
+    /// XORs the sector key into the data of the sector at a byte offset.
+    fn add_sector_key(&self, offset: &[u8; 8], data: &mut [u8]) {
         let mut key = [0; SECTOR_KEY_LEN];
         let mut block = [0; aes::BLOCK_SIZE];
 
-        if let Some(offset) = block.first_chunk_mut() {
-            // OVERFLOW: As for the vector, see `eboiv.rs`.
-            *offset = sector.wrapping_mul(self.sector_size.into()).to_le_bytes();
+        if let Some(start) = block.first_chunk_mut() {
+            *start = *offset;
         }
         for half in key.chunks_exact_mut(aes::BLOCK_SIZE) {
             half.copy_from_slice(&self.key.encrypt(&block));
@@ -120,45 +119,40 @@ impl Elephant {
 }
 
 /// The elephant mode of a bio.
-pub(crate) struct ElephantWalk<'a> {
-    eboiv: EboivWalk<'a>,
+pub(crate) struct ElephantIv<'a> {
+    eboiv: EboivIv<'a>,
     mode: &'a Elephant,
 }
 
-impl Walk for ElephantWalk<'_> {
-    fn before_encrypt(
+impl IvOps for ElephantIv<'_> {
+    #[inline]
+    fn generate(&mut self, request: &mut Request<'_>, sector: u64) -> Result<Iv> {
+        self.eboiv.generate(request, sector)
+    }
+
+    fn pre_encrypt(
         &mut self,
-        request: &mut Request<'_>,
         sector: u64,
         src: Segment<'_>,
         dst: &mut SegmentMut<'_>,
-    ) -> Result<(Iv, Input)> {
-        // CAST: From 32 to 64 bits.
-        let data = self.eboiv.work_area(self.mode.sector_size as usize)?;
+    ) -> Result<Input> {
+        let offset = self.eboiv.offset(sector);
+        let data = src.read_uninit_at(0, self.eboiv.work_area()?)?;
 
-        let data = src.read_uninit_at(0, data)?;
-        self.mode.add_sector_key(sector, data);
+        self.mode.add_sector_key(&offset, data);
         diffuser::encrypt(data);
         dst.write_at(0, data)?;
-        Ok((self.eboiv.iv(request, sector)?, Input::Destination))
+        Ok(Input::Destination)
     }
 
-    fn before_decrypt(
-        &mut self,
-        request: &mut Request<'_>,
-        sector: u64,
-        _data: &mut SegmentMut<'_>,
-    ) -> Result<Iv> {
-        self.eboiv.iv(request, sector)
-    }
+    fn post_decrypt(&mut self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
+        let offset = self.eboiv.offset(sector);
+        let data = segment
+            .as_segment()
+            .read_uninit_at(0, self.eboiv.work_area()?)?;
 
-    fn after_decrypt(&mut self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
-        // CAST: From 32 to 64 bits.
-        let data = self.eboiv.work_area(self.mode.sector_size as usize)?;
-
-        let data = segment.as_segment().read_uninit_at(0, data)?;
         diffuser::decrypt(data);
-        self.mode.add_sector_key(sector, data);
+        self.mode.add_sector_key(&offset, data);
         segment.write_at(0, data)
     }
 }

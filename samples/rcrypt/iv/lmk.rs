@@ -2,9 +2,9 @@
 
 //! lmk: the scheme of Loop-AES.
 //!
-//! Sectors have 512 bytes, and there are usually 64 keys. The vector is a hash of a sector without
+//! Sectors have 512 bytes, and there are usually 64 keys. The IV is a hash of a sector without
 //! its first block, so a change in any later block changes the whole ciphertext. After decryption,
-//! the hash is computed from the plaintext and XORed into the first block: in CBC mode the vector
+//! the hash is computed from the plaintext and XORed into the first block: in CBC mode the IV
 //! affects only that block.
 //!
 //! - Version 1 has one key.
@@ -36,8 +36,8 @@ use super::{
     xor,
     Input,
     Iv,
+    IvOps,
     Params,
-    Walk,
     MIN_IV_SIZE, //
 };
 
@@ -73,7 +73,7 @@ pub(crate) struct Lmk {
 }
 
 impl Lmk {
-    /// Returns [`EINVAL`] for sectors of another size, if FIPS mode forbids MD5, and for vectors
+    /// Returns [`EINVAL`] for sectors of another size, if FIPS mode forbids MD5, and for IVs
     /// and seeds of other lengths than in Loop-AES, for which dm-crypt would read out of bounds.
     pub(super) fn new(params: &Params<'_>) -> Result<Self> {
         if params.options.sector_size.get() != SECTOR_SIZE
@@ -105,7 +105,7 @@ impl Lmk {
         Ok(())
     }
 
-    /// Returns the vector of a sector with the plaintext `data`.
+    /// Returns the IV of a sector with the plaintext `data`.
     fn iv(&self, sector: u64, data: &[u8; SECTOR_LEN]) -> Iv {
         let mut md5 = self.start.clone();
         let mut iv = [0; MAX_IV_SIZE];
@@ -126,38 +126,51 @@ impl Lmk {
     }
 }
 
-impl Walk for &Lmk {
-    fn before_encrypt(
+/// The lmk mode of a bio.
+pub(crate) struct LmkIv<'a> {
+    mode: &'a Lmk,
+    /// The IV of the next sector: zeros for a read.
+    iv: Iv,
+}
+
+impl Lmk {
+    /// Returns the operations for a bio.
+    pub(crate) fn ops(&self) -> LmkIv<'_> {
+        LmkIv {
+            mode: self,
+            iv: Iv::default(),
+        }
+    }
+}
+
+impl IvOps for LmkIv<'_> {
+    #[inline]
+    fn generate(&mut self, _request: &mut Request<'_>, _sector: u64) -> Result<Iv> {
+        Ok(self.iv)
+    }
+
+    fn pre_encrypt(
         &mut self,
-        _request: &mut Request<'_>,
         sector: u64,
         src: Segment<'_>,
         dst: &mut SegmentMut<'_>,
-    ) -> Result<(Iv, Input)> {
+    ) -> Result<Input> {
         let mut data = [0; SECTOR_LEN];
 
         // The submitter may modify its pages between hash and encryption, so the cipher reads the
         // copy.
         src.read_at(0, &mut data)?;
         dst.write_at(0, &data)?;
-        Ok((self.iv(sector, &data), Input::Destination))
+        self.iv = self.mode.iv(sector, &data);
+        Ok(Input::Destination)
     }
 
-    fn before_decrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        _sector: u64,
-        _data: &mut SegmentMut<'_>,
-    ) -> Result<Iv> {
-        Ok([0; MAX_IV_SIZE])
-    }
-
-    fn after_decrypt(&mut self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
+    fn post_decrypt(&mut self, sector: u64, segment: &mut SegmentMut<'_>) -> Result {
         let mut data = [0; SECTOR_LEN];
 
         segment.as_segment().read_at(0, &mut data)?;
-        let iv = self.iv(sector, &data);
-        let first = data.get_mut(..self.iv_size).ok_or(EINVAL)?;
+        let iv = self.mode.iv(sector, &data);
+        let first = data.get_mut(..self.mode.iv_size).ok_or(EINVAL)?;
         xor(first, &iv);
         segment.write_at(0, first)
     }

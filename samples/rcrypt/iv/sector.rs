@@ -1,37 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Vectors that depend only on the sector number.
+//! IVs that depend only on the sector number.
 
 use kernel::prelude::*;
 
-use kscale::{
-    block::bio::{
-        Segment,
-        SegmentMut, //
-    },
-    crypto::skcipher::{
-        Request,
-        MAX_IV_SIZE, //
-    }, //
+use kscale::crypto::skcipher::{
+    Request,
+    MAX_IV_SIZE, //
 };
 
 use super::{
-    Input,
     Iv,
-    Walk,
+    IvOps,
     MIN_IV_SIZE, //
 };
 
-/// The way to generate the vector of a sector.
+/// The way to generate the IV of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SectorMode {
     /// The low 32 bits of the sector number, little endian. Repeats every 2 TiB.
     Plain,
     /// The sector number, little endian.
     Plain64,
-    /// The sector number, big endian, at the end of the vector.
+    /// The sector number, big endian, at the end of the IV.
     Plain64be,
-    /// As [`SectorMode::Plain64`]; the `essiv` template of the crypto API then encrypts the vector.
+    /// As [`SectorMode::Plain64`]; the `essiv` template of the crypto API then encrypts the IV.
     Essiv,
     /// The number of the sector's first cipher block, counted from 1, big endian, at the end.
     Benbi {
@@ -42,37 +35,21 @@ pub(crate) enum SectorMode {
     Null,
 }
 
-/// A mode with the vector length of the cipher, in bytes.
-pub(crate) struct SectorWalk(SectorMode, usize);
+/// A mode with the IV length of the cipher, in bytes.
+pub(crate) struct SectorIv(SectorMode, usize);
 
-impl Walk for SectorWalk {
+impl IvOps for SectorIv {
     #[inline]
-    fn before_encrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        sector: u64,
-        _src: Segment<'_>,
-        _dst: &mut SegmentMut<'_>,
-    ) -> Result<(Iv, Input)> {
-        Ok((self.0.generate(sector, self.1), Input::Source))
-    }
-
-    #[inline]
-    fn before_decrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        sector: u64,
-        _data: &mut SegmentMut<'_>,
-    ) -> Result<Iv> {
+    fn generate(&mut self, _request: &mut Request<'_>, sector: u64) -> Result<Iv> {
         Ok(self.0.generate(sector, self.1))
     }
 }
 
 impl SectorMode {
-    /// Returns a walk for a cipher with vectors of `iv_size` bytes.
+    /// Returns the operations for a cipher with IVs of `iv_size` bytes.
     #[inline]
-    pub(crate) fn walk(self, iv_size: usize) -> SectorWalk {
-        SectorWalk(self, iv_size)
+    pub(crate) fn ops(self, iv_size: usize) -> SectorIv {
+        SectorIv(self, iv_size)
     }
 
     /// Returns the mode with the given name.
@@ -100,9 +77,9 @@ impl SectorMode {
         }
     }
 
-    /// Returns the vector of a sector for a cipher with vectors of `size` bytes.
+    /// Returns the IV of a sector for a cipher with IVs of `size` bytes.
     ///
-    /// As in dm-crypt, the vector has at least eight bytes, and a cipher with shorter vectors uses
+    /// As in dm-crypt, the IV has at least eight bytes, and a cipher with shorter IVs uses
     /// the first bytes.
     #[inline]
     pub(crate) fn generate(self, sector: u64, size: usize) -> Iv {
@@ -127,7 +104,7 @@ impl SectorMode {
     }
 }
 
-/// Returns a vector that starts with `bytes`.
+/// Returns an IV that starts with `bytes`.
 #[inline]
 fn at_start<const N: usize>(bytes: [u8; N]) -> Iv {
     let mut iv = [0; MAX_IV_SIZE];
@@ -138,7 +115,7 @@ fn at_start<const N: usize>(bytes: [u8; N]) -> Iv {
     iv
 }
 
-/// Returns a vector of `size` bytes that ends with `bytes`.
+/// Returns an IV of `size` bytes that ends with `bytes`.
 #[inline]
 fn at_end(bytes: [u8; MIN_IV_SIZE], size: usize) -> Iv {
     let mut iv = [0; MAX_IV_SIZE];
@@ -155,7 +132,7 @@ fn at_end(bytes: [u8; MIN_IV_SIZE], size: usize) -> Iv {
 mod tests {
     use super::*;
 
-    /// Returns the vector of a sector for 16 bytes, or [`None`] if further bytes are not zero.
+    /// Returns the IV of a sector for 16 bytes, or [`None`] if further bytes are not zero.
     fn generate(mode: SectorMode, sector: u64) -> Option<[u8; 16]> {
         let iv = mode.generate(sector, 16);
         let (first, rest) = iv.split_first_chunk()?;
@@ -228,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn short_vectors_are_computed_in_eight_bytes() {
+    fn short_ivs_are_computed_in_eight_bytes() {
         let iv = SectorMode::Plain64be.generate(SECTOR, 4);
 
         assert_eq!(iv.first_chunk(), Some(&[1, 2, 3, 4, 5, 6, 7, 8]));

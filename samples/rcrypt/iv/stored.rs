@@ -1,108 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random vectors, stored beside the sectors.
+//! random: random IVs, stored beside the sectors.
 
 use kernel::prelude::*;
 
 use kscale::{
-    block::bio::{
-        Segment,
-        SegmentMut, //
-    },
-    crypto::skcipher::{
-        Request,
-        MAX_IV_SIZE, //
-    },
+    crypto::skcipher::Request,
     lib::random, //
 };
 
-use crate::format::tuple::Layout;
+use crate::format::tuple::TupleLayout;
 
 use super::{
-    Input,
+    padded,
     Iv,
-    Walk, //
+    IvOps, //
 };
 
-/// A walk that generates vectors and stores them in the tags.
-pub(crate) struct NewVectors<'t> {
-    tags: &'t mut [u8],
-    layout: Layout,
+/// The IVs that are stored in the tuples of a bio.
+pub(crate) struct StoredIv<'t> {
+    tuples: &'t [u8],
+    layout: TupleLayout,
 }
 
-impl<'t> NewVectors<'t> {
-    pub(crate) fn new(tags: &'t mut [u8], layout: Layout) -> Self {
-        Self { tags, layout }
+impl<'t> StoredIv<'t> {
+    /// Generates the IVs of a write.
+    pub(crate) fn random(tuples: &'t mut [u8], layout: TupleLayout) -> Self {
+        let mut rest = &mut *tuples;
+        while let Some((_, iv)) = layout.next_mut(&mut rest) {
+            random::fill(iv);
+        }
+        Self { tuples, layout }
+    }
+
+    /// Returns the IVs of a read.
+    pub(crate) fn new(tuples: &'t [u8], layout: TupleLayout) -> Self {
+        Self { tuples, layout }
     }
 }
 
-impl Walk for NewVectors<'_> {
+impl IvOps for StoredIv<'_> {
     #[inline]
-    fn before_encrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        _sector: u64,
-        _src: Segment<'_>,
-        _dst: &mut SegmentMut<'_>,
-    ) -> Result<(Iv, Input)> {
-        let (_, kept) = self.layout.next_mut(&mut self.tags).ok_or(EINVAL)?;
+    fn generate(&mut self, _request: &mut Request<'_>, _sector: u64) -> Result<Iv> {
+        let (_, iv) = self.layout.next(&mut self.tuples).ok_or(EINVAL)?;
 
-        random::fill(kept);
-        Ok((padded(kept)?, Input::Source))
+        Ok(padded(iv))
     }
-
-    fn before_decrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        _sector: u64,
-        _data: &mut SegmentMut<'_>,
-    ) -> Result<Iv> {
-        Err(EINVAL)
-    }
-}
-
-/// A walk that reads vectors from the tags.
-pub(crate) struct KeptVectors<'t> {
-    tags: &'t [u8],
-    layout: Layout,
-}
-
-impl<'t> KeptVectors<'t> {
-    pub(crate) fn new(tags: &'t [u8], layout: Layout) -> Self {
-        Self { tags, layout }
-    }
-}
-
-impl Walk for KeptVectors<'_> {
-    fn before_encrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        _sector: u64,
-        _src: Segment<'_>,
-        _dst: &mut SegmentMut<'_>,
-    ) -> Result<(Iv, Input)> {
-        Err(EINVAL)
-    }
-
-    #[inline]
-    fn before_decrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        _sector: u64,
-        _data: &mut SegmentMut<'_>,
-    ) -> Result<Iv> {
-        let (_, kept) = self.layout.next(&mut self.tags).ok_or(EINVAL)?;
-
-        padded(kept)
-    }
-}
-
-/// Returns a vector that starts with `bytes`.
-fn padded(bytes: &[u8]) -> Result<Iv> {
-    let mut iv = [0; MAX_IV_SIZE];
-
-    iv.get_mut(..bytes.len())
-        .ok_or(EINVAL)?
-        .copy_from_slice(bytes);
-    Ok(iv)
 }

@@ -2,7 +2,7 @@
 
 //! tcw: the scheme of TrueCrypt before version 4.1.
 //!
-//! The vector is a seed XORed with the sector number. The ciphertext is whitened: an eight-byte
+//! The IV is a seed XORed with the sector number. The ciphertext is whitened: an eight-byte
 //! mask from another seed and the sector number is XORed over the sector. Both seeds are at the end
 //! of the key. Sectors have 512 bytes.
 //!
@@ -13,7 +13,6 @@ use kernel::prelude::*;
 
 use kscale::{
     block::bio::{
-        Segment,
         SegmentMut,
         SECTOR_SIZE, //
     },
@@ -32,10 +31,9 @@ use kscale::{
 
 use super::{
     xor,
-    Input,
     Iv,
+    IvOps,
     Params,
-    Walk,
     MIN_IV_SIZE, //
 };
 
@@ -48,7 +46,7 @@ const WHITENING_LEN: usize = 16;
 /// Length of the mask in bytes.
 const MASK_LEN: usize = 8;
 
-/// Maximum length of a vector: two sector numbers.
+/// Maximum length of an IV: two sector numbers.
 const MAX_LEN: usize = 16;
 
 /// Returns the length of both seeds in the key, in bytes.
@@ -71,7 +69,7 @@ pub(crate) struct Tcw {
 
 impl Tcw {
     /// Returns [`EINVAL`] for sectors of another size, for keys no longer than the seeds, and for
-    /// vectors longer than 16 bytes, for which dm-crypt would read out of bounds.
+    /// IVs longer than 16 bytes, for which dm-crypt would read out of bounds.
     pub(crate) fn new(params: &Params<'_>) -> Result<Self> {
         let iv_size = params.iv_size.max(MIN_IV_SIZE);
         let seeds_start = params
@@ -105,14 +103,14 @@ impl Tcw {
             .unwrap_or_default()
     }
 
-    /// Returns the IV seed, the vector of sector 0. It is a part of the key, see
-    /// [`Walk::iv_seed()`].
+    /// Returns the IV seed, the IV of sector 0. It is a part of the key, see
+    /// [`IvOps::seed()`].
     #[inline]
     pub(crate) fn seed(&self) -> &[u8] {
         self.seeds().0
     }
 
-    /// Returns the vector of a sector, without [`Self::seed()`].
+    /// Returns the IV of a sector, without [`Self::seed()`].
     pub(crate) fn iv(&self, sector: u64) -> Iv {
         let mut iv = [0; MAX_IV_SIZE];
 
@@ -161,33 +159,22 @@ impl Tcw {
     }
 }
 
-impl Walk for &Tcw {
-    fn before_encrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        sector: u64,
-        _src: Segment<'_>,
-        _dst: &mut SegmentMut<'_>,
-    ) -> Result<(Iv, Input)> {
-        Ok((self.iv(sector), Input::Source))
+impl IvOps for &Tcw {
+    #[inline]
+    fn generate(&mut self, _request: &mut Request<'_>, sector: u64) -> Result<Iv> {
+        Ok(self.iv(sector))
     }
 
     #[inline]
-    fn iv_seed(&self) -> Option<&[u8]> {
-        Some(self.seed())
+    fn seed(&self) -> Option<&[u8]> {
+        Some(Tcw::seed(self))
     }
 
-    fn after_encrypt(&mut self, sector: u64, dst: &mut SegmentMut<'_>) -> Result {
+    fn post_encrypt(&mut self, sector: u64, dst: &mut SegmentMut<'_>) -> Result {
         self.whiten(sector, dst)
     }
 
-    fn before_decrypt(
-        &mut self,
-        _request: &mut Request<'_>,
-        sector: u64,
-        data: &mut SegmentMut<'_>,
-    ) -> Result<Iv> {
-        self.whiten(sector, data)?;
-        Ok(self.iv(sector))
+    fn pre_decrypt(&mut self, sector: u64, data: &mut SegmentMut<'_>) -> Result {
+        self.whiten(sector, data)
     }
 }

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-#[kunit_tests(rcrypt_convert)]
+#[kunit_tests(rcrypt_skcipher)]
 mod tests {
     use super::super::*;
 
@@ -15,13 +15,15 @@ mod tests {
     use kscale::{
         block::bio::{
             Buffer,
+            IntegrityProfile,
             SECTOR_SIZE, //
         },
-        lib::crc32::crc32,
-        mm::{
-            gfp::Gfp,
-            page::FilledPage, //
-        }, //
+        lib::crc32::crc32, //
+    };
+
+    use crate::{
+        format::Format,
+        table::testing::config, //
     };
 
     /// A sector and its encrypted form.
@@ -87,24 +89,6 @@ mod tests {
         vector(c"capi:cbc(aes)-tcw", 48, 512, HIGH_SECTOR, 0x38af7e30a27f378933918d4a43343755, 0x186f_4025),
     ];
 
-    /// Encrypts one sector.
-    struct EncryptOne<'a>(Segment<'a>, SegmentMut<'a>);
-
-    impl<'a> Work<'a> for EncryptOne<'a> {
-        fn run(self, sectors: &mut impl Sectors<'a>) -> BlkResult {
-            sectors.encrypt(self.0, self.1)
-        }
-    }
-
-    /// Decrypts one sector.
-    struct DecryptOne<'a>(SegmentMut<'a>);
-
-    impl<'a> Work<'a> for DecryptOne<'a> {
-        fn run(self, sectors: &mut impl Sectors<'a>) -> BlkResult {
-            sectors.decrypt(self.0)
-        }
-    }
-
     /// Returns the test key of `len` bytes.
     fn key(len: usize) -> Result<SecretBytes> {
         let mut key = KVec::zeroed(len, GFP_KERNEL)?;
@@ -115,72 +99,91 @@ mod tests {
         SecretBytes::new(&key)
     }
 
-    fn converter(cipher: &CStr, key: SecretBytes, sector_size: u32) -> Result<Converter, CtrError> {
-        let spec = CipherSpec::parse(cipher, false)?;
-        let options = Options {
-            sector_size: NonZeroU32::new(sector_size).ok_or(EINVAL)?,
-            ..Options::DEFAULT
-        };
-
-        Converter::new(&spec, key.as_bytes().len() as u32, || Ok(key), options)
+    /// The format of a device with one table line.
+    struct Device {
+        format: Format,
+        config: Config,
     }
 
-    /// Encrypts the first sector of page `from` into page `to`.
-    fn encrypt_one(
-        converter: &Converter,
-        sector: u64,
-        from: &mut FilledPage,
-        to: &mut FilledPage,
-    ) -> Result {
-        let len = converter.options.sector_size.get();
-        let src = from.segment_mut(0, len).ok_or(EINVAL)?;
-        let dst = to.segment_mut(0, len).ok_or(EINVAL)?;
+    impl Device {
+        fn new(cipher: &CStr, key: SecretBytes, sector_size: u32) -> Result<Self, CtrError> {
+            let spec = CipherSpec::parse(cipher, false)?;
+            let options = Options {
+                sector_size: NonZeroU32::new(sector_size).ok_or(EINVAL)?,
+                ..Options::DEFAULT
+            };
+            let len = key.as_bytes().len() as u32;
+            let (format, layout) = Format::new(&spec, len, || Ok(key), &options)?;
 
-        converter
-            .convert(sector, EncryptOne(src.as_segment(), dst))
-            .map_err(|_| EIO)
+            Ok(Self {
+                format,
+                config: config(options, layout)?,
+            })
+        }
+
+        /// Encrypts the first `len` bytes of a page.
+        fn encrypt(&self, sector: u64, src: &Buffer, dst: &mut Buffer, len: u32) -> BlkResult {
+            src.with_segments(len, |src| {
+                dst.with_segments_mut(len, |dst| {
+                    self.format.encrypt(&self.config, sector, src, dst, &mut [])
+                })
+            })
+        }
+
+        /// Decrypts the first `len` bytes of a page in place.
+        fn decrypt(&self, sector: u64, data: &mut Buffer, len: u32) -> BlkResult {
+            data.with_segments_mut(len, |data| {
+                Ok(self.format.decrypt(&self.config, sector, data, &[])?)
+            })
+        }
     }
 
-    /// Decrypts the first sector of a page in place.
-    fn decrypt_one(converter: &Converter, sector: u64, page: &mut FilledPage) -> Result {
-        let len = converter.options.sector_size.get();
-        let data = page.segment_mut(0, len).ok_or(EINVAL)?;
+    /// Bytes of a page.
+    const PAGE_LEN: u32 = 4096;
 
-        converter.convert(sector, DecryptOne(data)).map_err(|_| EIO)
-    }
+    /// Returns the test data.
+    fn data() -> Result<KVec<u8>> {
+        let mut data = KVec::zeroed(PAGE_LEN as usize, GFP_KERNEL)?;
 
-    /// Returns a page of the test data.
-    fn data() -> Result<FilledPage> {
-        let mut page = FilledPage::zeroed(Gfp::KERNEL)?;
-
-        for (i, byte) in page.as_mut_slice().iter_mut().enumerate() {
+        for (i, byte) in data.iter_mut().enumerate() {
             *byte = (i * 7 % 251) as u8;
         }
-        Ok(page)
+        Ok(data)
+    }
+
+    /// Returns a page with the test data.
+    fn page() -> Result<Buffer> {
+        Buffer::new(&data()?, 0)
+    }
+
+    /// Returns the contents of a page.
+    fn contents(page: &Buffer) -> Result<KVec<u8>> {
+        page.contents(0, PAGE_LEN as usize)
     }
 
     #[test]
     fn known_answers() -> Result {
         for vector in &VECTORS {
             let len = vector.sector_size as usize;
-            let converter = converter(vector.cipher, key(vector.key_len)?, vector.sector_size)
+            let device = Device::new(vector.cipher, key(vector.key_len)?, vector.sector_size)
                 .map_err(|error| error.error())?;
-            let (mut plain, mut page) = (data()?, data()?);
-            page.as_mut_slice().fill(0xee);
+            let (plain, mut buffer) = (page()?, Buffer::new(&[0xee; PAGE_LEN as usize], 0)?);
 
-            let result = encrypt_one(&converter, vector.sector, &mut plain, &mut page);
+            let result = device.encrypt(vector.sector, &plain, &mut buffer, vector.sector_size);
             assert!(result.is_ok());
             // Encryption does not change its input.
-            assert!(*plain.as_slice() == *data()?.as_slice());
-            let (encrypted, rest) = page.as_slice().split_at(len);
+            assert!(*contents(&plain)? == *data()?);
+            let written = contents(&buffer)?;
+            let (encrypted, rest) = written.split_at(len);
             assert_eq!(encrypted.first_chunk(), Some(&vector.start.to_be_bytes()));
             assert_eq!(!crc32(!0, encrypted), vector.sum);
             assert!(rest.iter().all(|&byte| byte == 0xee));
 
-            let result = decrypt_one(&converter, vector.sector, &mut page);
+            let result = device.decrypt(vector.sector, &mut buffer, vector.sector_size);
             assert!(result.is_ok());
-            let (decrypted, rest) = page.as_slice().split_at(len);
-            assert!(*decrypted == plain.as_slice()[..len]);
+            let written = contents(&buffer)?;
+            let (decrypted, rest) = written.split_at(len);
+            assert!(*decrypted == data()?[..len]);
             assert!(rest.iter().all(|&byte| byte == 0xee));
         }
         Ok(())
@@ -189,7 +192,7 @@ mod tests {
     /// Tests ciphers with requests outside the stack. `lmk` is excluded: the kernel would try to
     /// load a module four times for each of its 64 ciphers.
     #[test]
-    fn modes_wait_for_ciphers_that_finish_later() -> Result {
+    fn modes_wait_for_asynchronous_ciphers() -> Result {
         let cipher = Skcipher::new(c"cbc(aes)")?;
         let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
 
@@ -200,41 +203,25 @@ mod tests {
             ("tcw", 64),
         ] {
             let name = CString::try_from_fmt(fmt!("aes-cbc-{mode}"))?;
-            let now = converter(&name, key(key_len)?, 512).map_err(|error| error.error())?;
+            let now = Device::new(&name, key(key_len)?, 512).map_err(|error| error.error())?;
             // cryptd wraps a driver, not an algorithm.
             let name = CString::try_from_fmt(fmt!("capi:cryptd({driver})-{mode}"))?;
-            let later = converter(&name, key(key_len)?, 512).map_err(|error| error.error())?;
-            assert!(later.ciphers.iter().all(|cipher| cipher.is_async()));
-            let (mut plain, mut a, mut b) = (data()?, data()?, data()?);
+            let later = Device::new(&name, key(key_len)?, 512).map_err(|error| error.error())?;
+            assert!(later.format.may_sleep());
+            let (plain, mut a, mut b) = (page()?, page()?, page()?);
 
-            assert!(encrypt_one(&now, SECTOR, &mut plain, &mut a).is_ok());
-            assert!(encrypt_one(&later, SECTOR, &mut plain, &mut b).is_ok());
-            assert!(*a.as_slice() == *b.as_slice());
-            assert!(decrypt_one(&later, SECTOR, &mut b).is_ok());
-            assert!(*b.as_slice() == *plain.as_slice());
+            assert!(now.encrypt(SECTOR, &plain, &mut a, 512).is_ok());
+            assert!(later.encrypt(SECTOR, &plain, &mut b, 512).is_ok());
+            assert!(*contents(&a)? == *contents(&b)?);
+            assert!(later.decrypt(SECTOR, &mut b, 512).is_ok());
+            assert!(*contents(&b)? == *data()?);
         }
         Ok(())
     }
 
-    /// Bytes of a page.
-    const PAGE_LEN: u32 = 4096;
-
-    /// Encrypts the first `len` bytes of a page.
-    fn encrypt(
-        converter: &Converter,
-        sector: u64,
-        src: &Buffer,
-        dst: &mut Buffer,
-        len: u32,
-    ) -> BlkResult {
-        src.with_segments(len, |src| {
-            dst.with_segments_mut(len, |dst| converter.encrypt(sector, src, dst))
-        })
-    }
-
     /// Checks the state that is carried from one sector to the next.
     #[test]
-    fn sectors_of_a_bio_are_as_each_by_itself() -> Result {
+    fn sectors_do_not_depend_on_their_bio() -> Result {
         let driver = Skcipher::new(c"xts(aes)")?;
         let driver = driver.driver_name().to_str().map_err(|_| EINVAL)?;
         let later = CString::try_from_fmt(fmt!("capi:cryptd({driver})-plain64"))?;
@@ -253,11 +240,11 @@ mod tests {
             (c"aes:64-cbc-lmk", 65 * 16, 512, false),
             (c"aes-cbc-tcw", 64, 512, false),
         ] {
-            let mut converter =
-                converter(cipher, key(key_len)?, sector_size).map_err(|error| error.error())?;
-            converter.options.iv_large_sectors = iv_large_sectors;
+            let mut device =
+                Device::new(cipher, key(key_len)?, sector_size).map_err(|error| error.error())?;
+            device.config.options.iv_large_sectors = iv_large_sectors;
             let sectors = sector_size / SECTOR_SIZE;
-            let (mut plain, page) = (data()?, Buffer::new(data()?.as_slice(), 0)?);
+            let plain = page()?;
 
             // The second start makes the sector number wrap in the middle of the page.
             for first in [
@@ -265,57 +252,58 @@ mod tests {
                 u64::from(sectors).wrapping_mul(2).wrapping_neg(),
             ] {
                 let mut whole = Buffer::new(&[], 0)?;
-                let result = encrypt(&converter, first, &page, &mut whole, PAGE_LEN);
+                let result = device.encrypt(first, &plain, &mut whole, PAGE_LEN);
                 assert!(result.is_ok());
 
                 for (n, part) in (0..PAGE_LEN).step_by(sector_size as usize).enumerate() {
                     let sector = first.wrapping_add(n as u64 * u64::from(sectors));
                     let (from, len) = (part as usize, sector_size as usize);
-                    let (mut one, mut expected) = (data()?, data()?);
-                    one.as_mut_slice()[..len].copy_from_slice(&plain.as_slice()[from..from + len]);
-                    encrypt_one(&converter, sector, &mut one, &mut expected)?;
-                    assert!(*whole.contents(from, len)? == expected.as_slice()[..len]);
+                    let one = Buffer::new(&data()?[from..from + len], 0)?;
+                    let mut expected = Buffer::new(&[], 0)?;
+                    let result = device.encrypt(sector, &one, &mut expected, sector_size);
+                    assert!(result.is_ok());
+                    assert!(*whole.contents(from, len)? == *expected.contents(0, len)?);
                 }
-                let result =
-                    whole.with_segments_mut(PAGE_LEN, |data| converter.decrypt(first, data));
-                assert!(result.is_ok());
-                assert!(*whole.contents(0, PAGE_LEN as usize)? == *plain.as_mut_slice());
+                assert!(device.decrypt(first, &mut whole, PAGE_LEN).is_ok());
+                assert!(*contents(&whole)? == *data()?);
             }
         }
         Ok(())
     }
 
     #[test]
-    fn what_is_no_whole_sector_is_refused() -> Result {
+    fn partial_sectors_are_refused() -> Result {
         let driver = Skcipher::new(c"xts(aes)")?;
         let driver = driver.driver_name().to_str().map_err(|_| EINVAL)?;
         let later = CString::try_from_fmt(fmt!("capi:cryptd({driver})-plain64"))?;
-        let page = Buffer::new(data()?.as_slice(), 0)?;
+        let plain = page()?;
 
         for cipher in [c"aes-xts-plain64", &later, c"aes-xts-eboiv"] {
-            let converter = converter(cipher, key(64)?, 1024).map_err(|error| error.error())?;
+            let device = Device::new(cipher, key(64)?, 1024).map_err(|error| error.error())?;
             let mut to = Buffer::new(&[], 0)?;
 
             for len in [512, 1536] {
-                let result = encrypt(&converter, 0, &page, &mut to, len);
+                let result = device.encrypt(0, &plain, &mut to, len);
                 assert!(result == Err(BlkError::IOERR));
-                let result = to.with_segments_mut(len, |data| converter.decrypt(0, data));
+                let result = device.decrypt(0, &mut to, len);
                 assert!(result == Err(BlkError::IOERR));
             }
             // `src` and `dst` have different lengths.
             for (src_len, dst_len) in [(1024, 2048), (2048, 1024), (1024, 0), (0, 1024)] {
-                let result = page.with_segments(src_len, |src| {
-                    to.with_segments_mut(dst_len, |dst| converter.encrypt(0, src, dst))
+                let result = plain.with_segments(src_len, |src| {
+                    to.with_segments_mut(dst_len, |dst| {
+                        device.format.encrypt(&device.config, 0, src, dst, &mut [])
+                    })
                 });
                 assert!(result == Err(BlkError::IOERR));
             }
-            assert!(encrypt(&converter, 0, &page, &mut to, 0).is_ok());
+            assert!(device.encrypt(0, &plain, &mut to, 0).is_ok());
         }
         Ok(())
     }
 
     #[test]
-    fn modes_that_do_not_fit_are_refused_as_by_dm_crypt() -> Result {
+    fn unfit_modes_are_refused_as_by_dm_crypt() -> Result {
         const CREATING: Option<&CStr> = Some(c"Error creating IV");
         const KEY: Option<&CStr> = Some(c"Error decoding and setting key");
 
@@ -330,7 +318,7 @@ mod tests {
             (c"aes-cbc-elephant", 40, 512, KEY),
             (c"aes-cbc-elephant", 66, 512, None),
         ] {
-            let error = converter(cipher, key(key_len)?, sector_size).err();
+            let error = Device::new(cipher, key(key_len)?, sector_size).err();
 
             assert_eq!(error.as_ref().map(|error| error.error()), Some(EINVAL));
             assert!(error.and_then(|error| error.message()) == message);
@@ -340,28 +328,73 @@ mod tests {
 
     /// Checks that `set_key()` replaces all data derived from the key.
     #[test]
-    fn a_new_key_changes_all_of_it() -> Result {
+    fn new_key_replaces_all_derived_data() -> Result {
         for vector in &VECTORS {
             let other = SecretBytes::from_hex(&[b'5'; 2 * 2048][..2 * vector.key_len])?;
-            let mut converter = converter(vector.cipher, other, vector.sector_size)
+            let mut device = Device::new(vector.cipher, other, vector.sector_size)
                 .map_err(|error| error.error())?;
-            let (mut plain, mut page) = (data()?, data()?);
+            let (plain, mut buffer) = (page()?, page()?);
 
-            converter.set_key(&key(vector.key_len)?)?;
-            let result = encrypt_one(&converter, vector.sector, &mut plain, &mut page);
+            let layout = device.config.key_layout;
+            device.format.set_key(&key(vector.key_len)?, &layout)?;
+            let result = device.encrypt(vector.sector, &plain, &mut buffer, vector.sector_size);
             assert!(result.is_ok());
-            let (encrypted, _) = page.as_slice().split_at(vector.sector_size as usize);
-            assert_eq!(!crc32(!0, encrypted), vector.sum);
+            let encrypted = buffer.contents(0, vector.sector_size as usize)?;
+            assert_eq!(!crc32(!0, &encrypted), vector.sum);
         }
         Ok(())
     }
 
     #[test]
-    fn random_vectors_are_kept_on_the_device() -> Result {
-        for (cipher, kept) in [(c"aes-xts-random", true), (c"aes-xts-plain64", false)] {
-            let converter = converter(cipher, key(64)?, 512).map_err(|error| error.error())?;
-            assert_eq!(converter.kept_iv_size().is_some(), kept);
+    fn only_random_ivs_are_stored() -> Result {
+        for (cipher, is_stored) in [(c"aes-xts-random", true), (c"aes-xts-plain64", false)] {
+            let device = Device::new(cipher, key(64)?, 512).map_err(|error| error.error())?;
+            assert_eq!(matches!(device.format, Format::StoredIv(_)), is_stored);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn stored_ivs_decrypt_their_sectors() -> Result {
+        let mut device = Device::new(c"aes-xts-random", key(64)?, 512).map_err(|e| e.error())?;
+        let profile = IntegrityProfile {
+            tuple_size: NonZeroU32::new(16).ok_or(EINVAL)?,
+            interval: 512,
+            is_protection: false,
+        };
+        device.config.tuple = device
+            .format
+            .bind_integrity_profile(Some(profile), &device.config.options)
+            .map_err(|error| error.error())?
+            .ok_or(EINVAL)?;
+        let (plain, mut buffer, mut tuples) = (page()?, page()?, [0; 32]);
+
+        let result = plain.with_segments(1024, |src| {
+            buffer.with_segments_mut(1024, |dst| {
+                device
+                    .format
+                    .encrypt(&device.config, 7, src, dst, &mut tuples)
+            })
+        });
+        assert!(result.is_ok());
+        assert!(tuples[..16] != tuples[16..]);
+        assert!(*contents(&buffer)? != *data()?);
+
+        let result = buffer.with_segments_mut(1024, |data| {
+            let result = device.format.decrypt(&device.config, 7, data, &tuples);
+            BlkResult::Ok(result?)
+        });
+        assert!(result.is_ok());
+        assert!(*contents(&buffer)? == *data()?);
+
+        // The device returned too few bytes.
+        let result = buffer.with_segments_mut(1024, |data| {
+            let result = device
+                .format
+                .decrypt(&device.config, 7, data, &tuples[..16]);
+            BlkResult::Ok(result?)
+        });
+        assert!(result == Err(BlkError::IOERR));
         Ok(())
     }
 }

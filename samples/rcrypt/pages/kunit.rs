@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the page limits and of the sources of pages.
+
+use kernel::prelude::*;
+
+#[kunit_tests(rcrypt_pages)]
+mod tests {
+    use super::super::*;
+
+    use kernel::cpu;
+
+    use kscale::block::dm::CompoundSource;
+
+    /// Returns an allocator for the only target of a module.
+    fn pages_of(limit: LimitMode, page: PageMode) -> Result<LimitedPages> {
+        LimitedPages::new(Shared::new()?, Modes { limit, page })
+    }
+
+    const MODES: [LimitMode; 3] = [LimitMode::Exact, LimitMode::Approx, LimitMode::Credit];
+
+    /// The flags with which the pool asks for optional pages.
+    const OPTIONAL: Gfp = Gfp::KERNEL.union(Gfp::NORETRY);
+
+    /// Returns the maximum error of the count.
+    fn error_pages(mode: LimitMode) -> usize {
+        match mode {
+            LimitMode::Approx => usize::from(BATCH.get()) * cpu::nr_cpu_ids() as usize,
+            // Exact in a single task.
+            LimitMode::Exact | LimitMode::Credit => 0,
+        }
+    }
+
+    /// Allocates pages until an allocation fails, at most `max` pages.
+    fn take(pages: &LimitedPages, max: usize) -> Result<KVec<Page>> {
+        let mut taken = KVec::new();
+
+        while taken.len() < max {
+            let Some(page) = pages.alloc(OPTIONAL) else {
+                break;
+            };
+            taken.push(page, GFP_KERNEL)?;
+        }
+        Ok(taken)
+    }
+
+    #[test]
+    fn limit_applies_to_optional_pages() -> Result {
+        for mode in MODES {
+            let pages = pages_of(mode, PageMode::Bulk)?;
+            let limit = pages.share.limit_pages();
+            let error = error_pages(mode);
+
+            let taken = take(&pages, limit + 2 * error + 1)?;
+            assert!(taken.len() <= limit + error);
+            assert!(taken.len() + error >= limit);
+            assert_eq!(pages.allocated.pages(), taken.len());
+
+            let mut slots = [None, None];
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            assert!(slots.iter().all(Option::is_none));
+
+            let needed = pages.alloc(Gfp::KERNEL).ok_or(ENOMEM)?;
+            assert_eq!(pages.allocated.pages(), taken.len() + 1);
+            pages.free(needed);
+
+            taken.into_iter().for_each(|page| pages.free(page));
+            assert_eq!(pages.allocated.pages(), 0);
+            assert!(pages.alloc(OPTIONAL).map(|page| pages.free(page)).is_some());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bulk_pages_are_charged_and_uncharged() -> Result {
+        for mode in MODES {
+            let pages = pages_of(mode, PageMode::Bulk)?;
+            let mut slots = [const { None }; 32];
+
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            let count = slots.iter().flatten().count();
+            assert!(count > 0);
+            assert_eq!(pages.allocated.pages(), count);
+
+            pages.free_bulk(&mut slots);
+            assert!(slots.iter().all(Option::is_none));
+            assert_eq!(pages.allocated.pages(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn failed_allocations_are_uncharged() -> Result {
+        for mode in MODES {
+            let pages = pages_of(mode, PageMode::Mixed)?;
+            let order = NonZeroU32::MIN.saturating_add(1);
+            let mut slots = [const { None }; 8];
+
+            page::ALLOC.fail(|| {
+                assert!(pages.alloc(OPTIONAL).is_none());
+                assert!(pages.alloc(Gfp::KERNEL).is_none());
+                assert!(pages.alloc_compound(order).is_none());
+                pages.alloc_bulk(OPTIONAL, &mut slots);
+            });
+            assert!(slots.iter().all(Option::is_none));
+            assert_eq!(pages.allocated.pages(), 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn three_modes_allocate_in_bulk() -> Result {
+        for (mode, count) in [
+            (PageMode::Single, 0),
+            (PageMode::Bulk, 8),
+            (PageMode::Compound, 0),
+            (PageMode::Recycled(8), 8),
+            (PageMode::Mixed, 8),
+        ] {
+            let pages = pages_of(LimitMode::Credit, mode)?;
+            let mut slots = [const { None }; 8];
+
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            assert_eq!(slots.iter().flatten().count(), count);
+            assert_eq!(pages.allocated.pages(), count);
+            pages.free_bulk(&mut slots);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn two_modes_allocate_and_charge_compound_pages() -> Result {
+        let order = NonZeroU32::MIN.saturating_add(1);
+        for mode in [PageMode::Single, PageMode::Bulk, PageMode::Recycled(8)] {
+            let pages = pages_of(LimitMode::Credit, mode)?;
+            assert!(pages.alloc_compound(order).is_none());
+        }
+
+        for (limit_mode, mode) in MODES
+            .into_iter()
+            .flat_map(|mode| [(mode, PageMode::Compound), (mode, PageMode::Mixed)])
+        {
+            let pages = pages_of(limit_mode, mode)?;
+            let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
+            assert!(block.order() <= order.get());
+            assert_eq!(pages.allocated.pages(), block.pages());
+            let counted = pages.share.0.stats.at::<COMPOUND_PAGES>().sum();
+            assert_eq!(counted, block.pages() as u64);
+            pages.free_compound(block);
+            assert_eq!(pages.allocated.pages(), 0);
+
+            let limit = pages.share.limit_pages();
+            pages.allocated.charge(limit + error_pages(limit_mode));
+            assert!(pages.alloc_compound(order).is_none());
+            pages.allocated.uncharge(limit + error_pages(limit_mode));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn compound_mode_falls_back_to_smaller_orders() -> Result {
+        let pages = pages_of(LimitMode::Credit, PageMode::Compound)?;
+        let limit = pages.share.limit_pages();
+        pages.allocated.charge(limit - 3);
+
+        let order = NonZeroU32::MIN.saturating_add(4);
+        let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
+        assert_eq!(block.pages(), 2);
+        pages.free_compound(block);
+        pages.allocated.uncharge(limit - 3);
+        Ok(())
+    }
+
+    #[test]
+    fn mixed_mode_uses_one_order_only() -> Result {
+        let pages = pages_of(LimitMode::Credit, PageMode::Mixed)?;
+        let order = NonZeroU32::MIN.saturating_add(7);
+        let block = pages.alloc_compound(order).ok_or(ENOMEM)?;
+        assert_eq!(block.order(), ORDER_OF_CPU);
+        pages.free_compound(block);
+
+        // The rest of the limit suffices for a smaller block.
+        let limit = pages.share.limit_pages();
+        pages.allocated.charge(limit - 3);
+        assert!(pages.alloc_compound(order).is_none());
+        pages.allocated.uncharge(limit - 3);
+        Ok(())
+    }
+
+    #[test]
+    fn recycled_mode_reuses_freed_pages() -> Result {
+        let pages = pages_of(LimitMode::Credit, PageMode::Recycled(32))?;
+        let cache = pages.cache.as_ref().ok_or(EINVAL)?;
+        let mut slots = [const { None }; 32];
+
+        // The task may migrate, so the second round may find only a part of the pages in its stash.
+        for _ in 0..4 {
+            pages.alloc_bulk(OPTIONAL, &mut slots);
+            assert_eq!(slots.iter().flatten().count(), 32);
+            assert_eq!(pages.allocated.pages(), 32);
+            pages.free_bulk(&mut slots);
+            assert!(slots.iter().all(Option::is_none));
+            assert_eq!(pages.allocated.pages(), 0);
+            assert!(cache.cached() >= 32);
+        }
+        let page = pages.alloc(OPTIONAL).ok_or(ENOMEM)?;
+        assert_eq!(pages.allocated.pages(), 1);
+        let stats = &pages.share.0.stats;
+        let others = stats.at::<BULK_PAGES>().sum() + stats.at::<SINGLE_PAGES>().sum();
+        assert_eq!(stats.at::<CACHED_PAGES>().sum() + others, 4 * 32 + 1);
+        pages.free(page);
+        assert_eq!(pages.allocated.pages(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn limit_follows_the_number_of_targets() -> Result {
+        let pages = pages_of(LimitMode::Credit, PageMode::Bulk)?;
+        let limit = pages.share.limit_pages();
+        assert!(pages.try_charge(limit));
+        pages.allocated.uncharge(limit);
+
+        let others = [(); 3].map(|()| Share::new(pages.share.0.clone()));
+        let share = pages.share.limit_pages();
+        assert!(!pages.try_charge(share + 1));
+        assert!(pages.try_charge(share));
+        pages.allocated.uncharge(share);
+
+        drop(others);
+        assert!(pages.try_charge(limit));
+        pages.allocated.uncharge(limit);
+        Ok(())
+    }
+
+    #[test]
+    fn targets_share_the_memory() -> Result {
+        let shared = Shared::new()?;
+        let alone = Share::new(shared.clone());
+        let limit = alone.limit_pages();
+
+        let others = [(); 3].map(|()| Share::new(shared.clone()));
+        let share = alone.limit_pages();
+        assert!(share <= limit / 4 + 1 || share == MIN_PAGES_PER_TARGET);
+
+        drop(others);
+        assert_eq!(alone.limit_pages(), limit);
+        Ok(())
+    }
+}
