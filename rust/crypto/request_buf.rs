@@ -311,3 +311,24 @@ pub(crate) fn in_atomic_contexts<T>(mut work: impl FnMut() -> T) -> [T; 2] {
 
     [with_irqs_off, with_softirqs_off]
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_request_buf)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reused_memory_is_zeroed() -> Result {
+        let pool = RequestPool::<[u8; 100], bindings::skcipher_request>::new(0)?;
+        let size = pool.alloc(Gfp::KERNEL)?.memory.size();
+        let used = || KVec::from_elem(0xa5_u8, size, GFP_KERNEL);
+        // kmalloc() returns freed memory of this size first.
+        drop([used()?, used()?, used()?, used()?]);
+
+        let new = || pool.alloc(Gfp::KERNEL);
+        for mut buf in [new()?, new()?, new()?, new()?] {
+            assert_eq!(*buf.head(), [0; 100]);
+        }
+        Ok(())
+    }
+}

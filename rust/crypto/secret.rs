@@ -207,6 +207,28 @@ mod tests {
         Ok(())
     }
 
+    /// An output that fails once, after a number of characters.
+    struct FailsOnce(usize);
+
+    impl Write for FailsOnce {
+        fn write_str(&mut self, _: &str) -> fmt::Result {
+            let room = self.0.checked_sub(1);
+            self.0 = room.unwrap_or(usize::MAX);
+            room.map(drop).ok_or(fmt::Error)
+        }
+    }
+
+    #[test]
+    fn error_of_the_output_is_returned() -> Result {
+        let key = SecretBytes::new(&[0x12, 0x34])?;
+
+        for room in 0..4 {
+            assert!(write!(FailsOnce(room), "{key:x}").is_err());
+        }
+        assert!(write!(FailsOnce(4), "{key:x}").is_ok());
+        Ok(())
+    }
+
     /// The kernel warns of an allocation order above the maximum of the page allocator.
     #[test]
     fn oversized_secret_is_rejected() {

@@ -263,3 +263,34 @@ impl Drop for Tfm {
         unsafe { bindings::crypto_free_aead(self.0.as_ptr()) };
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_aead_tfm)]
+mod tests {
+    use super::*;
+
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
+
+    /// Returns the reference count of the implementation.
+    fn references(cipher: &Aead) -> i32 {
+        // SAFETY: The cipher exists, and holds a reference to its implementation.
+        let count = unsafe { &raw mut (*(*cipher.tfm.as_ptr()).base.__crt_alg).cra_refcnt };
+        // SAFETY: As above, and all accesses to the count are atomic.
+        unsafe { Atomic::<i32>::from_ptr(&raw mut (*count).refs.counter) }.load(Relaxed)
+    }
+
+    #[test]
+    fn drop_frees_the_cipher() -> Result {
+        let first = Aead::new(c"gcm(aes)")?;
+        let before = references(&first);
+
+        let second = Aead::new(c"gcm(aes)")?;
+        assert_eq!(references(&first), before + 1);
+        drop(second);
+        assert_eq!(references(&first), before);
+        Ok(())
+    }
+}

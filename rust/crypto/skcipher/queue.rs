@@ -438,6 +438,27 @@ mod tests {
     }
 
     #[test]
+    fn failure_of_any_request_fails_the_queue() -> Result {
+        let (_, cipher) = ciphers()?;
+
+        for failing in 0..3 {
+            let mut buffers = buffers(3)?;
+            let result = cipher.queue(|queue| {
+                for (number, data) in buffers.iter_mut().enumerate() {
+                    if number == failing {
+                        start(queue, data, fails_later, None)?;
+                    } else {
+                        queue.decrypt_in_place(data.segment_mut(0, LEN)?, &IV)?;
+                    }
+                }
+                Ok(())
+            });
+            assert_eq!(result, Err(EIO));
+        }
+        Ok(())
+    }
+
+    #[test]
     fn full_queue_waits_for_the_oldest_request() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(2)?;

@@ -231,9 +231,15 @@ mod tests {
                 Ledger,
                 Stats, //
             },
+            Allocator,
             Pages, //
         },
         *, //
+    };
+
+    use core::ptr::{
+        self,
+        NonNull, //
     };
 
     use kernel::sync::atomic::Relaxed;
@@ -366,6 +372,53 @@ mod tests {
         // The reserve is unused, unless memory is short.
         assert!(pool.alloc_preallocated().is_some());
         Ok(())
+    }
+
+    /// An allocator whose `free_bulk()` frees nothing.
+    struct IgnoresBulk;
+
+    impl Allocator for IgnoresBulk {
+        type Memory = Page;
+
+        fn alloc(&self, gfp: Gfp) -> Option<Page> {
+            Page::alloc(gfp).ok()
+        }
+
+        fn free(&self, page: Page) {
+            drop(page);
+        }
+
+        fn free_bulk(&self, _: &mut [Option<Page>]) {}
+    }
+
+    /// Fails with [`EINVAL`] if a bulk whose pages exceed the reserve does not free its pages.
+    fn check_surplus<S: Source<Memory = Page>>(source: S) -> Result {
+        let pool = KBox::pin_init(Mempool::new(2, source), GFP_KERNEL)?;
+        let mut slots = slots::<2>();
+        let mut held = [ptr::null_mut(); 2];
+
+        let pages = pool.alloc_bulk(&mut slots)?;
+        for (held, page) in held.iter_mut().zip(pages.pages()) {
+            page.references().add(1, Relaxed);
+            *held = page.as_ptr();
+        }
+        drop(pages);
+
+        let mut result = Ok(());
+        for raw in held {
+            // SAFETY: The reference that was added above is the only one left.
+            let page = unsafe { Page::<0>::from_raw(NonNull::new(raw).ok_or(EINVAL)?) };
+            if page.references().load(Relaxed) != 1 {
+                result = Err(EINVAL);
+            }
+        }
+        result
+    }
+
+    #[test]
+    fn surplus_pages_are_freed() -> Result {
+        check_surplus(Pages::<0>)?;
+        check_surplus(IgnoresBulk)
     }
 
     #[test]

@@ -174,6 +174,7 @@ mod tests {
 
     #[test]
     fn invalid_sizes_are_rejected() {
+        assert!(KmallocBytes::new(bindings::KMALLOC_MAX_SIZE as usize).is_ok());
         for size in [0, bindings::KMALLOC_MAX_SIZE as usize + 1, usize::MAX] {
             assert!(KmallocBytes::new(size).is_err());
         }

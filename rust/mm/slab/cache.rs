@@ -250,7 +250,10 @@ mod tests {
         Slab, //
     };
 
-    use core::mem;
+    use core::mem::{
+        self,
+        MaybeUninit, //
+    };
 
     #[test]
     fn names_have_valid_characters() {
@@ -320,6 +323,19 @@ mod tests {
         drop(memory);
         drop(pool);
         assert_eq!(cache.live(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn bulk_counts_each_object() -> Result {
+        let cache = Cache::<u64>::new(c"kunit-bulk")?;
+        let pool = KBox::pin_init(Mempool::new(4, Slab::new(&cache)), GFP_KERNEL)?;
+        let mut slots = [const { MaybeUninit::uninit() }; 3];
+
+        let bulk = pool.alloc_bulk(&mut slots)?;
+        assert_eq!(cache.live(), 4);
+        drop(bulk);
+        assert_eq!(cache.live(), 1);
         Ok(())
     }
 

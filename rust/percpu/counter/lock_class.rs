@@ -79,3 +79,22 @@ impl Drop for LockClass {
         }
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_percpu_counter_lock_class)]
+mod tests {
+    use super::*;
+
+    use super::super::PerCpuCounter;
+
+    #[test]
+    fn counters_keep_the_class() -> Result {
+        let before = LIVE.load(Relaxed);
+
+        let counter = KBox::try_pin_init(PerCpuCounter::new(0), GFP_KERNEL)?;
+        assert_eq!(LIVE.load(Relaxed), before + 1);
+        drop(counter);
+        assert_eq!(LIVE.load(Relaxed), before);
+        Ok(())
+    }
+}

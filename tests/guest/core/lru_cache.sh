@@ -133,6 +133,12 @@ test_cgroups_have_lists_of_their_own() {
 	scan "$first_id" "$(node_of "$first_id")" 5
 	expect_evicted 102 103 104
 	expect_equal 10 "$(counted "$id")" 'of the second'
+	# A walk visits each object of its list once, so it frees none that was used.
+	get_in "$first" 100 101
+	get_in "$first" 105 119
+	scan "$first_id" "$(node_of "$first_id")" 100
+	expect_evicted 102 103 104
+	expect_equal 19 "$(stat_of rotated)" 'rotated'
 }
 
 test_objects_are_reparented_when_a_cgroup_is_removed() {
