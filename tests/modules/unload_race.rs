@@ -203,9 +203,11 @@ struct Target {
 impl dm::Target for Target {
     const NAME: &'static CStr = c"unload_race";
     const VERSION: [u32; 3] = [1, 0, 0];
+    type ModuleData = ();
     type PerBio = ();
 
     fn ctr(
+        _data: &(),
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -350,7 +352,7 @@ impl Registered {
         let callee = Arc::new(Callee, GFP_KERNEL)?;
         let queue = || Workqueue::new(c"unload_race", Flags::UNBOUND, 0);
         Ok(match kind {
-            0 => Self::Target(dm::Registration::new()?),
+            0 => Self::Target(dm::Registration::new(())?),
             1 => {
                 let shrinker = Shrinker::new(c"unload_race", shrinker::Flags::NUMA_AWARE)?;
                 Self::Shrinker(shrinker.register(callee)?)
