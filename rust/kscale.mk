@@ -38,15 +38,27 @@ kscale-bindgen-items = \
 kscale-bindgen-helpers := --blocklist-type '.*' --allowlist-var '' \
 	--allowlist-function 'kscale_helper_.*'
 
+# libclang parses C for bindgen, and does not know all flags of gcc. The kernel's rules for bindgen list
+# those that it does not know, and turn off all warnings.
+kscale-c-flags = $(filter-out $(CC_FLAGS_LTO),$(c_flags))
+ifndef CONFIG_CC_IS_CLANG
+kscale-makefile := $(srctree)/rust/Makefile
+kscale-gcc-only := $(shell sed -n '/^bindgen_skip_c_flags :=/,/[^\\]$$/ { s/.*:=//; s/\\$$//; p }' \
+	$(kscale-makefile))
+kscale-target := $(shell sed -n 's/^BINDGEN_TARGET_$(SRCARCH)[ \t]*:= //p' $(kscale-makefile))
+kscale-c-flags = $(filter-out $(CC_FLAGS_LTO) $(kscale-gcc-only),$(c_flags)) \
+	-w --target=$(kscale-target)
+endif
+
 quiet_cmd_kscale_bindgen = BINDGEN $@
       cmd_kscale_bindgen = \
 	$(BINDGEN) $< $(bindgen_target_flags) --rust-target 1.85 \
 		--use-core --with-derive-default --ctypes-prefix ffi --no-layout-tests \
 		--no-debug '.*' --enable-function-attribute-detection \
-		-o $@ -- $(filter-out $(CC_FLAGS_LTO),$(c_flags)) -fno-builtin -D__BINDGEN__ \
+		-o $@ -- $(kscale-c-flags) -fno-builtin -D__BINDGEN__ \
 		-DMODULE -Wno-missing-prototypes ; \
-	sed -Ei -e 's/pub const KSCALE_CONST_([a-zA-Z0-9_]*)/pub const \1/' \
-		-e 's/pub fn kscale_helper_([a-zA-Z0-9_]*)/\#[link_name = "kscale_helper_\1"]\n    pub fn \1/' $@
+	sed -Ei -e 's/pub const KSCALE_CONST_([a-zA-Z0-9_]*)/pub const \1/g' \
+		-e 's/pub fn kscale_helper_([a-zA-Z0-9_]*)/\#[link_name = "kscale_helper_\1"]\n    pub fn \1/g' $@
 
 $(obj)/rust/bindings_generated.rs: private bindgen_target_flags = $(kscale-bindgen-items)
 $(obj)/rust/bindings_generated.rs: $(src)/rust/bindings.h FORCE

@@ -2,6 +2,12 @@
 
 #include <linux/srcu.h>
 
+/* The inverse of PERCPU_PTR(): gcc refuses a direct cast to its address space of per-CPU data. */
+static __always_inline struct srcu_ctr __percpu *to_percpu(struct srcu_ctr *scp)
+{
+	return (__force struct srcu_ctr __percpu *)(unsigned long)scp;
+}
+
 /* The name and the key are for lockdep. */
 __kscale_helper int kscale_helper_init_srcu_struct_fast_with_key(struct srcu_struct *ssp,
 								 const char *name,
@@ -32,29 +38,29 @@ __kscale_helper int kscale_helper_srcu_down_read(struct srcu_struct *ssp)
 
 __kscale_helper struct srcu_ctr *kscale_helper_srcu_down_read_fast(struct srcu_struct *ssp)
 {
-	return (__force struct srcu_ctr *)srcu_down_read_fast(ssp);
+	return PERCPU_PTR(srcu_down_read_fast(ssp));
 }
 
 __kscale_helper struct srcu_ctr *kscale_helper_srcu_read_lock_fast(struct srcu_struct *ssp)
 {
-	return (__force struct srcu_ctr *)srcu_read_lock_fast(ssp);
+	return PERCPU_PTR(srcu_read_lock_fast(ssp));
 }
 
 __kscale_helper struct srcu_ctr *kscale_helper_srcu_read_lock_fast_updown(struct srcu_struct *ssp)
 {
-	return (__force struct srcu_ctr *)srcu_read_lock_fast_updown(ssp);
+	return PERCPU_PTR(srcu_read_lock_fast_updown(ssp));
 }
 
 __kscale_helper void kscale_helper_srcu_read_unlock_fast(struct srcu_struct *ssp,
 							 struct srcu_ctr *scp)
 {
-	srcu_read_unlock_fast(ssp, (__force struct srcu_ctr __percpu *)scp);
+	srcu_read_unlock_fast(ssp, to_percpu(scp));
 }
 
 __kscale_helper void kscale_helper_srcu_read_unlock_fast_updown(struct srcu_struct *ssp,
 								struct srcu_ctr *scp)
 {
-	srcu_read_unlock_fast_updown(ssp, (__force struct srcu_ctr __percpu *)scp);
+	srcu_read_unlock_fast_updown(ssp, to_percpu(scp));
 }
 
 __kscale_helper void kscale_helper_srcu_up_read(struct srcu_struct *ssp, int idx)
@@ -64,5 +70,5 @@ __kscale_helper void kscale_helper_srcu_up_read(struct srcu_struct *ssp, int idx
 
 __kscale_helper void kscale_helper_srcu_up_read_fast(struct srcu_struct *ssp, struct srcu_ctr *scp)
 {
-	srcu_up_read_fast(ssp, (__force struct srcu_ctr __percpu *)scp);
+	srcu_up_read_fast(ssp, to_percpu(scp));
 }
