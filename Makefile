@@ -11,11 +11,15 @@ HERE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 # Quick when nothing is missing, so every target that needs a tool asks for it.
 SETUP := $(HERE)/scripts/setup.sh
 # Runs a script by the Python that the set-up found.
-PY := $(SETUP) && . $(CACHE)/tools.mk && export QEMU && exec "$$PYTHON" $(HERE)
+PY = $(SETUP) $(tools) && . $(CACHE)/tools.mk && export QEMU && exec "$$PYTHON" $(HERE)
 Q := $(if $(filter 1,$(V)),,@)
 
 # make exports the variables of its command line; the scripts read them from the environment.
 export KSCALE_CACHE := $(CACHE)
+
+# For a kernel of the system, only what builds modules is needed, and nothing is installed.
+modules modules_install: private tools := $(if $(KDIR),--modules)
+kernel-rust: private tools := --modules
 
 .PHONY: modules
 modules:
@@ -24,6 +28,10 @@ modules:
 .PHONY: modules_install
 modules_install:
 	+$(Q)$(PY)/scripts/kbuild.py modules_install
+
+.PHONY: kernel-rust
+kernel-rust:
+	+$(Q)$(PY)/scripts/kernel_rust.py
 
 .PHONY: demo
 demo:

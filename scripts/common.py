@@ -56,8 +56,9 @@ def load_tools() -> dict[str, str]:
 
 def make_argv(tools: dict[str, str], *arguments: str) -> list[str]:
     """Returns the command that runs the kernel's make with the tools of this project."""
-    names = ("LLVM", "RUSTC", "HOSTRUSTC", "RUSTFMT", "RUSTDOC", "CLIPPY_DRIVER", "BINDGEN")
-    variables = [f"{name}={tools[name]}" for name in names]
+    # LLVM= for a kernel that clang built, CC= for one that gcc built.
+    names = ("LLVM", "CC", "RUSTC", "HOSTRUSTC", "RUSTFMT", "RUSTDOC", "CLIPPY_DRIVER", "BINDGEN")
+    variables = [f"{name}={tools[name]}" for name in names if name in tools]
     return ["make", *variables, f"PYTHON3={tools['PYTHON']}", *arguments]
 
 

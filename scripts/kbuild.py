@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import kernel
+import kernel_rust
 from common import (
     CHECKOUT,
     cpus,
@@ -24,7 +25,7 @@ from common import (
     make_argv,
     make_env,
 )
-from kdir import config_of, problems
+from kdir import config_of, fitting, missing_metadata, problems
 
 # Variables that are passed to Kbuild unchanged.
 PASSED = """
@@ -37,7 +38,10 @@ UML_RUSTFLAGS = "-Zdirect-access-external-data=yes"
 
 
 def chosen_kdir(tools: dict[str, str]) -> Path:
-    """Returns the kernel to build against: KDIR=, or else a cached one. Exits if KDIR= is unfit."""
+    """Returns the kernel to build against: KDIR=, or else a cached one. Exits if KDIR= is unfit.
+
+    For headers without Rust metadata, that is the tree which `make kernel-rust` has prepared.
+    """
     given = os.environ.get("KDIR")
     if not given:
         flavour = os.environ.get("KERNEL") or "release"
@@ -48,7 +52,14 @@ def chosen_kdir(tools: dict[str, str]) -> Path:
     found = list(problems(kdir, tools))
     if found:
         die("\n".join(found))
-    return kdir
+    missing = missing_metadata(kdir)
+    if not missing:
+        return kdir
+    tree = kernel_rust.prepared(kdir)
+    if not tree:
+        die(f"KDIR={kdir} lacks {missing}, as header packages do, and no prepared tree fits: run "
+            f"`make kernel-rust KDIR={given}`, or give the build directory of the kernel")
+    return tree
 
 
 def chosen_output() -> Path:
@@ -83,6 +94,7 @@ class Kbuild:
         self.kdir = kdir
         self.source = source
         self.out = out
+        tools = fitting(kdir, tools)
         self.env = make_env(tools)
         self.env["MAKEFLAGS"] = make_flags()
         variables = {name: os.environ[name] for name in PASSED if os.environ.get(name)}

@@ -1,22 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
 
-"""Checks that the modules of this project can be built against a built kernel."""
+"""Checks that the modules of this project can be built against a kernel, and finds its compilers."""
 
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from common import output_of, parse_version
+from common import parse_version
 
 OLDEST = (7, 3)
 
-# Files that rustc reads to compile a module. Header packages of distributions often lack them.
+# Files that rustc reads to compile a module, and the kernel's lists of flags for bindgen. Header packages
+# of distributions often lack them.
 METADATA = (
     "rust/libcore.rmeta",
     "rust/libkernel.rmeta",
     "rust/libbindings.rmeta",
     "rust/libpin_init.rmeta",
     "rust/libmacros.so",
+)
+FLAGS = ("rust/Makefile", "rust/bindgen_parameters")
+
+# Files without which the kernel's make cannot build a module, and what makes them.
+PARTS = (
+    "Makefile",
+    "include/config/auto.conf",
+    "include/generated/autoconf.h",
+    "include/generated/rustc_cfg",
+    "scripts/mod/modpost",
 )
 
 
@@ -26,6 +39,11 @@ def config_of(kdir: Path) -> dict[str, str]:
         text = (kdir / ".config").read_text(errors="replace")
     except OSError:
         return {}
+    return options_in(text)
+
+
+def options_in(text: str) -> dict[str, str]:
+    """Returns the options that a configuration sets."""
     return {name: value.strip('"') for name, value in re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.M)}
 
 
@@ -37,44 +55,186 @@ def release_of(kdir: Path) -> str:
         return ""
 
 
-def clang_text(llvm: str) -> str:
-    """Returns the version text that Kconfig records for the clang of `LLVM=`."""
-    if llvm.endswith("/"):
-        clang = f"{llvm}clang"
-    else:
-        clang = f"clang{llvm}" if llvm.startswith("-") else "clang"
-    return output_of(clang, "--version").splitlines()[0]
+def source_of(kdir: Path) -> Path:
+    """Returns the directory of the source files, or of the headers, of a kernel build."""
+    if (kdir / "source").is_dir():
+        return (kdir / "source").resolve()
+    # The Makefile that the kernel's build writes into an output directory includes that of the source.
+    try:
+        text = (kdir / "Makefile").read_text(errors="replace")[:1000]
+    except OSError:
+        return kdir
+    found = re.search(r"^include (/\S+)/Makefile$", text, re.MULTILINE)
+    return Path(found[1]) if found else kdir
+
+
+#
+# Compilers
+#
+
+
+def first_line(program: str) -> str:
+    """Returns the first line that `program --version` prints; an empty text if it does not run."""
+    argv = [program, "--version"]
+    try:
+        return subprocess.run(argv, capture_output=True, text=True).stdout.partition("\n")[0]
+    except OSError:
+        return ""
+
+
+def programs(prefix: str) -> Iterator[str]:
+    """Yields the programs on PATH whose name is `prefix`, or `prefix` with a version."""
+    for directory in os.environ.get("PATH", "/usr/bin:/bin").split(":"):
+        for path in sorted(Path(directory).glob(f"{prefix}*")):
+            if re.fullmatch(rf"{prefix}(-[\d.]+)?", path.name):
+                yield str(path)
+
+
+def clang_of(llvm: str) -> str:
+    """Returns the clang of `LLVM=`, which is 1, the suffix of a version, or a directory."""
+    return f"{llvm}clang" if llvm.endswith("/") else f"clang{llvm}" if llvm.startswith("-") else "clang"
+
+
+def with_rustc(config: dict[str, str], tools: dict[str, str]) -> dict[str, str]:
+    """Returns `tools` with the rustc of the kernel, and the programs beside it, if it is installed."""
+    wanted = config.get("CONFIG_RUSTC_VERSION_TEXT")
+    if os.environ.get("RUSTC") or first_line(tools["RUSTC"]) == wanted:
+        return tools
+    for path in programs("rustc"):
+        if first_line(path) == wanted:
+            beside = {
+                "RUSTC": path, "HOSTRUSTC": path, "RUSTFMT": "rustfmt", "RUSTDOC": "rustdoc",
+                "CLIPPY_DRIVER": "clippy-driver",
+            }
+            directory = Path(path).resolve().parent
+            return tools | {name: str(directory / program) for name, program in beside.items()}
+    return tools
+
+
+def with_bindgen(config: dict[str, str], tools: dict[str, str]) -> dict[str, str]:
+    """Returns `tools` with the bindgen of the kernel if it is installed."""
+    wanted = config.get("CONFIG_BINDGEN_VERSION_TEXT")
+    if os.environ.get("BINDGEN") or first_line(tools["BINDGEN"]) == wanted:
+        return tools
+    for path in programs("bindgen"):
+        if first_line(path) == wanted:
+            return tools | {"BINDGEN": path}
+    return tools
+
+
+def with_compiler(config: dict[str, str], tools: dict[str, str]) -> dict[str, str]:
+    """Returns `tools` with the C compiler of the kernel if it is installed: CC= for gcc, LLVM= for clang."""
+    wanted = config.get("CONFIG_CC_VERSION_TEXT", "")
+    if config.get("CONFIG_CC_IS_GCC") == "y":
+        others = {name: value for name, value in tools.items() if name != "LLVM"}
+        # The first word of the text is the name by which the compiler was called.
+        name, _, rest = wanted.partition(" ")
+        for path in (name, *programs("gcc")):
+            called, _, found = first_line(path).partition(" ")
+            if found and found == rest:
+                return others | {"CC": path}
+        return others | {"CC": name}
+    if os.environ.get("LLVM") or first_line(clang_of(tools["LLVM"])) == wanted:
+        return tools
+    for path in programs("clang"):
+        if first_line(path) == wanted:
+            suffix = Path(path).name.removeprefix("clang")
+            return tools | {"LLVM": suffix or "1"}
+    return tools
+
+
+def fitting(kdir: Path, tools: dict[str, str]) -> dict[str, str]:
+    """Returns `tools` with the compilers of a kernel, as far as they are installed."""
+    config = config_of(kdir)
+    return with_compiler(config, with_bindgen(config, with_rustc(config, tools)))
+
+
+def compiler_problems(config: dict[str, str], tools: dict[str, str]) -> Iterator[str]:
+    """Yields what was found, what is needed, and the remedy, for each compiler that does not fit."""
+    wanted = config.get("CONFIG_RUSTC_VERSION_TEXT", "an unknown compiler")
+    found = first_line(tools["RUSTC"])
+    if found != wanted:
+        yield (f"was built by `{wanted}`, but {tools['RUSTC']} is `{found or 'missing'}`: install that "
+               "version and give RUSTC=<its path>, or build the kernel with this one")
+    wanted = config.get("CONFIG_CC_VERSION_TEXT", "an unknown compiler")
+    if "CC" in tools:
+        found = first_line(tools["CC"])
+        if found.partition(" ")[2] != wanted.partition(" ")[2] or not found:
+            version = re.search(r"\d+", config.get("CONFIG_GCC_VERSION", "")[:-4] or "")
+            package = f"gcc-{version[0]}" if version else "gcc"
+            yield (f"was built by `{wanted}`, but {tools['CC']} is `{found or 'missing'}`: install "
+                   f"that version of {package}, or upgrade the kernel and its headers")
+        return
+    found = first_line(clang_of(tools["LLVM"]))
+    if found != wanted:
+        yield (f"was built by `{wanted}`, but LLVM={tools['LLVM']} is `{found or 'missing'}`: give "
+               f"LLVM=<suffix of that clang>, or build the kernel with LLVM={tools['LLVM']}")
+
+
+#
+# The kernel
+#
+
+
+def missing_metadata(kdir: Path) -> str:
+    """Returns the first file of the kernel's Rust crates that is missing; an empty text if none is."""
+    for name in METADATA:
+        if not (kdir / name).is_file():
+            return name
+    source = source_of(kdir)
+    return next((name for name in FLAGS if not (source / name).is_file()), "")
+
+
+def option_problems(config: dict[str, str]) -> Iterator[str]:
+    """Yields one reason for each option that keeps the modules from working."""
+    if config.get("CONFIG_RUST") != "y":
+        yield ("has no CONFIG_RUST=y: take a kernel of the distribution that has it, or run "
+               "`make rustavailable` in the kernel's source, enable the option, and build the kernel")
+    if config.get("CONFIG_CFI") == "y":
+        yield ("has CONFIG_CFI=y (kCFI): it stops at an indirect call of a function with another type, "
+               "and the types of kscale's callbacks have not been compared with those of C: build the "
+               "kernel without the option")
+    if config.get("CONFIG_SMP") != "y" and config.get("CONFIG_UML") != "y":
+        yield "has no CONFIG_SMP=y: kscale supports kernels for several CPUs only"
+
+
+def part_problems(kdir: Path) -> Iterator[str]:
+    """Yields one reason if a part of the kernel's build, or of its headers, is missing."""
+    source = source_of(kdir)
+    if not (source / "include/linux/kernel.h").is_file():
+        yield f"lacks the headers in {source}: install all packages of the kernel's headers again"
+        return
+    for name in PARTS:
+        if not (kdir / name).is_file():
+            yield (f"lacks {name}: install all packages of the kernel's headers again, or complete "
+                   "the build of the kernel")
+            return
 
 
 def problems(kdir: Path, tools: dict[str, str]) -> Iterator[str]:
-    """Yields one line for each reason why `kdir` is unfit: the value found, and the remedy."""
+    """Yields one line for each reason why `kdir` is unfit: the value found, and the remedy.
+
+    A lack of Rust metadata is not among them; see missing_metadata().
+    """
+    name = f"KDIR={kdir}"
+    if not kdir.is_dir():
+        where = f" ({os.readlink(kdir)})" if kdir.is_symlink() else ""
+        yield (f"{name}{where} does not exist: install the headers of this kernel (Debian: apt-get install "
+               "linux-headers-<release>), or build a kernel by leaving out KDIR=")
+        return
     config = config_of(kdir)
     release = release_of(kdir)
     if not config or not release:
         what = ".config" if not config else "include/config/kernel.release"
-        yield (f"KDIR={kdir} is not a built kernel, {what} is missing: give the O= directory of a "
+        yield (f"{name} is not a built kernel, {what} is missing: give the O= directory of a "
                "complete build, or build a kernel by leaving out KDIR=")
         return
     if parse_version(release)[:2] < OLDEST:
-        yield (f"KDIR={kdir} is Linux {release}, older than 7.3: build a newer kernel, or leave "
+        yield (f"{name} is Linux {release}, older than 7.3: build a newer kernel, or leave "
                "out KDIR=")
-    if config.get("CONFIG_RUST") != "y":
-        yield (f"KDIR={kdir} has no CONFIG_RUST=y: run `make LLVM={tools['LLVM']} "
-               f"RUSTC={tools['RUSTC']} rustavailable` there, enable the option, and build again")
-        return
-    missing = [name for name in METADATA if not (kdir / name).is_file()]
-    if missing:
-        yield (f"KDIR={kdir} lacks {missing[0]}: header packages lack the Rust metadata, so "
-               "give the build directory of the kernel")
-    found = config.get("CONFIG_RUSTC_VERSION_TEXT", "an unknown compiler")
-    ours = output_of(tools["RUSTC"], "--version")
-    if found != ours:
-        yield (f"KDIR={kdir} was built by `{found}`, but {tools['RUSTC']} is `{ours}`: give "
-               "RUSTC=<that compiler>, or build the kernel with this compiler")
-    found = config.get("CONFIG_CC_VERSION_TEXT", "an unknown compiler")
-    ours = clang_text(tools["LLVM"])
-    if found != ours:
-        yield (f"KDIR={kdir} was built by `{found}`, but LLVM={tools['LLVM']} is `{ours}`: give "
-               f"LLVM=<suffix of that clang>, or build the kernel with LLVM={tools['LLVM']}")
+    reasons = list(option_problems(config))
+    if not reasons:
+        reasons = [*part_problems(kdir), *compiler_problems(config, fitting(kdir, tools))]
+    yield from (f"{name} {reason}" for reason in reasons)
     if not (kdir / "Module.symvers").is_file():
-        yield f"KDIR={kdir} lacks Module.symvers: run `make modules` there first"
+        yield f"{name} lacks Module.symvers: run `make modules` there first"

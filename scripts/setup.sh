@@ -5,6 +5,7 @@
 #
 # Usage: setup.sh            install missing tools; print nothing if none is missing
 #        setup.sh --plots    also install the tools for plots
+#        setup.sh --modules  find those that build modules for a kernel of the system; install nothing
 #        setup.sh --doctor   print a table of the tools; install nothing
 #
 # Runs on a minimal Debian. Uses RUSTC, LLVM, BINDGEN, QEMU and PYTHON of the environment. Writes
@@ -179,17 +180,18 @@ if path_of apt-get >/dev/null; then
 	)
 fi
 
-want_plots=
+want_plots= want_modules=
 [ "${1:-}" != --plots ] || want_plots=y
+[ "${1:-}" != --modules ] || want_modules=y
 choose
 case ${1:-} in
 --doctor)
 	doctor
 	exit
 	;;
-'' | --plots) ;;
+'' | --plots | --modules) ;;
 *)
-	echo "usage: $0 [--plots | --doctor]" >&2
+	echo "usage: $0 [--plots | --modules | --doctor]" >&2
 	exit 2
 	;;
 esac
@@ -197,6 +199,9 @@ esac
 mkdir -p "$cache"
 examine
 if [ -n "$missing" ]; then
+	if [ -n "$want_modules" ]; then
+		die "missing:$missing; remedy: install$packages"
+	fi
 	if [ -z "$column" ]; then
 		say "installs packages on Debian only. Please install:"
 		list() { [ $state = present ] || say "  $name $([ "$minimum" = - ] || echo ">= $minimum") ($why)"; }

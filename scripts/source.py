@@ -173,23 +173,29 @@ def download(suite: str, size: int, temp: Path) -> bool:
     return True
 
 
-def unpack(name: str, temp: Path) -> Path:
-    """Unpacks the package in `temp`, and moves the tree to the cache."""
-    version = re.sub(r"[^0-9A-Za-z.]", "-", name.removeprefix(f"{PACKAGE}_").rsplit("_", 1)[0])
+def mangled(version: str) -> str:
+    """Returns the version of a package as it is part of the names of cache entries."""
+    return re.sub(r"[^0-9A-Za-z.]", "-", version)
+
+
+def unpack(name: str, temp: Path, package_name: str = PACKAGE) -> Path:
+    """Unpacks the package in `temp`, and moves the tree beside `temp`."""
+    version = mangled(name.removeprefix(f"{package_name}_").rsplit("_", 1)[0])
+    series = package_name.removeprefix("linux-source-")
     progress = Progress(f"unpacks Linux {version}")
     (package,) = temp.glob("*.deb")
     argvs = (
         ["dpkg-deb", "-x", str(package), str(temp)],
-        ["tar", "-C", str(temp), "-xf", str(temp / f"usr/src/{PACKAGE}.tar.xz")],
+        ["tar", "-C", str(temp), "-xf", str(temp / f"usr/src/{package_name}.tar.xz")],
     )
     for argv in argvs:
         run = subprocess.run(argv, capture_output=True, text=True)
         if run.returncode:
             die(f"{argv[0]} failed: {run.stderr.strip()}")
-    tree = temp / PACKAGE
-    if not kernel_version(tree).startswith(f"{SERIES}."):
-        die(f"{name} has Linux {kernel_version(tree) or '(no version)'}, not {SERIES}.x")
-    final = cache_dir() / "source" / f"linux-{version}"
+    tree = temp / package_name
+    if not kernel_version(tree).startswith(f"{series}."):
+        die(f"{name} has Linux {kernel_version(tree) or '(no version)'}, not {series}.x")
+    final = temp.parent / f"linux-{version}"
     shutil.rmtree(final, ignore_errors=True)
     # The tree must be on disk before the stamp.
     os.sync()

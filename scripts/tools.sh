@@ -4,13 +4,33 @@
 # The tools that kscale needs, and the functions that find them. setup.sh sources this file.
 #
 # Input variables: `cache` is the cache directory, `column` is the column of the table for this system,
-# `want_plots` is not empty if plots are wanted.
+# `want_plots` is not empty if plots are wanted, `want_modules` if only the tools that build modules for a
+# kernel of the system are.
 
 # One line per tool:
 #   name | minimum version | package of Debian 12 | package of Debian 13 | user of the tool
 # `cargo:` builds a crate of a version that works. `backports:` installs the package, and those that
 # must match it, from the backports suite.
 tools() {
+	if [ -n "${want_modules:-}" ]; then
+		tools_of_modules
+	else
+		all_tools
+	fi
+}
+
+# The compilers are those of the kernel: scripts/kdir.py and scripts/kernel_rust.py check them.
+tools_of_modules() {
+	cat <<-'END'
+		make|4.0|make|make|front door, kernel build
+		python3|3.9|python3|python3|scripts
+		rustc|1.85.0|rustc-web|rustc|modules
+		bindgen|0.71.1|cargo:bindgen-cli@0.73.2|bindgen|library bindings
+		depmod|-|kmod|kmod|make install
+	END
+}
+
+all_tools() {
 	cat <<-'END'
 		make|4.0|make|make|front door, kernel build
 		python3|3.9|python3|python3|kernel.py, run.py
@@ -113,7 +133,8 @@ choose_rustc() {
 		fi
 	done
 	rustc=$any
-	if [ -n "$column" ]; then
+	# Modules for a kernel of the system need its rustc, and no source of core.
+	if [ -n "$column" ] && [ -z "${want_modules:-}" ]; then
 		unfit_rustc=$any
 		rustc=
 	fi

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""An unsuitable KDIR= is refused, with a one-line message that has the value found."""
+"""An unsuitable KDIR= is refused, with a one-line message that has the value found and the remedy."""
 
 import os
 import subprocess
@@ -12,6 +12,8 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 RUSTC = "rustc 1.90.0 (1159e78c4 2025-09-14)"
 CLANG = "Fancy clang version 21.1.0"
+GCC = "fancy-gcc-14 (Fancy 14.2.0-19) 14.2.0"
+OTHER_GCC = "fancy-gcc-14 (Fancy 14.3.0-1) 14.3.0"
 
 
 def program(path: Path, prints: str) -> None:
@@ -29,8 +31,9 @@ class Refusals(unittest.TestCase):
         self.temp = Path(temp.name)
         program(self.temp / "rustc", RUSTC)
         program(self.temp / "clang", CLANG)
-        # A fake make. If it runs, nothing was refused.
-        program(self.temp / "make", "reached make")
+        # A fake make, which prints its variables. If it runs, nothing was refused.
+        (self.temp / "make").write_text('#!/bin/sh\necho reached make "$@"\n')
+        (self.temp / "make").chmod(0o755)
         names = "HOSTRUSTC RUSTFMT RUSTDOC CLIPPY_DRIVER BINDGEN LIBCLANG_PATH QEMU".split()
         tools = {name: "/nonexistent" for name in names}
         tools |= {"LLVM": f"{temp.name}/", "RUSTC": f"{temp.name}/rustc", "PYTHON": sys.executable}
@@ -43,6 +46,7 @@ class Refusals(unittest.TestCase):
         """Creates a suitable kernel."""
         self.config = {
             "CONFIG_RUST": "y",
+            "CONFIG_SMP": "y",
             "CONFIG_RUSTC_VERSION_TEXT": f'"{RUSTC}"',
             "CONFIG_CC_VERSION_TEXT": f'"{CLANG}"',
         }
@@ -51,7 +55,11 @@ class Refusals(unittest.TestCase):
             (self.kdir / f"rust/lib{name}.rmeta").touch()
         (self.kdir / "rust/libmacros.so").touch()
         (self.kdir / "Module.symvers").touch()
-        (self.kdir / "include/config").mkdir(parents=True)
+        for name in ("Makefile", "rust/Makefile", "rust/bindgen_parameters", "scripts/mod/modpost",
+                     "include/config/auto.conf", "include/generated/autoconf.h",
+                     "include/generated/rustc_cfg", "include/linux/kernel.h"):
+            (self.kdir / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.kdir / name).touch()
         (self.kdir / "include/config/kernel.release").write_text("7.3.9-test\n")
 
     def run_kbuild(self) -> subprocess.CompletedProcess:
@@ -110,7 +118,7 @@ class Refusals(unittest.TestCase):
         for name in ("libkernel.rmeta", "libmacros.so"):
             with self.subTest(name):
                 (self.kdir / "rust" / name).unlink()
-                self.assert_refused(f"rust/{name}", "build directory")
+                self.assert_refused(f"rust/{name}", "make kernel-rust KDIR=")
                 (self.kdir / "rust" / name).touch()
 
     def test_kernel_of_another_rustc(self) -> None:
@@ -118,11 +126,81 @@ class Refusals(unittest.TestCase):
         self.config["CONFIG_RUSTC_VERSION_TEXT"] = f'"{other}"'
         self.assert_refused(other, RUSTC, "RUSTC=")
 
+    def test_rustc_of_the_kernel_is_found_on_path(self) -> None:
+        other = "rustc 1.85.1 (4eb161250 2025-03-15)"
+        program(self.temp / "rustc-1.85", other)
+        self.config["CONFIG_RUSTC_VERSION_TEXT"] = f'"{other}"'
+        run = self.run_kbuild()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(f" RUSTC={self.temp}/rustc-1.85 ", run.stderr)
+
     def test_kernel_of_another_clang(self) -> None:
-        for other in ("Fancy clang version 21.1.1", "gcc (Debian 14.2.0-19) 14.2.0"):
-            with self.subTest(other):
-                self.config["CONFIG_CC_VERSION_TEXT"] = f'"{other}"'
-                self.assert_refused(other, CLANG, "LLVM=")
+        other = "Fancy clang version 21.1.1"
+        self.config["CONFIG_CC_VERSION_TEXT"] = f'"{other}"'
+        self.assert_refused(other, CLANG, "LLVM=")
+
+    def test_clang_of_the_kernel_is_found_on_path(self) -> None:
+        other = "Fancy clang version 19.1.7"
+        program(self.temp / "clang-19", other)
+        self.config["CONFIG_CC_VERSION_TEXT"] = f'"{other}"'
+        run = self.run_kbuild()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(" LLVM=-19 ", run.stderr)
+
+    def built_by_gcc(self) -> None:
+        """Makes the kernel one that gcc built."""
+        self.config |= {"CONFIG_CC_IS_GCC": "y", "CONFIG_CC_VERSION_TEXT": f'"{GCC}"',
+                        "CONFIG_GCC_VERSION": "140200"}
+
+    def test_kernel_of_gcc_is_built_against_by_gcc(self) -> None:
+        self.built_by_gcc()
+        program(self.temp / "fancy-gcc-14", GCC)
+        run = self.run_kbuild()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(" CC=fancy-gcc-14 ", run.stderr)
+        self.assertNotIn(" LLVM=", run.stderr)
+
+    def test_gcc_of_the_kernel_has_another_name(self) -> None:
+        self.built_by_gcc()
+        program(self.temp / "gcc-14", GCC.replace("fancy-gcc-14", "gcc-14"))
+        run = self.run_kbuild()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn(f" CC={self.temp}/gcc-14 ", run.stderr)
+
+    def test_kernel_of_another_gcc(self) -> None:
+        self.built_by_gcc()
+        program(self.temp / "fancy-gcc-14", OTHER_GCC)
+        self.assert_refused(GCC, OTHER_GCC, "install that version of gcc-14")
+
+    def test_kernel_of_a_gcc_that_is_missing(self) -> None:
+        self.built_by_gcc()
+        self.assert_refused(GCC, "fancy-gcc-14 is `missing`", "gcc-14")
+
+    def test_kernel_with_kcfi(self) -> None:
+        self.config["CONFIG_CFI"] = "y"
+        self.assert_refused("CONFIG_CFI=y", "callbacks", "without the option")
+
+    def test_kernel_for_one_cpu(self) -> None:
+        del self.config["CONFIG_SMP"]
+        self.assert_refused("CONFIG_SMP=y")
+
+    def test_headers_that_are_not_installed(self) -> None:
+        (self.temp / "link").symlink_to("gone")
+        self.kdir = self.temp / "link"
+        self.config = {}
+        self.assert_refused("(gone) does not exist", "linux-headers")
+
+    def test_half_installed_headers(self) -> None:
+        for name in ("include/generated/autoconf.h", "include/config/auto.conf",
+                     "scripts/mod/modpost", "include/generated/rustc_cfg"):
+            with self.subTest(name):
+                (self.kdir / name).rename(self.temp / "aside")
+                self.assert_refused(f"lacks {name}", "install all packages of the kernel's headers")
+                (self.temp / "aside").rename(self.kdir / name)
+
+    def test_headers_without_those_of_the_source(self) -> None:
+        (self.kdir / "Makefile").write_text("include /nonexistent/common/Makefile\n")
+        self.assert_refused("/nonexistent/common", "install all packages of the kernel's headers")
 
     def test_kernel_whose_modules_were_not_built(self) -> None:
         (self.kdir / "Module.symvers").unlink()
