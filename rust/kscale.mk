@@ -134,5 +134,17 @@ $(obj)/rust/user.mk: $(src)/rust/user.mk FORCE
 always-y += rust/user.mk
 endif
 
+# -- The version ------------------------------------------------------------------------------
+
+quiet_cmd_kscale_version = VERSION $@
+      cmd_kscale_version = { echo '\#include <linux/module.h>'; \
+	echo 'MODULE_VERSION("$(kscale-version)");'; } > $@
+
+kscale-versions := $(kscale-versioned:%=version/%_generated.c)
+$(addprefix $(obj)/,$(kscale-versions)): FORCE
+	$(call if_changed,kscale_version)
+
+targets += $(kscale-versions)
+
 clean-files += rust/bindings_generated.rs rust/helpers_generated.rs rust/exports_generated.h \
-	rust/helpers.bc rust/libkscale.rmeta rust-project.json
+	rust/helpers.bc rust/libkscale.rmeta rust-project.json $(kscale-versions)

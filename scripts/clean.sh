@@ -13,7 +13,7 @@ clean() {
 	find "$1" -path "$1/.git" -prune -o -type f \( \
 		-name '*.[aos]' -o -name '*.bc' -o -name '*.ko' -o -name '*.ll' -o -name '*.mod' -o \
 		-name '*.mod.c' -o -name '*.order' -o -name '*.rmeta' -o -name '*.rsi' -o \
-		-name '*.symvers' -o -name '*_generated.h' -o -name '*_generated.rs' -o \
+		-name '*.symvers' -o -name '*_generated.[ch]' -o -name '*_generated.rs' -o \
 		-name '*.symtypes' -o -name Cargo.lock -o -name '.*.cmd' -o -name '.*.d' \
 		\) -exec rm -f {} +
 	find "$1" -path "$1/.git" -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

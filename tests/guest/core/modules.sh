@@ -80,6 +80,18 @@ test_modules_pull_in_the_library() {
 	! grep '^kscale ' /proc/modules || fail 'the library stayed'
 }
 
+test_modules_have_a_version() {
+	for name in kscale $targets; do
+		module=$(module_of "$name")
+		modprobe "$module"
+		cat "/sys/module/$module/version" >>/tmp/versions
+	done
+	sort -u /tmp/versions >/tmp/version
+	# One version for all, in the form that dkms compares.
+	[ "$(grep -c . /tmp/version)" -eq 1 ] || fail "$(cat /tmp/versions)"
+	grep -qE '^[0-9]+\.[0-9]+\.[0-9]+$' /tmp/version || fail "$(cat /tmp/version)"
+}
+
 test_repeated_loads_leave_nothing_registered() {
 	dmsetup targets | sort >/tmp/before
 	for _ in $(seq $rounds); do
