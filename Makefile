@@ -19,7 +19,7 @@ export KSCALE_CACHE := $(CACHE)
 
 # For a kernel of the system, only what builds modules is needed, and nothing is installed.
 modules modules_install: private tools := $(if $(KDIR),--modules)
-kernel-rust: private tools := --modules
+kernel-rust install uninstall: private tools := --modules
 
 .PHONY: modules
 modules:
@@ -28,6 +28,14 @@ modules:
 .PHONY: modules_install
 modules_install:
 	+$(Q)$(PY)/scripts/kbuild.py modules_install
+
+.PHONY: install
+install:
+	+$(Q)$(PY)/scripts/install.py install
+
+.PHONY: uninstall
+uninstall:
+	+$(Q)$(PY)/scripts/install.py uninstall
 
 .PHONY: kernel-rust
 kernel-rust:

@@ -146,13 +146,13 @@ row() {
 doctor() {
 	printf '%-15s %-8s %-10s %-8s %s\n' TOOL NEEDED FOUND STATE 'REMEDY OR USER'
 	examine row
+	echo
+	[ -z "$python" ] || LLVM=$llvm RUSTC=$rustc BINDGEN=$bindgen "$python" "$here/install.py" doctor
 	if [ -n "$missing" ]; then
-		echo
 		echo "Missing:$missing"
 		[ -z "$column" ] || echo "Remedy:  $here/setup.sh installs them."
 		exit 1
 	fi
-	echo
 	if [ -f "$cache/tools.mk" ]; then
 		"$python" "$here/kernel.py" doctor
 	fi
