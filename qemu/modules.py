@@ -6,6 +6,11 @@ import subprocess
 from pathlib import Path
 
 
+# What a guest needs before it can mount its root file system and /lib/modules. The kernels of this project
+# have them built in.
+BOOT = ("virtio_blk", "ext4", "9p", "9pnet_virtio", "virtio_rng")
+
+
 def kernel_release(kdir: Path) -> str:
     """Returns the release of a kernel build, as `uname -r` prints it."""
     return (kdir / "include/config/kernel.release").read_text().strip()
@@ -42,3 +47,17 @@ def install(kdir: Path, built: Path | None, target: Path) -> Path:
     depmod = shutil.which("depmod", path="/usr/sbin:/sbin:/usr/bin:/bin") or "depmod"
     subprocess.run([depmod, "-b", str(target), release], check=True)
     return tree
+
+
+def needed_at_boot(tree: Path) -> list[Path]:
+    """Returns the modules of BOOT, and those that they depend on, in the order in which they load.
+
+    `tree` is the directory that install() returns.
+    """
+    needs = {}
+    for line in (tree / "modules.dep").read_text().splitlines():
+        path, _, others = line.partition(":")
+        # depmod lists what must load first last.
+        needs[Path(path).stem.replace("-", "_")] = [*reversed(others.split()), path]
+    paths = [path for name in BOOT for path in needs.get(name, [])]
+    return [tree / path for path in dict.fromkeys(paths)]

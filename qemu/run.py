@@ -145,6 +145,8 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
             packed[f"mnt/script/{args.script.name}"] = args.script
         packed |= {f"mnt/script/{path.name}": path for path in args.pack}
         return make_guest(args, scratch, packed=packed)
+    boot = enumerate(modules.needed_at_boot(tree))
+    packed = {f"kscale/modules/{number:02}-{path.name}": path for number, path in boot}
     shares = [
         machine.Share("modules", tree, f"/lib/modules/{release}", fixed=True),
         machine.Share("tests", CHECKOUT / "tests", "/kscale/tests", fixed=not args.shell),
@@ -158,7 +160,7 @@ def make_machine(args: argparse.Namespace, out: Path, scratch: Path) -> machine.
         shares.append(machine.Share("share", args.share.absolute(), "/mnt/share"))
     if args.script:
         shares.append(machine.Share("script", args.script.absolute().parent, "/mnt/script"))
-    return make_guest(args, scratch, tuple(shares), own)
+    return make_guest(args, scratch, tuple(shares), own, packed)
 
 
 def make_guest(
@@ -168,7 +170,7 @@ def make_guest(
     own: Sequence[str] = (),
     packed: Mapping[str, Path] | None = None,
 ) -> machine.Machine:
-    """Packs the initramfs of a guest that mounts `shares`, or has `packed` in its RAM."""
+    """Packs the initramfs of a guest that mounts `shares` and has `packed` in its RAM."""
     root = "busybox" if args.ram else args.root
     size = shutil.get_terminal_size()
     env = {

@@ -11,17 +11,20 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
-KERNELS = ("release", "debug", "kcsan", "rt")
+KERNELS = ("release", "debug", "kcsan", "rt", "stock")
 # Kernels that run the suites of the release kernel in `make test-long`, except lines with
 # `-<kernel>`.
 LONG_KERNELS = ("kcsan", "rt")
+# The kernel of a distribution, which has neither KUnit nor all options. It runs the guest suites whose lines
+# name it, in `make test-long` and in `make test KERNEL=stock`.
+STOCK = "stock"
 # Kernels that run a KUnit suite without a line in the table.
 KUNIT_KERNELS = ("release", "debug", "uml")
 # Kernels that a line of the table may name.
 _LEFT_OUT = tuple(f"-{kernel}" for kernel in LONG_KERNELS)
 _ALLOWED = {
     "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
-    "guest": {"release", "debug", *_LEFT_OUT},
+    "guest": {"release", "debug", STOCK, *_LEFT_OUT},
 }
 # Words that may follow the kernels.
 _EXTRA = re.compile(r"(?P<long>long)|(?P<seconds>\d+s)|(?P<complaints>complaints=\d+)")
@@ -43,6 +46,8 @@ class Planned:
 
     def runs(self, kernel: str, is_long: bool) -> bool:
         """Returns whether a kernel runs the suite, in the long or else in the normal test run."""
+        if kernel == STOCK:
+            return kernel in self.kernels
         if kernel in LONG_KERNELS:
             return is_long and "release" in self.kernels and f"-{kernel}" not in self.kernels
         return kernel in self.kernels and is_long == self.is_long

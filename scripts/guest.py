@@ -20,7 +20,7 @@ from common import (
     die,
     load_tools,
 )
-from kbuild import Kbuild, chosen_kdir, chosen_output
+from kbuild import Kbuild, built, chosen_output
 
 # Variables of make, and the options of qemu/run.py that they become.
 OPTIONS = {
@@ -35,10 +35,13 @@ OPTIONS = {
 
 def suites_to_run(names: str, kdir: Path, tools: dict[str, str]) -> list[str]:
     """Builds the modules with their test code, and returns the options of qemu/run.py for suites."""
-    os.environ["KUNIT"] = "y"
-    tests = Kbuild(kdir, chosen_output(), tools)
-    tests.build()
-    options = ["--kunit-modules", str(tests.out)]
+    options = []
+    # The kernel of a distribution has no KUnit.
+    if os.environ.get("KERNEL") != "stock":
+        os.environ["KUNIT"] = "y"
+        tests = Kbuild(kdir, chosen_output(), tools)
+        tests.build()
+        options = ["--kunit-modules", str(tests.out)]
     if os.environ.get("KTAP_ONLY"):
         options += ["--env", f"KTAP_ONLY={os.environ['KTAP_ONLY']}"]
     words = [name if ":" in name else f"guest:{name}" for name in names.split()]
@@ -71,13 +74,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     tools = load_tools()
     if suites:
         os.environ.pop("KUNIT", None)
-    kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
-    kbuild.build()
+    kdir, out = built(tools)
     if suites:
-        what = suites_to_run(suites, kbuild.kdir, tools)
+        what = suites_to_run(suites, kdir, tools)
     command = [
         tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", tools["QEMU"],
-        "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), *what,
+        "--kdir", str(kdir), "--modules", str(out), *what,
     ]
     for variable, option in OPTIONS.items():
         if os.environ.get(variable):

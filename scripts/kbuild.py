@@ -17,6 +17,7 @@ from pathlib import Path
 
 import kernel
 import kernel_rust
+import stock
 from common import (
     CHECKOUT,
     cpus,
@@ -45,8 +46,10 @@ def chosen_kdir(tools: dict[str, str]) -> Path:
     given = os.environ.get("KDIR")
     if not given:
         flavour = os.environ.get("KERNEL") or "release"
+        if flavour == "stock":
+            die("KERNEL=stock is for the targets modules, guest, shell and test")
         if flavour not in kernel.FLAVOURS:
-            die(f"KERNEL={flavour} is unknown: use {', '.join(kernel.FLAVOURS)}")
+            die(f"KERNEL={flavour} is unknown: use {', '.join(kernel.FLAVOURS)} or stock")
         return kernel.ensure(flavour)
     kdir = Path(given).absolute()
     found = list(problems(kdir, tools))
@@ -85,6 +88,11 @@ def make_flags() -> str:
     return " ".join(flags)
 
 
+def passed() -> dict[str, str]:
+    """Returns the variables of the environment that are passed to Kbuild."""
+    return {name: os.environ[name] for name in PASSED if os.environ.get(name)}
+
+
 class Kbuild:
     """The kernel's make for the modules in one output directory."""
 
@@ -97,7 +105,7 @@ class Kbuild:
         tools = fitting(kdir, tools)
         self.env = make_env(tools)
         self.env["MAKEFLAGS"] = make_flags()
-        variables = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
+        variables = passed()
         if config_of(kdir).get("CONFIG_UML") == "y":
             variables["ARCH"] = "um"
             flags = f"{variables.get('KRUSTFLAGS', '')} {UML_RUSTFLAGS}"
@@ -133,15 +141,28 @@ class Kbuild:
         self.make("modules")
 
 
+def built(tools: dict[str, str]) -> tuple[Path, Path]:
+    """Builds all modules. Returns the kernel that guests boot, and the output directory."""
+    out = chosen_output()
+    if not os.environ.get("KDIR") and os.environ.get("KERNEL") == "stock":
+        stock.build(out, **passed())
+        return stock.ensure(), out
+    kbuild = Kbuild(chosen_kdir(tools), out, tools)
+    kbuild.build()
+    return kbuild.kdir, out
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("modules", "modules_install"))
     what = parser.parse_args(argv).what
     tools = load_tools()
+    if what == "modules":
+        print(built(tools)[1])
+        return
     kbuild = Kbuild(chosen_kdir(tools), chosen_output(), tools)
     kbuild.build()
-    if what == "modules_install":
-        kbuild.make("modules_install")
+    kbuild.make("modules_install")
     print(kbuild.out)
 
 

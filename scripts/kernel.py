@@ -31,6 +31,7 @@ from common import (
     note,
     output_of,
 )
+import stock
 from source import (
     Source,
     cached_sources,
@@ -249,13 +250,15 @@ def doctor() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=[*FLAVOURS, "source", "doctor"],
+    parser.add_argument("what", choices=[*FLAVOURS, "stock", "source", "doctor"],
                         help="kernel to build; source: fetch the source only; doctor: print the state")
     what = parser.parse_args(argv).what
     if what == "source":
         print(find_source().path)
     elif what == "doctor":
         doctor()
+    elif what == "stock":
+        print(stock.ensure())
     else:
         print(ensure(what))
 

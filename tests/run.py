@@ -14,8 +14,8 @@ A guest that does not boot, or ends early, is one failure of its current suite a
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
 With --long, other steps run: the suites marked `long`; the suites of the release kernel on the
-kernels kcsan and rt; kscale's code under Miri if Miri is installed; leaks, deadlocks and a data
-race, which the kernel must report.
+kernels kcsan and rt; those marked `stock` on the kernel of a distribution; kscale's code under Miri if
+Miri is installed; leaks, deadlocks and a data race, which the kernel must report.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= selects one kernel.
 Exit status: 0 if all suites ran and passed, otherwise 1.
@@ -45,7 +45,7 @@ OUT = CHECKOUT / "out/test"
 COUNTS_SKIPPED = 77
 MIRI_LEFT_OUT = 77
 # Time limits for hung guests: without a sign of progress, and for the whole run of a guest.
-TIMEOUT_S = {"release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800}
+TIMEOUT_S = {"release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800}
 LIMIT_S = 4 * 3600
 # A guest with 4 emulated CPUs uses little more than one core of the host.
 STEPS_AT_ONCE = 3
@@ -56,19 +56,19 @@ COUNTS_S = 20
 MIRI_S = 120
 MUTANT_S = 25
 SAMPLE_S = 90
-BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40}
+BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30}
 # All KUnit suites together.
-KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60}
+KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60, "stock": 0}
 # A guest suite without a duration in tests/suites.txt.
 SUITE_S = 4
-SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3}
+SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2}
 # rustc compiles a crate on one core, and the library is by far the largest crate.
 BUILDS_AT_ONCE = 2
 # Numbers of guests that share the suites of a kernel. A debug guest takes half a minute to boot and
 # end.
-GUESTS = {"release": 2, "debug": 1}
-LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2}
-LONG_TIMEOUT_S = {"release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800}
+GUESTS = {"release": 2, "debug": 1, "stock": 2}
+LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2}
+LONG_TIMEOUT_S = {"release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400}
 LONG_LIMIT_S = 12 * 3600
 # Without KASAN, mempool_debug detects writes to the reserved elements of a pool.
 GUEST_ARGS = {
@@ -76,6 +76,7 @@ GUEST_ARGS = {
     "debug": [],
     "kcsan": [],
     "rt": [],
+    "stock": [],
 }
 GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT": "--timeout"}
 
@@ -280,7 +281,8 @@ def kernel_steps(
     """Starts the builds for the suites of one kernel, and returns a step for each of its guests."""
     kdir = script_result(["kernel.py", kernel])
     built = builds.modules(KERNEL=kernel)
-    kunit = builds.modules(KERNEL=kernel, KUNIT="y")
+    # The kernel of a distribution has no KUnit.
+    kunit = None if kernel == suites.STOCK else builds.modules(KERNEL=kernel, KUNIT="y")
     limits = LONG_TIMEOUT_S if is_long else TIMEOUT_S
     guests = (LONG_GUESTS if is_long else GUESTS)[kernel]
 
@@ -290,10 +292,13 @@ def kernel_steps(
         def run(
             number: int = number, share: list[suites.Planned] = share, names: list[str] = names
         ) -> list[Outcome]:
-            modules, tests = built.result(), kunit.result()
+            modules = built.result()
             directory = fresh(f"{kernel}-{number}")
             words = [f"{suite.kind}:{suite.name}" for suite in share]
-            options = [*GUEST_ARGS[kernel], "--kunit-modules", tests, "--suite", *words]
+            options = [*GUEST_ARGS[kernel]]
+            if kunit:
+                options += ["--kunit-modules", kunit.result()]
+            options += ["--suite", *words]
             limit_s = LONG_LIMIT_S if is_long else LIMIT_S
             boot(kdir, modules, directory, limits[kernel], options, limit_s)
             return [judged(kernel, parser, output_of(directory), names, directory, end_of(directory))]
@@ -488,16 +493,18 @@ def main(argv: list[str]) -> int:
     builds = Builds()
     ktap_parser = ktap.Parser(Path(kdir))
     steps: list[Step] = []
-    if not args.long:
+    if not args.long and chosen != suites.STOCK:
         own = [str(TESTS / "host/run.py"), "--kdir", kdir]
         # The harness tests of the build copy these modules.
         steps.append(host_step("harness", HARNESS_S, ktap_parser, lambda: after(bench, own)))
     for kernel in reversed(suites.KERNELS):
-        if chosen in ("", kernel):
+        if kernel == chosen or not chosen and (args.long or kernel != suites.STOCK):
             table = [suite for suite in suites.planned() if suite.runs(kernel, args.long)]
             if table:
                 steps += kernel_steps(ktap_parser, builds, kernel, table, args.long)
-    if args.long:
+    if chosen == suites.STOCK:
+        pass  # This kernel has no part in the other steps.
+    elif args.long:
         steps.append(miri_step(ktap_parser))
         steps += report_steps(builds)
     else:

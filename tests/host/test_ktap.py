@@ -277,6 +277,13 @@ class Table(unittest.TestCase):
                 names = [suite.name for suite in table if suite.runs(kernel, True)]
                 self.assertEqual("".join(names), expected)
 
+    def test_the_stock_kernel_runs_suites_that_name_it(self) -> None:
+        table = suites.parse("kunit k release\nguest a release,stock\nguest b release\n", ["k"])
+        for is_long in (False, True):
+            with self.subTest(is_long):
+                names = [suite.name for suite in table if suite.runs("stock", is_long)]
+                self.assertEqual(names, ["a"])
+
     def test_excluded_suites_have_a_reason(self) -> None:
         for line in suites.TABLE.read_text().splitlines():
             if re.search(r",-(kcsan|rt)\b", line):
