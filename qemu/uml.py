@@ -99,7 +99,8 @@ class Machine:
         if self.image:
             snapshot = self.out / "snapshot"
             snapshot.unlink(missing_ok=True)
-            argv.append(f"ubd0={snapshot},{self.image}")
+            # `c` leaves the image unlocked, as QEMU opens no image with a lock. Nothing writes to it.
+            argv.append(f"ubd0c={snapshot},{self.image}")
         with (self.out / "console.log").open("wb") as log:
             kernel = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
