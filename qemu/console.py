@@ -67,7 +67,8 @@ _QUOTE_LINES = 40
 # Complaints: messages of the library about a mistake of its user, such as a value that can never be
 # freed. The excluded messages are those of the harness, of tests and of the module loader.
 COMPLAINT = re.compile(
-    r"^kscale: (?!suite |case |log mark |mutant |reached |loading out-of-tree |Failures \{)"
+    r"^kscale: (?!suite |case |log mark |mutant |reached |loading out-of-tree |Failures \{|"
+    r"module verification failed: )"
 )
 
 # Lines that a guest's init prints before each suite, and tests/guest/lib/ktap.sh before each case.

@@ -121,6 +121,11 @@ class Spans(unittest.TestCase):
         self.assertEqual((second.name, second.kind, second.ended), ("dm", "guest", True))
         self.assertEqual((second.begun, second.start_s, second.end_s), ("test_two", 5, 9))
 
+    def test_messages_about_unsigned_modules_are_no_complaints(self) -> None:
+        said = "module verification failed: signature and/or required key missing - tainting kernel"
+        self.assertFalse(console.complaint(f"[    1.0] kscale: {said}"))
+        self.assertTrue(console.complaint("[    1.0] kscale: a value can never be freed"))
+
     def test_only_messages_of_the_library_are_complaints(self) -> None:
         first, second = console.spans(self.LOG)
         self.assertEqual(len(first.complaints), 1)
