@@ -68,6 +68,27 @@ pub(in crate::block::dm) struct TargetType {
     functions: Functions,
 }
 
+/// Initialises the `srcu_struct` of a target type.
+///
+/// The initialiser of a [`TargetType`] is compiled into the module that registers the target. Lockdep
+/// keeps the name for as long as the library has the key, so the name must not be that module's.
+///
+/// # Safety
+///
+/// `slot` must be valid for writes.
+#[inline(never)]
+unsafe fn init_sections(slot: *mut bindings::srcu_struct) -> Result {
+    // SAFETY: By this function's contract. Name and key belong to the library, which outlives all
+    // target types: this function is neither generic nor inlined.
+    to_result(unsafe {
+        bindings::init_srcu_struct_fast_with_key(
+            slot,
+            c"kscale_target".as_char_ptr(),
+            static_lock_class!().as_ptr(),
+        )
+    })
+}
+
 impl TargetType {
     /// Creates a target type.
     pub(super) fn new(
@@ -78,15 +99,8 @@ impl TargetType {
             raw: Opaque::new(raw),
             // INVARIANT: `sections` is initialised if this closure returns `Ok`.
             sections <- Opaque::try_ffi_init(|slot| {
-                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`. Name
-                // and key belong to the library, which outlives all target types.
-                to_result(unsafe {
-                    bindings::init_srcu_struct_fast_with_key(
-                        slot,
-                        c"kscale_target".as_char_ptr(),
-                        static_lock_class!().as_ptr(),
-                    )
-                })
+                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
+                unsafe { init_sections(slot) }
             }),
             functions,
         })
