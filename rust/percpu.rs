@@ -23,7 +23,7 @@
 //!
 //! Every *possible* CPU has a slot from the start, online or not. So CPU hotplug needs no action
 //! and loses no data. A user may have to collect what an offline CPU holds, for example credits:
-//! see [`cpuhp`](crate::percpu::hotplug).
+//! see [`hotplug`].
 //!
 //! Do not use per-CPU data for data that is rarely written: all CPUs may share such data. Do not
 //! use it for large data: each possible CPU has a copy, of at most [`PerCpu::MAX_SIZE_BYTES`]. For

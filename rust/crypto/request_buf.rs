@@ -41,8 +41,9 @@ use crate::{
     }, //
 };
 
-/// RequestPool in the reserve of a cipher. One is enough for forward progress: a task holds at most
-/// one while it waits. With more, several CPUs make progress when memory is short.
+/// The number of request buffers in the reserve of a cipher. One is enough for forward progress,
+/// unless a task holds a request while it waits for another one. With more, several CPUs make
+/// progress when memory is short.
 const RESERVE: usize = 4;
 
 /// A C request of type `R`, with the memory that it points to.

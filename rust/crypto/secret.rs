@@ -70,10 +70,10 @@ impl SecretBytes {
 
     /// Generates a key of `len` random bytes.
     ///
-    /// Fails with [`ENOMEM`] if there is no memory for it.
+    /// Does not wait for entropy, see [`random::fill()`](crate::lib::random::fill). Fails with
+    /// [`ENOMEM`] if there is no memory for it.
     ///
-    /// Context: Process context. May sleep. Waits until the random number generator is
-    /// initialised. C: `get_random_bytes()`.
+    /// Context: Process context. May sleep. C: `get_random_bytes()` in `drivers/char/random.c`.
     pub fn random(len: usize) -> Result<Self> {
         let mut key = Self::zeroed(len)?;
         random::fill(&mut key.bytes);

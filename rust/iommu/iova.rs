@@ -35,6 +35,7 @@
 //! A leaked range is never allocated again, and its node is freed with the domain. A leaked domain
 //! is never freed. It refers to no module except that of `drivers/iommu/iova.c`, which then cannot
 //! be unloaded.
+//!
 //! # Examples
 //!
 //! ```

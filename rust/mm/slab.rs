@@ -10,7 +10,6 @@
 //!
 //! Constructors, memory accounting, `SLAB_TYPESAFE_BY_RCU` and copies to user space are not
 //! supported.
-//! supported.
 //!
 //! # Forgotten objects
 //!

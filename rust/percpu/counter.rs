@@ -17,9 +17,9 @@
 //! Do not put counters on the stack with `stack_pin_init!`: kernels with
 //! `CONFIG_DEBUG_OBJECTS_PERCPU_COUNTER` warn, as they do for C counters.
 //!
-//! Use [`Refcount`] for a count that decides when to free. Use
-//! [`percpu_limiter`](crate::percpu::limiter) for a hard limit, or for a limit that a load stays
-//! close to. `percpu_counter_limited_add()` is not exported to modules.
+//! Use [`Refcount`] for a count that decides when to free. Use a
+//! [limiter](crate::percpu::limiter) for a hard limit, or for a limit that a load stays close to.
+//! `percpu_counter_limited_add()` is not exported to modules.
 //!
 //! # Examples
 //!

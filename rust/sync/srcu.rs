@@ -60,6 +60,7 @@
 //! static memory (`DEFINE_SRCU()`).
 //!
 //! C header: [`include/linux/srcu.h`](srctree/include/linux/srcu.h)
+//!
 //! # Examples
 //!
 //! ```

@@ -47,7 +47,7 @@ pub const MAX_ASSOCIATED_SIZE: usize = 64;
 /// - `is_async` is set unless `tfm` completes every request before the call returns.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
 /// - `tag_size` is that of `tfm`, and at most [`MAX_TAG_SIZE`].
-/// - `pool` have room for the context of `tfm`.
+/// - The elements of `pool` have room for the context of `tfm`.
 pub struct Aead {
     pub(super) tfm: NonNull<bindings::crypto_aead>,
     pub(super) is_async: bool,

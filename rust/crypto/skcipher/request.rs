@@ -152,8 +152,9 @@ pub(super) type Crypt = unsafe extern "C" fn(*mut bindings::skcipher_request) ->
 /// It is large (about 600 bytes), so use it for a whole bio. Each call only writes five pointers
 /// and the initialisation vector. It may be moved between calls, as no pointer into it is left.
 ///
-/// If [`Skcipher::may_sleep`], the first call allocates a request that does not move. Every call
-/// waits until the cipher has completed the request.
+/// If [`Skcipher::may_sleep`], the first call allocates a request that does not move, from a small
+/// reserve if memory is short. A task that then holds another such request of the cipher may
+/// deadlock. Every call waits until the cipher has completed the request.
 ///
 /// The C request, its context and the initialisation vector are wiped on drop.
 ///
@@ -292,8 +293,8 @@ impl<'t> Request<'t> {
         // SAFETY:
         // - The request has a cipher by the type invariants. Source, destination and initialisation
         //   vector are set and live, see above.
-        // - The cipher has no request buffers, so by its type invariants it is synchronous, and
-        //   uses nothing after the call returns. Its context has at most
+        // - The cipher has no pool of request buffers, so by its type invariants it is synchronous,
+        //   and uses nothing after the call returns. Its context has at most
         //   `MAX_SYNC_SKCIPHER_REQSIZE` bytes, so it fits.
         match unsafe { crypt((&raw mut self.on_stack).cast()) } {
             0 => Ok(()),
@@ -356,8 +357,8 @@ pub(super) fn new_buf<'t>(cipher: &Skcipher, mut buf: RequestBuf<'t>) -> Request
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        // With request buffers, the request on the stack is unused, and has no room for the
-        // context.
+        // With a pool of request buffers, the request on the stack is unused, and has no room for
+        // the context.
         if self.cipher.pool().is_none() {
             // SAFETY: The request has a cipher by the type invariants, followed by memory for its
             // context: see `crypt()`.

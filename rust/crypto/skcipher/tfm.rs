@@ -47,7 +47,7 @@ pub(crate) fn not_empty(name: &CStr) -> Result {
 ///
 /// - `tfm` came from a successful `crypto_alloc_skcipher()` and has not been freed.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
-/// - If there are `pool`, they have room for the context of `tfm`. Otherwise `tfm` is
+/// - If there is a `pool`, its elements have room for the context of `tfm`. Otherwise `tfm` is
 ///   synchronous, and its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes.
 /// - `is_async` is set unless `tfm` completes every request before the call returns.
 pub struct Skcipher {
@@ -134,7 +134,7 @@ impl Skcipher {
         // SAFETY: As above.
         // INVARIANT: `is_async` is the property of the cipher.
         this.is_async = unsafe { bindings::crypto_skcipher_is_async(tfm) };
-        // INVARIANT: The request buffers are allocated for the cipher.
+        // INVARIANT: The elements of the pool have room for the context of the cipher.
         this.pool = Some(RequestPool::new(reqsize)?);
         Ok(this)
     }
@@ -167,7 +167,7 @@ impl Skcipher {
         Ok(this)
     }
 
-    /// Returns the request buffers of requests, if requests do not fit on the stack.
+    /// Returns the pool of request buffers, if requests do not fit on the stack.
     #[inline]
     pub(super) fn pool(&self) -> Option<&RequestPool<Head, bindings::skcipher_request>> {
         self.pool.as_ref()

@@ -30,8 +30,8 @@ use super::shared::Shared;
 
 /// The work queue, or null while the library is not loaded.
 ///
-/// All stashes share the queue, which outlives them: a leaked stash may queue work after its module
-/// was unloaded.
+/// All stashes share the queue. It outlives the modules that use stashes, as the work item of a
+/// leaked stash may still be pending when its module is unloaded.
 static QUEUE: Atomic<*mut bindings::workqueue_struct> = Atomic::new(ptr::null_mut());
 
 /// Queues the work item of a stash if it is not pending.

@@ -181,8 +181,8 @@ impl PerCpuCounter {
     ///
     /// Context: Any context except NMI. Never sleeps. Cheap if the distance of the count from `rhs`
     /// is more than the default batch times the number of online CPUs. Otherwise it costs a
-    /// [`sum`](Self::sum). For limits that a load stays close to use
-    /// [`percpu_limiter`](crate::percpu::limiter). C: `__percpu_counter_compare()` in
+    /// [`sum`](Self::sum). For limits that a load stays close to use a
+    /// [limiter](crate::percpu::limiter). C: `__percpu_counter_compare()` in
     /// `lib/percpu_counter.c`.
     #[inline]
     pub fn compare(&self, rhs: i64) -> Ordering {

@@ -298,7 +298,7 @@ impl<F: Flavor> Drop for Domain<F> {
     /// Drops the handle. The last handle waits for polled grace periods and for callbacks.
     ///
     /// A worker waits instead if this context cannot sleep, for example in a destructor that
-    /// `call_srcu()` runs.
+    /// `call_srcu()` runs. Without `CONFIG_PREEMPT_COUNT` a worker always waits.
     fn drop(&mut self) {
         // SAFETY: `drop` runs once, and `inner` is not used after it.
         DomainInner::put(unsafe { ManuallyDrop::take(&mut self.inner) });

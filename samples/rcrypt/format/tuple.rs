@@ -160,8 +160,8 @@ impl TuplePool {
                 if bio.len_bytes() / SECTOR_SIZE > self.reserve_sectors.get() {
                     bio.accept_partial(self.reserve_sectors)?;
                 }
-                // Bios with tuples from the reserve complete without waiting for other bios of the
-                // target, so this allocation makes progress.
+                // A bio with tuples from the reserve needs no further tuples, so it completes and
+                // returns them: this allocation makes progress.
                 self.pool.alloc(len(bio))?
             }
         };

@@ -78,7 +78,7 @@ impl Elephant {
         })
     }
 
-    /// See [`Generator::set_key()`](super::Generator::set_key).
+    /// See [`IvGenerator::set_key()`](super::IvGenerator::set_key).
     pub(super) fn set_key(&mut self, key: &[u8]) -> Result {
         self.key.replace(key.get(self.key_start..).ok_or(EINVAL)?)
     }

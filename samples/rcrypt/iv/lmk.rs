@@ -93,7 +93,7 @@ impl Lmk {
         Ok(this)
     }
 
-    /// See [`Generator::set_key()`](super::Generator::set_key).
+    /// See [`IvGenerator::set_key()`](super::IvGenerator::set_key).
     pub(super) fn set_key(&mut self, key: &[u8]) -> Result {
         if let Some(start) = self.seed_start {
             let seed = key.get(start..).and_then(|rest| rest.get(..SEED_LEN));

@@ -89,7 +89,7 @@ impl Tcw {
         })
     }
 
-    /// See [`Generator::set_key()`](super::Generator::set_key).
+    /// See [`IvGenerator::set_key()`](super::IvGenerator::set_key).
     pub(crate) fn set_key(&mut self, key: &[u8]) -> Result {
         self.seeds
             .replace(key.get(self.seeds_start..).ok_or(EINVAL)?)

@@ -309,7 +309,9 @@ impl<T: Target> CloneBio<T> {
 
     /// As [`CloneBio::submit()`], but the worker of a queue of the target submits the clone.
     ///
-    /// Context: Any context. Never sleeps.
+    /// A clone without tags may be queued in an interrupt or with interrupts disabled.
+    ///
+    /// Context: Any context. May sleep if the clone has tags.
     pub fn submit_sorted(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x SortedSubmitQueue<T>,

@@ -156,9 +156,9 @@ impl<T: Target> SortedSubmitQueue<T> {
         let this = this.as_ptr();
         // SAFETY: `as_raw()` returns a non-null pointer.
         let node = unsafe { NonNull::new_unchecked(bio.as_raw().cast()) };
-        // SAFETY: The bio keeps the target and so the queue alive, until it is in the list. After
-        // that `list` is not used. No reference to it must stay valid until then, as all of it is
-        // atomic.
+        // SAFETY: The bio keeps the target and so the queue alive until the bio is in the list.
+        // `add()` does not access the list after that. The reference may dangle then: `Llist` is an
+        // atomic, and Rust does not assume that references to atomics stay valid.
         let list = unsafe { &(*this).pending.list };
         // INVARIANT: By this function's contract.
         let was_empty = list.add(node, |behind| {

@@ -44,7 +44,8 @@ pub struct Registration<T: Target> {
     _target: PhantomData<T>,
 }
 
-// SAFETY: Another task than the registering one may unregister a target.
+// SAFETY: Any task may unregister a target: `dm_unregister_target()` in `drivers/md/dm-target.c`
+// takes the lock that it needs. Any task may drop the data, which is `Send`.
 unsafe impl<T: Target> Send for Registration<T> {}
 
 // SAFETY: `&Registration` has no methods.

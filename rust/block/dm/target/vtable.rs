@@ -333,7 +333,7 @@ impl<T: Target> Vtable<T> {
     unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
         // SAFETY: `ctr` set `private` to such a box. No pointer to it is left:
         //
-        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-builder.c`. No other
+        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-table.c`. No other
         //   callback of the table runs then or later: the table was never bound to the device, or
         //   `dm_sync_table()` in `drivers/md/dm.c` has waited for readers of `md->map`.
         // - No bio of the target is left. `dm_swap_table()` requires a suspended device, and
@@ -428,7 +428,6 @@ impl<T: Target> Vtable<T> {
         // SAFETY: This is `status`.
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
-        //
         let buf = unsafe { buffer(result, usize::from_safe_cast(maxlen)) };
         let mut out = StatusBuf::new(buf, inner.devices());
 
