@@ -389,6 +389,8 @@ def report_steps(builds: Builds) -> Iterator[Step]:
     # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite
     # that.
     memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
+    # __node_reclaim() in mm/vmscan.c acquires fs_reclaim. The allocation under the lock did before.
+    reclaim = "echo 8M >/sys/devices/system/node/node0/reclaim"
     # Two tasks write one variable until KCSAN reports the race, or for 30 rounds.
     race = """modprobe racy; cd /sys/kernel/debug/racy
         until dmesg | grep -q 'data-race in .*racy' || [ $((round += 1)) -gt 30 ]; do
@@ -403,8 +405,10 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("a removal during a walk", "debug", "modprobe leaky what=4", fails),
         ("a wait for a grace period in a guard", "debug", deadlock(0), fails),
         ("a wait for a reader that takes a lock", "debug", "modprobe deadlocks what=1", fails),
+        ("a shrinker that takes a lock", "debug", f"modprobe deadlocks what=2; {reclaim}", fails),
         ("a hotplug callback that waits for hotplug", "debug", "modprobe deadlocks what=3", fails),
         ("a task that reads twice", "debug", "modprobe deadlocks what=4", fails),
+        ("an item that drops its own queue", "debug", deadlock(5), fails),
         ("a race", "kcsan", race.format("plain", 0), fails),
         ("atomics instead of a race", "kcsan", race.format("atomic", 1), 0),
     )
