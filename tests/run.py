@@ -17,18 +17,20 @@ With --long, other steps run: the suites marked `long`; the suites of the releas
 kernels kcsan and rt; those marked `stock` on the kernel of a distribution; kscale's code under Miri if
 Miri is installed; leaks, deadlocks and a data race, which the kernel must report.
 
-Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= selects one kernel.
+Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= selects the suites of one
+kernel, without the other steps.
 Exit status: 0 if all suites ran and passed, otherwise 1.
 """
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -362,13 +364,12 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
             status = boot(kdir, modules, directory, TIMEOUT_S["release"], options)
             end = end_of(directory)
             result = parser.judge(output_of(directory), [suite], directory.name, directory, end)
-            failed = result.suites[0].failed
+            failed = {line.partition(":")[0] for line in result.suites[0].failures}
             # A guest with any other exit status did not run all tests.
-            caught = failed if status == 1 else 0
-            missed = [f"{len(tests) - caught} of {', '.join(tests)} did not fail"]
-            missed = [end.reason()] if end.trouble else missed
+            missed = [test for test in tests if status != 1 or test not in failed]
+            why = [end.reason() if end.trouble else f"did not fail: {', '.join(missed)}"]
             name = f"{mutant} is caught by {suite}"
-            row = ktap.Suite(name, caught, len(tests) - caught, 0, missed)
+            row = ktap.Suite(name, len(tests) - len(missed), len(missed), 0, why)
             row.seconds = result.suites[0].seconds
             return [Outcome("mutant", [row])]
 
@@ -478,7 +479,43 @@ def run_all(steps: list[Step]) -> list[Outcome]:
     order = sorted(range(len(steps)), key=lambda number: -steps[number].seconds)
     with ThreadPoolExecutor(STEPS_AT_ONCE) as pool:
         going = {number: pool.submit(steps[number].outcomes) for number in order}
+        try:
+            wait(going.values())
+        except KeyboardInterrupt:
+            # Otherwise the pool starts the remaining steps, too.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return [each for number in range(len(steps)) for each in going[number].result()]
+
+
+def all_steps(
+    parser: ktap.Parser, builds: Builds, kdir: str, is_long: bool, chosen: str
+) -> list[Step]:
+    """Starts the builds and returns all steps. `chosen` is a kernel: only its suites are steps."""
+    steps: list[Step] = []
+    for kernel in reversed(suites.KERNELS):
+        if kernel == chosen or not chosen and (is_long or kernel != suites.STOCK):
+            table = [suite for suite in suites.planned() if suite.runs(kernel, is_long)]
+            if table:
+                steps += kernel_steps(parser, builds, kernel, table, is_long)
+    if chosen:
+        return steps
+    if is_long:
+        return [*steps, miri_step(parser), *report_steps(builds)]
+    modules = builds.modules(KERNEL="release")
+    bench = builds.modules(KERNEL="release", BENCH="y")
+    own = [str(TESTS / "host/run.py"), "--kdir", kdir]
+    ui = [str(TESTS / "ui/run.py"), "--modules"]
+    sample = [str(TESTS / "mutants/run.py"), "--sample"]
+    return [
+        # The harness tests of the build copy these modules.
+        host_step("harness", HARNESS_S, parser, lambda: after(bench, own)),
+        *steps,
+        host_step("ui", UI_S, parser, lambda: [*ui, modules.result()]),
+        counts_step(parser, bench),
+        *mutant_steps(parser, builds, kdir),
+        host_step("mutants", SAMPLE_S, parser, lambda: sample),
+    ]
 
 
 def main(argv: list[str]) -> int:
@@ -495,33 +532,14 @@ def main(argv: list[str]) -> int:
 
     kdir = script_result(["kernel.py", "release"])
     builds = Builds()
-    ktap_parser = ktap.Parser(Path(kdir))
-    steps: list[Step] = []
-    if not args.long and chosen != suites.STOCK:
-        own = [str(TESTS / "host/run.py"), "--kdir", kdir]
-        # The harness tests of the build copy these modules.
-        steps.append(host_step("harness", HARNESS_S, ktap_parser, lambda: after(bench, own)))
-    for kernel in reversed(suites.KERNELS):
-        if kernel == chosen or not chosen and (args.long or kernel != suites.STOCK):
-            table = [suite for suite in suites.planned() if suite.runs(kernel, args.long)]
-            if table:
-                steps += kernel_steps(ktap_parser, builds, kernel, table, args.long)
-    if chosen == suites.STOCK:
-        pass  # This kernel has no part in the other steps.
-    elif args.long:
-        steps.append(miri_step(ktap_parser))
-        steps += report_steps(builds)
-    else:
-        modules = builds.modules(KERNEL="release")
-        bench = builds.modules(KERNEL="release", BENCH="y")
-        ui = [str(TESTS / "ui/run.py"), "--modules"]
-        steps.append(host_step("ui", UI_S, ktap_parser, lambda: [*ui, modules.result()]))
-        if chosen in ("", "release"):
-            steps.append(counts_step(ktap_parser, bench))
-        steps += mutant_steps(ktap_parser, builds, kdir)
-        sample = [str(TESTS / "mutants/run.py"), "--sample"]
-        steps.append(host_step("mutants", SAMPLE_S, ktap_parser, lambda: sample))
-    outcomes = run_all(steps)
+    try:
+        steps = all_steps(ktap.Parser(Path(kdir)), builds, kdir, args.long, chosen)
+        if not steps:
+            parser.error(f"KERNEL={chosen} has suites in `make test-long` only")
+        outcomes = run_all(steps)
+    finally:
+        # After a failure or an interrupt, builds may be left.
+        builds.pool.shutdown(wait=False, cancel_futures=True)
 
     # Suites without a KTAP document of their own.
     others = [suite for outcome in outcomes if not outcome.junit for suite in outcome.suites]
@@ -538,4 +556,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

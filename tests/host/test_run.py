@@ -4,11 +4,14 @@
 import contextlib
 import importlib.util
 import io
+import os
+import signal
 import sys
 import tempfile
+import threading
 import unittest
 import unittest.mock
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import ktap
@@ -54,15 +57,138 @@ class Shares(unittest.TestCase):
         self.assertEqual(self.names(planned(("guest", "a", 1)), 3), [["a"]])
 
 
-class Steps(unittest.TestCase):
-    """Step and run_all()"""
+class Quiet(unittest.TestCase):
+    """Base class: discards the output of the runner."""
 
     def setUp(self) -> None:
-        redirects = (contextlib.redirect_stdout, contextlib.redirect_stderr)
-        for redirect in redirects:
-            manager = redirect(io.StringIO())
-            manager.__enter__()
-            self.addCleanup(manager.__exit__, None, None, None)
+        for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr):
+            self.enterContext(redirect(io.StringIO()))
+
+
+class Pool(ThreadPoolExecutor):
+    """A pool whose tasks can wait until a pool is shut down."""
+
+    is_over: threading.Event
+    submitted: threading.Semaphore
+    made: list["Pool"]
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        self.made.append(self)
+
+    def submit(self, *args: object, **named: object) -> Future:
+        """Submits a task."""
+        future = super().submit(*args, **named)
+        self.submitted.release()
+        return future
+
+    @classmethod
+    def finish(cls) -> None:
+        """Waits until all tasks that were not cancelled have run."""
+        cls.is_over.set()
+        for pool in cls.made:
+            pool.shutdown()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Cancels tasks if asked to, and lets the running tasks continue."""
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
+        self.is_over.set()
+        super().shutdown(wait=wait)
+
+
+class Interrupted(Quiet):
+    """A run that ends early starts no further step and no further build."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        # A shell ignores it in background jobs.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        Pool.is_over, Pool.submitted, Pool.made = threading.Event(), threading.Semaphore(0), []
+        self.addCleanup(Pool.finish)
+        for name, value in (("ThreadPoolExecutor", Pool), ("STEPS_AT_ONCE", 1), ("BUILDS_AT_ONCE", 1)):
+            self.enterContext(unittest.mock.patch.object(run, name, value))
+
+    def test_no_step_starts_after_an_interrupt(self) -> None:
+        begun = []
+
+        def body() -> list[run.Outcome]:
+            begun.append("first")
+            for _ in range(2):
+                Pool.submitted.acquire()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            Pool.is_over.wait()
+            return []
+
+        def never() -> list[run.Outcome]:
+            begun.append("second")
+            return []
+
+        with self.assertRaises(KeyboardInterrupt):
+            run.run_all([run.Step("x", "first", 2, body), run.Step("x", "second", 1, never)])
+        Pool.finish()
+        self.assertEqual(begun, ["first"])
+
+    def test_no_build_starts_after_a_failure(self) -> None:
+        built = []
+
+        def script_result(argv: list[str], **variables: str) -> str:
+            if argv == ["kernel.py", "release"] and len(built) > 0:
+                raise SystemExit("kernel.py release failed")
+            if argv[0] == "kbuild.py":
+                built.append(variables)
+                Pool.is_over.wait()
+            return "kdir"
+
+        with (
+            unittest.mock.patch.object(run, "script_result", script_result),
+            unittest.mock.patch.object(run.ktap, "Parser"),
+            unittest.mock.patch.dict(os.environ, KERNEL=""),
+            self.assertRaisesRegex(SystemExit, "kernel.py release failed"),
+        ):
+            run.main([])
+        Pool.finish()
+        self.assertEqual(len(built), 1)
+
+
+class OneKernel(Quiet):
+    """KERNEL="""
+
+    def names(self, is_long: bool, kernel: str) -> list[str]:
+        """Returns the names of the steps."""
+        builds = unittest.mock.Mock(modules=lambda **_: Future())
+        with unittest.mock.patch.object(run, "script_result", lambda argv: "kdir"):
+            steps = run.all_steps(unittest.mock.Mock(), builds, "kdir", is_long, kernel)
+        return [step.name.partition(",")[0] for step in steps]
+
+    def test_only_the_suites_of_the_kernel_run(self) -> None:
+        for is_long, kernel in ((False, "debug"), (False, "stock"), (True, "kcsan"), (True, "release")):
+            with self.subTest(kernel, is_long=is_long):
+                self.assertEqual(set(self.names(is_long, kernel)), {f"{kernel} kernel"})
+
+    def test_without_a_choice_all_steps_run(self) -> None:
+        names = self.names(False, "")
+        for name in ("harness", "debug kernel", "release kernel", "ui", "counts", "mutants"):
+            self.assertIn(name, names)
+        self.assertNotIn("stock kernel", names)
+        names = self.names(True, "")
+        for name in ("stock kernel", "kcsan kernel", "miri", "a race"):
+            self.assertIn(name, names)
+
+    def test_a_kernel_without_suites_is_refused(self) -> None:
+        with (
+            unittest.mock.patch.object(run, "script_result", lambda argv, **_: "kdir"),
+            unittest.mock.patch.object(run, "run_all", side_effect=AssertionError("it runs")),
+            unittest.mock.patch.object(run.ktap, "Parser"),
+            unittest.mock.patch.dict(os.environ, KERNEL="kcsan"),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            run.main([])
+        self.assertEqual(raised.exception.code, 2)
+
+
+class Steps(Quiet):
+    """Step and run_all()"""
 
     def test_longest_step_starts_first_and_results_keep_their_order(self) -> None:
         begun = []
@@ -87,7 +213,6 @@ class Steps(unittest.TestCase):
         self.assertEqual([(row.was_run, row.not_passed()) for row in rows],
                          [(False, 0), (False, 0), (True, 1)])
         self.assertIn("modules were not built", rows[-1].failures[0])
-
 
     def test_cpu_time_of_a_step_is_counted(self) -> None:
         burn = "import time\nwhile time.process_time() < 0.5: pass\nprint('burnt')"
@@ -144,25 +269,47 @@ class Guests(unittest.TestCase):
 
 
 class Mutants(unittest.TestCase):
-    """A mutant whose guest does not boot is not caught. The reason is printed."""
+    """A mutant is caught by each test of its line that fails."""
 
-    def test_the_reason_is_printed(self) -> None:
+    TESTS = ("test_sectors_of_512_bytes", "test_no_plaintext_on_the_device")
+
+    def row(self, status: int, end: ktap.Ended, failed: tuple[str, ...] = ()) -> ktap.Suite:
+        """Returns the row of the first mutant, for a guest that ends like this."""
         built: Future[str] = Future()
         built.set_result("modules")
         builds = unittest.mock.Mock(modules=lambda **_: built)
         parser = ktap.Parser(Path(run.os.environ["KSCALE_TEST_KDIR"]))
+        cases = "".join(
+            f"    {'not ok' if test in failed else 'ok'} {number} {test}\n"
+            for number, test in enumerate(self.TESTS, 1)
+        )
+        text = f"KTAP version 1\n1..1\n    KTAP version 1\n    1..2\n{cases}not ok 1 rcrypt\n"
 
         def boot(_kdir: str, _built: str, directory: Path, *_: object) -> int:
-            ktap.Ended("NEVER BOOTED: why").save(directory / "end.json")
-            return 243
+            end.save(directory / "end.json")
+            (directory / "output.log").write_text(text)
+            return status
 
         with (
             tempfile.TemporaryDirectory() as out,
             unittest.mock.patch.object(run, "OUT", Path(out)),
             unittest.mock.patch.object(run, "boot", boot),
         ):
-            step = next(run.mutant_steps(parser, builds, "kdir"))
-            row = step.run()[0].suites[0]
+            return next(run.mutant_steps(parser, builds, "kdir")).run()[0].suites[0]
+
+    def test_tests_that_fail_catch_a_mutant(self) -> None:
+        row = self.row(1, ktap.Ended(), self.TESTS)
+        self.assertEqual((row.passed, row.not_passed()), (2, 0))
+
+    def test_a_test_that_passes_misses_the_mutant(self) -> None:
+        # The complaint is another failure of the suite.
+        end = ktap.Ended(complaints={"rcrypt": ["kscale: a value can never be freed"]})
+        row = self.row(1, end, self.TESTS[:1])
+        self.assertEqual((row.passed, row.not_passed()), (1, 1))
+        self.assertIn(self.TESTS[1], row.failures[0])
+
+    def test_a_guest_that_does_not_boot_catches_nothing(self) -> None:
+        row = self.row(243, ktap.Ended("NEVER BOOTED: why"), self.TESTS)
         self.assertEqual((row.passed, row.failures), (0, ["NEVER BOOTED: why"]))
         self.assertGreater(row.not_passed(), 0)
 
