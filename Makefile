@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The front door: says what there is, and leaves the work to scripts/.
-#
-# This is not what Kbuild reads; that is the file of that name.
+# The targets of the project. Each runs a script. Kbuild reads the file Kbuild, not this one.
 
 MAKEFLAGS += --no-print-directory --no-builtin-rules
-CACHE := $(or $(KSCALE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kscale)
+CACHE := $(abspath $(or $(KSCALE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kscale))
 HERE := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+ifneq ($(words $(MAKEFILE_LIST)) $(words $(HERE)),1 1)
+$(error the kernel's make supports no space in a path: move the checkout)
+endif
 
 # Quick when nothing is missing, so every target that needs a tool asks for it.
 SETUP := $(HERE)/scripts/setup.sh
