@@ -122,9 +122,8 @@ def kvm_works(tools: dict[str, str]) -> bool:
     """Returns whether qemu/run.py has recorded that KVM works on this boot of the host."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    known = accel.cache_dir() / f"kvm-{boot_id}-{accel.check_qemu(tools['QEMU'])}"
-    return known.exists() and known.read_text() == "works"
+    record = accel.known(accel.check_qemu(tools["QEMU"]))
+    return record.exists() and record.read_text() == "works"
 
 
 def try_kvm(run: Run) -> bool:

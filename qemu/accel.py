@@ -4,21 +4,24 @@
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
+
+import common
 
 OLDEST_QEMU = (8, 1)
 PROOF_S = 20
 """How long the guest that proves KVM may take."""
 
 
-def cache_dir() -> Path:
-    """Returns the cache directory, which all checkouts share."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    path = Path(os.environ.get("KSCALE_CACHE") or f"{base}/kscale").absolute()
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+def known(version: str) -> Path:
+    """Returns the file that records whether KVM works with this QEMU on this boot of the host."""
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return common.cache_dir() / f"kvm-{boot_id}-{version}"
 
 
 def check_qemu(qemu: str) -> str:
@@ -49,13 +52,13 @@ def choose(wanted: str, version: str, prove: Callable[[], bool]) -> tuple[str, s
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg", "no usable /dev/kvm"
 
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    known = cache_dir() / f"kvm-{boot_id}-{version}"
-    if not known.exists():
+    record = known(version)
+    if not record.exists():
         verdict = "works" if prove() else "fails"
-        with tempfile.NamedTemporaryFile("w", dir=known.parent, delete=False) as file:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=record.parent, delete=False) as file:
             file.write(verdict)
-        os.replace(file.name, known)
-    if known.read_text() == "works":
+        os.replace(file.name, record)
+    if record.read_text() == "works":
         return "kvm", "a guest ran on it"
     return "tcg", "/dev/kvm exists, but a guest did not run on it"

@@ -5,7 +5,6 @@
 When run as a program, it builds the image if necessary and prints its path.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -15,7 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import accel
+sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
+
+import common
 
 SUITE = "trixie"
 PACKAGES = (
@@ -144,7 +145,7 @@ def ensure() -> Path:
     given = os.environ.get("KSCALE_IMAGE")
     if given:
         return Path(given)
-    image = accel.cache_dir() / "images" / f"{key()}.img"
+    image = common.cache_dir() / "images" / f"{key()}.img"
     if image.exists():
         return image
     if not shutil.which("mmdebstrap"):
@@ -152,9 +153,7 @@ def ensure() -> Path:
             "no mmdebstrap to build the guest's Debian image with: install it, or set KSCALE_IMAGE "
             f"to an ext4 image that has {', '.join(PACKAGES)}"
         )
-    image.parent.mkdir(parents=True, exist_ok=True)
-    with (image.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with common.locked(image.parent / "lock", "builds the Debian image"):
         if image.exists():
             return image
         print(f"  IMAGE   Debian {SUITE} for the guests (once, 1 to 3 min)", file=sys.stderr)

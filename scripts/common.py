@@ -37,11 +37,8 @@ def note(message: str) -> None:
 
 def cache_dir() -> Path:
     """Returns the cache: the directory of all files outside the checkout."""
-    if "KSCALE_CACHE" in os.environ:
-        return Path(os.environ["KSCALE_CACHE"])
-    if "XDG_CACHE_HOME" in os.environ:
-        return Path(os.environ["XDG_CACHE_HOME"]) / "kscale"
-    return Path.home() / ".cache/kscale"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("KSCALE_CACHE") or f"{base}/kscale").absolute()
 
 
 def load_tools() -> dict[str, str]:

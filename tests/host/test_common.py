@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0
+"""scripts/common.py"""
+
+import os
+import sys
+import unittest
+import unittest.mock
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import common
+
+
+class Cache(unittest.TestCase):
+    """The cache is where setup.sh and the Makefile look for it."""
+
+    def cache(self, **variables: str) -> Path:
+        """Returns the cache with these variables."""
+        env = {"HOME": "/home/someone"} | variables
+        with unittest.mock.patch.dict(os.environ, env, clear=True):
+            return common.cache_dir()
+
+    def test_variables_select_the_cache(self) -> None:
+        xdg = {"XDG_CACHE_HOME": "/xdg"}
+        self.assertEqual(self.cache(), Path("/home/someone/.cache/kscale"))
+        self.assertEqual(self.cache(**xdg), Path("/xdg/kscale"))
+        self.assertEqual(self.cache(**xdg, KSCALE_CACHE="/own"), Path("/own"))
+
+    def test_empty_variables_select_nothing(self) -> None:
+        empty = {"XDG_CACHE_HOME": "", "KSCALE_CACHE": ""}
+        self.assertEqual(self.cache(**empty), Path("/home/someone/.cache/kscale"))
+
+    def test_a_relative_path_is_of_the_working_directory(self) -> None:
+        # Some commands run in another directory.
+        self.assertEqual(self.cache(KSCALE_CACHE="own"), Path.cwd() / "own")
