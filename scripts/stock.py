@@ -213,6 +213,8 @@ def ensure() -> Path:
 
 def build(out: Path, **variables: str) -> None:
     """Builds the modules in the Debian 13 of the kernel, with its make and its compilers."""
+    if not out.is_relative_to(CHECKOUT):
+        die(f"KERNEL=stock builds below {CHECKOUT}, which that Debian has mounted: omit MO={out}")
     entry = ensure()
     release = (entry / ".complete").read_text().strip()
     kdir = f"/lib/modules/{release}/build"

@@ -51,6 +51,19 @@ class Newest(unittest.TestCase):
         self.assertIn("linux-image-amd64", errors.getvalue())
 
 
+class Output(unittest.TestCase):
+    """The Debian of the kernel has the checkout mounted, and no other directory of the host."""
+
+    def test_output_elsewhere_is_refused(self) -> None:
+        errors = io.StringIO()
+        with (
+            mock.patch.object(stock, "ensure", side_effect=AssertionError("it is built")),
+            contextlib.redirect_stderr(errors), self.assertRaises(SystemExit),
+        ):
+            stock.build(Path("/tmp/out"))
+        self.assertIn("omit MO=/tmp/out", errors.getvalue())
+
+
 class Modules(unittest.TestCase):
     """Lays made-up modules out as a kernel build does."""
 
