@@ -22,6 +22,7 @@ from common import (
     load_tools,
 )
 from kbuild import chosen_kdir
+from kdir import source_of
 
 KERNEL_PARTS = ("block", "crypto", "drivers/md", "fs/btrfs", "fs/ext4", "lib", "mm", "rust/kernel")
 """Directories of the kernel source to pack: about 40 MiB."""
@@ -40,12 +41,6 @@ def files_below(top: Path) -> Iterator[Path]:
                 yield path
 
 
-def kernel_source(kdir: Path) -> Path:
-    """Returns the source tree of a kernel build."""
-    link = kdir / "source"
-    return link.resolve() if link.exists() else kdir
-
-
 def pack(source: Path, share: Path) -> None:
     """Writes tree.tar, and SHA256SUMS of its files."""
     trees = [(CHECKOUT, CHECKOUT, "kscale")]
@@ -61,7 +56,7 @@ def pack(source: Path, share: Path) -> None:
 
 def main() -> int:
     tools = load_tools()
-    source = kernel_source(chosen_kdir(tools))
+    source = source_of(chosen_kdir(tools))
     missing = [part for part in KERNEL_PARTS if not (source / part).is_dir()]
     if missing:
         die(f"{source} lacks {missing[0]}: the demo needs the kernel's source, not its headers")
