@@ -23,7 +23,7 @@ tools() {
 tools_of_modules() {
 	cat <<-'END'
 		make|4.0|make|make|front door, kernel build
-		python3|3.9|python3|python3|scripts
+		python3|3.11|python3|python3|scripts
 		rustc|1.85.0|rustc-web|rustc|modules
 		bindgen|0.71.1|cargo:bindgen-cli@0.73.2|bindgen|library bindings
 		depmod|-|kmod|kmod|make install
@@ -33,7 +33,7 @@ tools_of_modules() {
 all_tools() {
 	cat <<-'END'
 		make|4.0|make|make|front door, kernel build
-		python3|3.9|python3|python3|kernel.py, run.py
+		python3|3.11|python3|python3|kernel.py, run.py
 		rustc|1.85.0|rustc-web|rustc|kernel build, modules
 		core-source|-|rust-web-src|rust-src|kernel build: core for the kernel's target
 		rustfmt|-|rustfmt-web|rustfmt|generated bindings, make rustfmtcheck
