@@ -35,6 +35,12 @@ class Results(unittest.TestCase):
 
         self.assertEqual(self.lines_of(body), ["not ok 1"])
 
+    def test_a_skipped_test_is_not_ok(self) -> None:
+        self.assertEqual(self.lines_of(lambda case: case.skipTest("no device")), ["not ok 1"])
+
+    def test_a_broken_test_is_not_ok(self) -> None:
+        self.assertEqual(self.lines_of(lambda case: case.no_such_method()), ["not ok 1"])
+
     def test_subtests_that_pass_are_one_success(self) -> None:
         def body(case: unittest.TestCase) -> None:
             for number in range(3):
