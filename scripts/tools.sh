@@ -212,9 +212,14 @@ find_tool() {
 		;;
 	bc) ! path_of bc >/dev/null || found=$(bc --version </dev/null | version) ;;
 	busybox)
-		for b in /bin/busybox /usr/bin/busybox; do
-			[ ! -x "$b" ] || found=yes
-		done
+		# Guests have no shared libraries.
+		if ! busybox=$(path_of busybox); then
+			:
+		elif ldd "$busybox" 2>/dev/null | grep -q '=>'; then
+			problem="$busybox is not linked statically"
+		else
+			found=yes
+		fi
 		;;
 	*) ! path_of "$1" >/dev/null || found=yes ;;
 	esac

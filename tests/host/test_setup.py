@@ -89,6 +89,13 @@ class Tools(TempDir):
                 self.assertEqual("fakes kernel crashes" in row, not fits)
                 self.assertEqual(" missing " in row, not fits)
 
+    def test_busybox_with_shared_libraries_is_missing(self) -> None:
+        (self.temp / "bin").mkdir()
+        (self.temp / "bin/busybox").symlink_to("/bin/sh")
+        row = self.row("busybox", PATH=f"{self.temp}/bin:{os.environ['PATH']}")
+        self.assertIn(" missing ", row)
+        self.assertIn("not linked statically", row)
+
     def test_rustc_without_core_source_is_ignored(self) -> None:
         self.program("bin/rustc", f"case $1 in --print) echo {self.temp};; *) echo rustc 1.99.0;; esac")
         cache = self.temp / "cache"
