@@ -26,8 +26,3 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
     )
 }
-
-
-def find(word: str) -> Benchmark | None:
-    """Returns the benchmark with the name `word`."""
-    return BENCHMARKS.get(word)

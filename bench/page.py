@@ -9,6 +9,7 @@ import plots
 from benchmarks import BENCHMARKS
 from lanes import LANES
 from report import Report
+from results import number
 
 STYLE = f"""
 :root{{color-scheme:light dark;{figures.variables(False)}--bg:#fff;--soft:#f6f8fa;}}
@@ -71,11 +72,6 @@ def with_what(report: Report) -> str:
     items = (f"<li>{escape(what)} <small>({escape(', '.join(which))})</small></li>"
              for what, which in lines.items())
     return f"<ul>{''.join(items)}</ul>"
-
-
-def number(value: float) -> str:
-    """Returns a number as the terminal shows it."""
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.1f}"
 
 
 def numbers_table(table: dict, exact: bool) -> str:

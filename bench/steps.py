@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from benchmarks import BENCHMARKS, find
+from benchmarks import BENCHMARKS
 from common import die
 from lanes import LANES, Lane
 from tables import Benchmark
@@ -49,8 +49,7 @@ def wanted(words: Iterable[str], lanes: Iterable[str]) -> Wanted:
     words, lanes = list(words), list(lanes)
     quick = "quick" in words
     names = [word for word in words if word != "quick"]
-    found = [find(name) for name in names]
-    unknown = [name for name, benchmark in zip(names, found, strict=True) if not benchmark]
+    unknown = [name for name in names if name not in BENCHMARKS]
     unknown += [lane for lane in lanes if lane not in LANES]
     if unknown:
         known = ", ".join(BENCHMARKS)
@@ -60,7 +59,7 @@ def wanted(words: Iterable[str], lanes: Iterable[str]) -> Wanted:
         Step(benchmark, LANES[lane])
         for lane in LANES
         for benchmark in BENCHMARKS.values()
-        if (benchmark in found or not names) and (lane in lanes or not lanes) and benchmark.on(lane)
+        if (benchmark.name in names or not names) and (lane in lanes or not lanes) and benchmark.on(lane)
     ]
     if not steps:
         die(f"{', '.join(names)} does not run on {', '.join(lanes)}", 2)
