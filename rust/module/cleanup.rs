@@ -62,11 +62,13 @@ struct Record {
 /// The progress of a cleanup record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// Neither function may be called yet. The notifier waits until this stage ends.
+    Prepared,
     /// `stop` has not been called.
     Active,
     /// `stop` is running.
     Stopping,
-    /// `stop` has returned, or the record was never active.
+    /// `stop` has returned, or will never be called. `free` has not been called.
     Stopped,
 }
 
@@ -226,18 +228,21 @@ pub(crate) unsafe fn register(
     add(module, (stop, free), data, Stage::Active)
 }
 
-/// As [`register()`], but `stop` is not called before [`activate()`].
+/// As [`register()`], but neither function is called before [`activate()`] or [`abandon()`].
+///
+/// The notifier waits for one of these, as a work item of a going module may add the record.
 ///
 /// # Safety
 ///
 /// As for [`register()`], except that `stop` need not be sound to call before [`activate()`] is.
+/// The caller must soon call [`activate()`] or [`abandon()`].
 pub(crate) unsafe fn prepare(
     module: *mut bindings::module,
     stop: Action,
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<RecordId> {
-    add(module, (stop, free), data, Stage::Stopped)
+    add(module, (stop, free), data, Stage::Prepared)
 }
 
 /// Sets the stage of a record, if the record still exists.
@@ -252,11 +257,20 @@ fn set_stage(id: RecordId, stage: Stage) {
 ///
 /// # Safety
 ///
-/// - `id` must be from [`prepare()`], and this must be called at most once for it.
-/// - The module must not have been able to go since then: its init function runs, or the caller
-///   holds a reference to it or is a destructor that [`srcu`] waits for.
+/// - `id` must be from [`prepare()`], and neither this nor [`abandon()`] was called for it.
+/// - It must be sound to call `stop`, see [`register()`].
 pub(crate) unsafe fn activate(id: RecordId) {
     set_stage(id, Stage::Active);
+}
+
+/// Ends a record of [`prepare()`] without a call of `stop`. `free` is called at module unload.
+///
+/// # Safety
+///
+/// - `id` must be from [`prepare()`], and neither this nor [`activate()`] was called for it.
+/// - It must be sound to call `free` without `stop`, when nothing refers to the module any more.
+pub(crate) unsafe fn abandon(id: RecordId) {
+    set_stage(id, Stage::Stopped);
 }
 
 /// Calls `stop` of a record, unless the module is going and the notifier calls it.
@@ -410,8 +424,8 @@ impl Notifier {
                 fsleep(Delta::from_millis(10));
                 continue;
             };
-            // SAFETY: `stop` was called, and nothing refers to the module any more. The record was
-            // removed from the stack, so `free` is called once.
+            // SAFETY: `stop` has returned, or `abandon()` was called, and nothing refers to the
+            // module any more. The record was removed from the stack, so `free` is called once.
             unsafe { (record.value.free)(record.value.data) };
         }
         srcu::forget_destructors(module);
@@ -639,14 +653,16 @@ mod tests {
     fn prepared_record_runs_only_after_activate() -> Result {
         let module = fake_module(8);
         calls();
-        let id = add_digit(module, 1, Stage::Stopped)?;
-        let other = add_digit(module, 2, Stage::Stopped)?;
+        let id = add_digit(module, 1, Stage::Prepared)?;
+        let other = add_digit(module, 2, Stage::Prepared)?;
 
         stop_now(id);
         assert!(!stop_last(|record| record.module == module));
         assert!(!cancel(id));
-        // SAFETY: No module has that address.
+        // SAFETY: The functions have no requirements.
         unsafe { activate(id) };
+        // SAFETY: As above.
+        unsafe { abandon(other) };
         stop_now(other);
         assert_eq!(calls(), (0, 0));
         assert!(stop_last(|record| record.module == module));
@@ -654,6 +670,27 @@ mod tests {
 
         assert!(free_next(module) && free_next(module));
         assert_eq!(calls(), (0, 21));
+        Ok(())
+    }
+
+    #[test]
+    fn prepared_record_is_not_freed() -> Result {
+        let module = fake_module(8);
+        calls();
+        let data = NonNull::new(ptr::without_provenance_mut(1)).ok_or(EINVAL)?;
+        // SAFETY: No module has that address, and the functions have no requirements.
+        let id = unsafe { prepare(module, log_stop, log_free, data) }?;
+
+        // As the notifier does while a work item of the going module registers a target.
+        assert!(!stop_last(|record| record.module == module));
+        assert!(!free_next(module));
+        assert!(Notifier::has_records(module));
+
+        // SAFETY: As above.
+        unsafe { activate(id) };
+        assert!(stop_last(|record| record.module == module));
+        assert!(free_next(module));
+        assert_eq!(calls(), (1, 1));
         Ok(())
     }
 

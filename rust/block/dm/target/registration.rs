@@ -82,12 +82,12 @@ impl<T: Target> Registration<T> {
         // unloaded.
         let target_type = Registered::<T>::alloc(raw, functions, data)?;
         // SAFETY:
-        // - The module with the code of `T` is loaded, and its init function, or code that it
-        //   calls, runs this.
-        // - `unregister()` may be called as soon as the type is registered, and `free()` after
-        //   that. Every table that uses the target has a reference to the module, see
-        //   `get_target_type()` in `drivers/md/dm-target.c`, so no table is left at `free()`. Any
-        //   task may drop the data, which is `Send`.
+        // - The module with the code of `T` is loaded, and its code calls this.
+        // - `unregister()` may be called as soon as the type is registered. `free()` may be called
+        //   after that, or if the type was never registered. Every table that uses the target has a
+        //   reference to the module, see `get_target_type()` in `drivers/md/dm-target.c`, so no
+        //   table is left at `free()`. Any task may drop the data, which is `Send`.
+        // - `activate()` or `abandon()` is called below.
         let id = unsafe {
             cleanup::prepare(
                 module,
@@ -112,9 +112,14 @@ impl<T: Target> Registration<T> {
         //   `module` keeps loaded.
         // - A function that still runs after the last table is gone runs in a section that `free()`
         //   waits for, see `target_type.rs`.
-        to_result(unsafe { bindings::dm_register_target(TargetType::raw(target_type)) })?;
-        // SAFETY: `id` is from above. The caller is code of the module, so the module is not
-        // unloaded.
+        let registered =
+            to_result(unsafe { bindings::dm_register_target(TargetType::raw(target_type)) });
+        if let Err(error) = registered {
+            // SAFETY: `id` is from above. The type is not registered, so nothing uses it.
+            unsafe { cleanup::abandon(id) };
+            return Err(error);
+        }
+        // SAFETY: `id` is from above, and the type is registered.
         unsafe { cleanup::activate(id) };
         // INVARIANT: Just registered.
         Ok(Self {
