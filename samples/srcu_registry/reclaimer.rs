@@ -83,7 +83,7 @@ impl Reclaimer {
     }
 
     /// Records that `unregister` has returned.
-    pub(crate) fn is_unregistered(&self) {
+    pub(crate) fn mark_unregistered(&self) {
         self.is_gone.store(true, Release);
     }
 

@@ -122,7 +122,7 @@ impl<B: Backend> Registry<B> {
         if let Some(entry) = registered.entry {
             self.backend.unregister(entry);
         }
-        registered.reclaimer.is_unregistered();
+        registered.reclaimer.mark_unregistered();
         Ok(())
     }
 

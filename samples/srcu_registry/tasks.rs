@@ -103,7 +103,7 @@ pub(crate) fn run<B: Backend>(registry: &Registry<B>, load: &Load) -> Result<Res
 
     for (reclaimer, entry) in entries {
         registry.backend.unregister(entry);
-        reclaimer.is_unregistered();
+        reclaimer.mark_unregistered();
     }
     results
 }
@@ -192,7 +192,7 @@ fn write<B: Backend>(
         let before = Instant::<Monotonic>::now();
         backend.unregister(entry);
         let latency = before.elapsed();
-        reclaimer.is_unregistered();
+        reclaimer.mark_unregistered();
         latencies.add(latency.as_nanos());
         give_way();
     }
