@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of what C uses: when its owner is dropped, or when the module goes if the owner is
+//! Ends the use of a value by C: when the owner is dropped, or at module unload if the owner is
 //! leaked.
 
 use kernel::{
@@ -45,7 +45,7 @@ pub(crate) unsafe trait Teardown: ForeignOwnable + 'static {
     fn finish(&self) {}
 }
 
-/// The cleanup record of a value. Leaking it leaves the end to the module notifier.
+/// The cleanup record of a value. If it is leaked, the module notifier stops and drops the value.
 pub(crate) struct TeardownId(RecordId);
 
 impl TeardownId {
@@ -73,7 +73,7 @@ pub(crate) fn is_in_module<P: Teardown>() -> bool {
         .all(|addresses| unsafe { cleanup::has_code(module, addresses) })
 }
 
-/// Leaves the end of `value`, which C uses from now on, to the returned record.
+/// Adds a cleanup record that stops and drops `value`, which C may use.
 ///
 /// Fails with [`ENOMEM`]; the value is then stopped and dropped.
 ///

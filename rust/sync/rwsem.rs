@@ -8,7 +8,7 @@
 //!
 //! Not supported: interruptible locking, downgrading, and unlocking by another task.
 //!
-//! A leaked guard ([`core::mem::forget`]) holds the semaphore for ever. Waiters then check whether
+//! A leaked guard ([`core::mem::forget`]) holds the semaphore forever. Waiters then check whether
 //! the writer runs on a CPU, see `owner_on_cpu()` in `include/linux/sched.h`. So a [`WriteGuard`]
 //! holds a reference to its task, at the cost of two atomic operations per write. A semaphore may
 //! outlive the module that created it.
@@ -187,7 +187,7 @@ impl<T> RwSemaphore<T> {
     }
 }
 
-/// A guard that allows reads of the value. A leaked guard blocks writers for ever.
+/// A guard that allows reads of the value. A leaked guard blocks writers forever.
 ///
 /// # Invariants
 ///
@@ -219,7 +219,7 @@ impl<T> Drop for ReadGuard<'_, T> {
     }
 }
 
-/// A guard that allows writes of the value. A leaked guard blocks all tasks for ever.
+/// A guard that allows writes of the value. A leaked guard blocks all tasks forever.
 ///
 /// # Invariants
 ///

@@ -42,10 +42,10 @@
 //! - Dropping the last handle of a [`Domain`] waits for polled grace periods and for callbacks. In
 //!   atomic context a worker waits instead. A guard borrows its domain, so a domain with a guard
 //!   cannot be dropped (compile error). A leaked guard ([`core::mem::forget`]) makes the drop wait
-//!   for ever: a hang is better than a use after free. The log names the domain first.
+//!   forever: a hang is better than a use after free. The log names the domain first.
 //! - An item that contains an [`OwnedDownGuard`] of its own domain is never freed by `call_srcu()`
 //!   or a work queue: its grace period waits for its own guard. Unloading its module then hangs.
-//! - A leaked [`PointerWriter`] or [`ListWriter`] blocks other writers for ever. A writer holds a
+//! - A leaked [`PointerWriter`] or [`ListWriter`] blocks other writers forever. A writer holds a
 //!   reference to its task, because waiters look at the task. This costs two atomic operations per
 //!   lock.
 //! - A module is freed only after the destructors of its values have run. This holds also for

@@ -204,7 +204,7 @@ impl<T> List<T> {
     /// Removes a value, waits for the walks that are at it, and returns it.
     ///
     /// New walks skip the value. The caller must not be at a value of the list in a walk
-    /// (deadlock), see [`rcu_list`](super). If a walk was leaked at the value, this waits for ever,
+    /// (deadlock), see [`rcu_list`](super). If a walk was leaked at the value, this waits forever,
     /// and logs an error.
     ///
     /// Returns the entry as an error if it is not of this list.

@@ -79,7 +79,7 @@ impl<T> List<T> {
 
 /// A walk, and its current value.
 ///
-/// A leaked walk makes the removal of its current value wait for ever.
+/// A leaked walk makes the removal of its current value wait forever.
 ///
 /// # Invariants
 ///
@@ -290,7 +290,7 @@ mod tests {
             assert_eq!(walk.next(), Some(&1));
         }
         list.for_each(|value| assert_eq!(*value, 1));
-        // Otherwise this waits for ever.
+        // Otherwise this waits forever.
         assert_eq!(list.remove(entry).ok(), Some(1));
         assert_eq!(digits(&list), 0);
         Ok(())

@@ -113,7 +113,7 @@ impl<F: UpDown> Domain<F> {
 
 /// A read-side critical section of the current task.
 ///
-/// A leaked guard makes every grace period of the domain wait for ever.
+/// A leaked guard makes every grace period of the domain wait forever.
 ///
 /// # Invariants
 ///
@@ -146,7 +146,7 @@ impl<F: Flavor> Drop for Guard<'_, F> {
 
 /// A read-side critical section that another task may leave.
 ///
-/// A leaked guard makes every grace period of the domain wait for ever.
+/// A leaked guard makes every grace period of the domain wait forever.
 ///
 /// # Invariants
 ///
@@ -184,7 +184,7 @@ impl<F: UpDown> Drop for DownGuard<'_, F> {
 
 /// A read-side critical section that another task may leave, with a handle of its domain.
 ///
-/// A leaked guard makes every grace period of the domain wait for ever, and leaks the domain.
+/// A leaked guard makes every grace period of the domain wait forever, and leaks the domain.
 ///
 /// # Invariants
 ///

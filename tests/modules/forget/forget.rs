@@ -186,7 +186,7 @@ mod memory {
         Ok(())
     }
 
-    /// The cache stays, and its value may be used for ever.
+    /// The cache stays, and its value may be used forever.
     #[test]
     fn forgotten_values_keep_their_cache() -> Result {
         let cache = Cache::<[u64; 13]>::new(c"kscale_forget")?;
@@ -311,7 +311,7 @@ mod srcu {
         let guard = domain.down_read();
         assert!(pointer.load(&guard).is_ok());
         drop(guard);
-        // Dropping the last handle would wait for the guards for ever.
+        // Dropping the last handle would wait for the guards forever.
         forget(pointer)?;
         forget(domain)?;
         assert_eq!(drops.load(Relaxed), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A pool must not shrink below a bulk, or that would wait for ever for the rest.
+//! A pool must not shrink below a bulk, or that would wait forever for the rest.
 
 use kernel::prelude::*;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list of values that live for ever cannot be used as one of values that do not.
+//! A list of values that live forever cannot be used as one of values that do not.
 
 use kernel::prelude::*;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A pointer to a value that lives for ever cannot be used as one to a value that does not.
+//! A pointer to a value that lives forever cannot be used as one to a value that does not.
 
 use kernel::prelude::*;
 
