@@ -51,6 +51,11 @@ HARMLESS = re.compile(
     re.VERBOSE,
 )
 
+# A warning that no module causes, and a frame of its stack. On a host that stops a CPU for long, the timer
+# of a deadline server is armed while its callback runs: dl_server_timer() in kernel/sched/deadline.c.
+_SCHEDULER = re.compile(r"WARNING: kernel/time/hrtimer\.c:\d+ at hrtimer_forward\+")
+_SCHEDULER_FRAME = re.compile(r"^ dl_task_timer\+")
+
 # Parts of a KCSAN report: the rule around it, the line before the stack of each access, a frame.
 RACE = re.compile(r"\bBUG: KCSAN: ")
 _RACE_RULE = re.compile(r"^={30,}$")
@@ -166,14 +171,27 @@ def reports(log: str) -> list[str]:
         if RACE.search(text) and not is_our_race(race_at(lines, i)):
             i += 1
             continue
-        end = i + 1
-        while end < len(lines) and end - i < _QUOTE_LINES:
-            end += 1
-            if _END.search(lines[end - 1]):
-                break
-        found.append("\n".join(during + lines[i:end]))
+        end = end_of_report(lines, i)
+        if not is_of_the_scheduler(lines[i:end]):
+            found.append("\n".join(during + lines[i:end]))
         i = end
     return found
+
+
+def end_of_report(lines: list[str], i: int) -> int:
+    """Returns the line after the report that begins at line `i`: after its end, or 40 lines."""
+    for end in range(i + 1, min(i + _QUOTE_LINES, len(lines))):
+        if _END.search(lines[end]):
+            return end + 1
+    return min(i + _QUOTE_LINES, len(lines))
+
+
+def is_of_the_scheduler(report: list[str]) -> bool:
+    """Returns whether a report is nothing but a warning of the scheduler about its own timer."""
+    first, *rest = map(_text, report)
+    if not _SCHEDULER.search(first) or any(SPLAT.search(line) or PANIC.search(line) for line in rest):
+        return False
+    return any(map(_SCHEDULER_FRAME.match, rest))
 
 
 @dataclass

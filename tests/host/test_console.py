@@ -91,6 +91,36 @@ class Reports(unittest.TestCase):
         self.assertFalse(console.panicked("[ 1.0] WARNING: CPU: 0\n"))
 
 
+# The kernel's scheduler warns about its own timer on a host that stops a CPU for long.
+DEADLINE_SERVER = """\
+[    1.000000] ------------[ cut here ]------------
+[    1.000000] WARNING: kernel/time/hrtimer.c:1098 at hrtimer_forward+0x105/0x210, CPU#3: swapper/3/0
+[    1.000000] Call Trace:
+[    1.000000]  <IRQ>
+[    1.000000]  dl_task_timer+0x75d/0xc50
+[    1.000000]  __hrtimer_run_queues+0x49b/0xa40
+[    1.000000] ---[ end trace 0000000000000000 ]---
+"""
+
+
+class Scheduler(unittest.TestCase):
+    """console.reports() with a warning that no module causes"""
+
+    def test_a_warning_about_the_deadline_server_is_no_report(self) -> None:
+        self.assertEqual(console.reports(DEADLINE_SERVER), [])
+        self.assertEqual(len(console.reports(f"{DEADLINE_SERVER}BUG: x\n")), 1)
+
+    def test_the_same_warning_about_another_timer_is_a_report(self) -> None:
+        other = DEADLINE_SERVER.replace("dl_task_timer", "our_timer")
+        self.assertEqual(len(console.reports(other)), 1)
+        # Another CPU reports something at the same time.
+        both = DEADLINE_SERVER.replace("  <IRQ>", " BUG: x")
+        self.assertEqual(len(console.reports(both)), 1)
+        # The frame is of a later report.
+        later = DEADLINE_SERVER.replace(" <IRQ>", "---[ end trace 0000000000000000 ]---")
+        self.assertEqual(len(console.reports(later)), 1)
+
+
 class Spans(unittest.TestCase):
     """console.spans()"""
 
