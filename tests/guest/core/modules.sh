@@ -175,12 +175,12 @@ test_remove_of_an_inactive_table() {
 test_deferred_remove_happens_at_the_last_close() {
 	for name in $targets; do
 		make "$name"
+		node=$(dm_node "$name")
 		exec 9<"/dev/mapper/$name"
 		dmsetup remove --deferred "$name"
 		dmsetup info -c --noheadings -o name "$name" | grep -q "$name"
 		exec 9<&-
-		for _ in $(seq 50); do
-			[ -e /sys/block/dm-0 ] || break
+		while [ -e "/sys/block/$node" ]; do
 			sleep 0.1
 		done
 		rmmod "$(module_of "$name")"
