@@ -15,7 +15,7 @@ import common
 
 OLDEST_QEMU = (8, 1)
 PROOF_S = 20
-"""How long the guest that proves KVM may take."""
+"""Time limit for the guest that proves KVM."""
 
 
 def known(version: str) -> Path:

@@ -50,10 +50,10 @@ PACKAGES = (
     "stress-ng",
 )
 SPARE_MIB = 512
-"""Room for what a guest writes; it goes to a snapshot."""
+"""Free space for the writes of a guest, which are in a snapshot."""
 
 _LAYOUT = 1
-"""Part of the key: raise it when the image changes without its package list."""
+"""Part of the key. Increment it when the image changes without its package list."""
 
 
 def key() -> str:

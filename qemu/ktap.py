@@ -26,11 +26,11 @@ class Suite:
     failures: list[str]
     """Names of the cases that did not pass, each with its diagnostics."""
     seconds: float | None = None
-    """How long it took, if that is known."""
+    """Duration; None if unknown."""
     was_run: bool = True
-    """Whether it was begun. One that was not is no failure; that which kept it from it is."""
+    """Whether the suite began. A suite that did not begin is no failure: its guest has failed."""
     more: list[str] = field(default_factory=list)
-    """Those of the failures that the suite itself did not report."""
+    """The failures that the suite itself did not report."""
 
     def fail(self, why: str) -> None:
         """Adds a failure that the suite itself did not report."""
@@ -53,19 +53,19 @@ class Ended:
     """How a guest ended, apart from the output of its job."""
 
     trouble: str = ""
-    """Why it did not run to its end, in one line; nothing if it did."""
+    """Why the guest did not run to its end, in one line; empty if it did."""
     reports: str = ""
-    """What the kernel found wrong with itself, where the guest ran to its end."""
+    """Reports of the kernel, if the guest ran to its end."""
     suite: str = ""
-    """The suite that was begun and did not end, if there was one."""
+    """The suite that began and did not end, if there is one."""
     case: str = ""
-    """The case of it, if known."""
+    """The case of that suite that did not end, if known."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each suite took."""
+    """Duration of each suite."""
     complaints: dict[str, list[str]] = field(default_factory=dict)
-    """What the library said during each suite."""
+    """Error messages of the library during each suite."""
     kunit: str = ""
-    """The KUnit suites that began, as KTAP: what is left of them where the guest did not end."""
+    """The KUnit suites that began, as KTAP. The console has them even if the guest did not end."""
 
     @staticmethod
     def load(path: Path) -> "Ended":

@@ -20,9 +20,9 @@ import memory
 from watch import Limits, Watch
 
 POWER_OFF_S = 30
-"""How long a guest that has given its verdict, or panicked, may be silent before it goes."""
+"""Time limit without output for a guest that has reported its status, or panicked, to power off."""
 NMI_S = 5
-"""The same for one that is asked for the backtraces of its CPUs."""
+"""The same for a guest that prints the backtraces of its CPUs after an NMI."""
 
 # Probing unused controllers takes seconds under KASAN.
 BOARD = "q35,smbus=off,sata=off,usb=off,vmport=off"
@@ -102,7 +102,7 @@ class Share:
     mount_point: str
     writable: bool = False
     fixed: bool = False
-    """Nobody changes it during the run, so the guest may keep what it has read."""
+    """The directory does not change during the run, so the guest caches its content."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Outcome:
     job_status: int | None = None
     panicked: bool = False
     expired: str = ""
-    """Which limit the guest has passed, in words."""
+    """Description of the limit that the guest has passed."""
     qemu_status: int | None = None
     qemu_stderr: str = ""
     boot_s: float = 0.0
@@ -171,7 +171,7 @@ class Outcome:
 
 
 def ports(machine: Machine) -> list[str]:
-    """Returns the names of the virtio-serial ports. A job in RAM only has no use for the last."""
+    """Returns the names of the virtio-serial ports. A guest without shares searches no memory."""
     return ["ctl", "out", "mem"] if machine.shares else ["ctl", "out"]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 MASK = 0x5A
 PIECE = 16
-"""Bytes: short enough for what is left of a key, too long to be anywhere by chance."""
+"""Bytes: short enough to find the rest of a key, too long to match by chance."""
 
 
 def unmask(word: str) -> bytes:

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 
-# What a guest needs before it can mount its root file system and /lib/modules. The kernels of this project
-# have them built in.
+# Modules that a guest needs to mount its root file system and /lib/modules. They are built into the kernels of
+# this project.
 BOOT = ("virtio_blk", "ext4", "9p", "9pnet_virtio", "virtio_rng")
 
 
@@ -57,7 +57,7 @@ def needed_at_boot(tree: Path) -> list[Path]:
     needs = {}
     for line in (tree / "modules.dep").read_text().splitlines():
         path, _, others = line.partition(":")
-        # depmod lists what must load first last.
+        # depmod lists the dependencies in reverse order of loading.
         needs[Path(path).stem.replace("-", "_")] = [*reversed(others.split()), path]
     paths = [path for name in BOOT for path in needs.get(name, [])]
     return [tree / path for path in dict.fromkeys(paths)]

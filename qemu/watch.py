@@ -9,7 +9,7 @@ from pathlib import Path
 import console
 
 LOOK_S = 0.5
-"""How often a guest is looked at."""
+"""Interval between two looks at a guest."""
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Limits:
     """The time limits of a guest, in seconds of guest time; see Watch."""
 
     boot_s: float
-    """Without a sign of progress, until it is up."""
+    """Limit without a sign of progress during the boot."""
     quiet_s: float
-    """Without a sign of progress, when it is up."""
+    """Limit without a sign of progress after the boot."""
     total_s: float
-    """For all of it: a guest that says something for ever shall end, too."""
+    """Limit for the whole run, for a guest that makes progress without end."""
 
 
 class Watch:

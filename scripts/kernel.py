@@ -44,7 +44,7 @@ from source import (
 class Flavour(NamedTuple):
     """How one kernel is built."""
 
-    # Names in qemu/config; what a later one says of an option holds.
+    # Names in qemu/config. The last one that has an option decides.
     fragments: tuple[str, ...]
     arch: str
     targets: tuple[str, ...]

@@ -5,7 +5,7 @@
 #
 # Usage: setup.sh            install missing tools; print nothing if none is missing
 #        setup.sh --plots    also install the tools for plots
-#        setup.sh --modules  find those that build modules for a kernel of the system; install nothing
+#        setup.sh --modules  find the tools that build modules for a kernel of the system; install nothing
 #        setup.sh --doctor   print a table of the tools; install nothing
 #
 # Runs on a minimal Debian. Uses RUSTC, LLVM, BINDGEN, QEMU and PYTHON of the environment. Writes

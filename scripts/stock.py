@@ -4,8 +4,8 @@
 """Builds modules for the unmodified kernel of a distribution, and prepares that kernel for guests.
 
 The kernel is that of Debian 13's backports suite. A root file system of Debian 13 in the cache has its
-image, its headers, and the compilers of its configuration. In there, `make kernel-rust` and `make
-modules` run as on the machine of a user.
+image, its headers, and the compilers of its configuration. `make kernel-rust` and `make modules` run
+there as on the machine of a user.
 """
 
 import lzma
@@ -31,7 +31,7 @@ RELEASE = "trixie"
 SUITE = "trixie-backports"
 META = "linux-image-amd64"
 
-# What `make kernel-rust` and `make modules` need, as docs/your-kernel.md tells.
+# Packages that `make kernel-rust` and `make modules` need, as in docs/your-kernel.md.
 PACKAGES = """
     bc bindgen bison flex gcc kmod libelf-dev libssl-dev make openssl pahole python3 rust-src rustc xz-utils
 """.split()
@@ -168,7 +168,7 @@ def unpack_modules(tree: Path, entry: Path) -> None:
 
 
 def lay_out(entry: Path, release: str) -> None:
-    """Gives the entry those files of a kernel build that qemu/run.py reads."""
+    """Adds to the entry the files of a kernel build that qemu/run.py reads."""
     tree = entry / "root/usr/lib/modules" / release
     image = tree / "vmlinuz"
     if not image.exists():
@@ -178,7 +178,7 @@ def lay_out(entry: Path, release: str) -> None:
     (entry / "include/config").mkdir(parents=True)
     (entry / "include/config/kernel.release").write_text(f"{release}\n")
     (entry / ".config").symlink_to(f"root/usr/src/linux-headers-{release}/.config")
-    # The parser of KTAP is in the source; that of another version will do.
+    # The source has the KTAP parser. The version of the source does not matter.
     (entry / "source").symlink_to(source.mirror_source().path)
     unpack_modules(tree, entry)
 

@@ -3,9 +3,9 @@
 #
 # The tools that kscale needs, and the functions that find them. setup.sh sources this file.
 #
-# Input variables: `cache` is the cache directory, `column` is the column of the table for this system,
-# `want_plots` is not empty if plots are wanted, `want_modules` if only the tools that build modules for a
-# kernel of the system are.
+# Input variables: `cache` is the cache directory, `column` is the column of the table for this system. If
+# `want_plots` is not empty, the table has the tools for plots. If `want_modules` is not empty, it has only the
+# tools that build modules for a kernel of the system.
 
 # One line per tool:
 #   name | minimum version | package of Debian 12 | package of Debian 13 | user of the tool
