@@ -36,8 +36,9 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 CHECKOUT = TESTS.parent
-sys.path.append(str(CHECKOUT / "qemu"))
+sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts")]
 
+import common
 import ktap
 import machine
 import suites
@@ -518,29 +519,8 @@ def all_steps(
     ]
 
 
-def main(argv: list[str]) -> int:
-    """Runs all steps and returns the exit status of the program."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--long", action="store_true", help="run the long tests instead")
-    args = parser.parse_args(argv)
-    chosen = os.environ.get("KERNEL") or ""
-    if chosen and chosen not in suites.KERNELS:
-        parser.error(f"KERNEL={chosen}: it is {' or '.join(suites.KERNELS)}")
-    start = time.monotonic()
-
-    kdir = script_result(["kernel.py", "release"])
-    builds = Builds()
-    try:
-        steps = all_steps(ktap.Parser(Path(kdir)), builds, kdir, args.long, chosen)
-        if not steps:
-            parser.error(f"KERNEL={chosen} has suites in `make test-long` only")
-        outcomes = run_all(steps)
-    finally:
-        # After a failure or an interrupt, builds may be left.
-        builds.pool.shutdown(wait=False, cancel_futures=True)
-
+def report(steps: list[Step], outcomes: list[Outcome], start: float) -> int:
+    """Writes junit.xml, prints the tables, and returns the exit status of the program."""
     # Suites without a KTAP document of their own.
     others = [suite for outcome in outcomes if not outcome.junit for suite in outcome.suites]
     junit = [outcome.junit for outcome in outcomes if outcome.junit]
@@ -553,6 +533,33 @@ def main(argv: list[str]) -> int:
     print(f"{passed} passed, {failed} failed")
     complete = all(suite.was_run for outcome in outcomes for suite in outcome.suites)
     return 0 if complete and not failed else 1
+
+
+def main(argv: list[str]) -> int:
+    """Runs all steps and returns the exit status of the program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--long", action="store_true", help="run the long tests instead")
+    args = parser.parse_args(argv)
+    chosen = os.environ.get("KERNEL") or ""
+    if chosen and chosen not in suites.KERNELS:
+        parser.error(f"KERNEL={chosen}: it is {' or '.join(suites.KERNELS)}")
+    start = time.monotonic()
+
+    # Two runs would delete the logs of each other.
+    with common.locked(OUT.with_suffix(".lock"), "tests this checkout"):
+        kdir = script_result(["kernel.py", "release"])
+        builds = Builds()
+        try:
+            steps = all_steps(ktap.Parser(Path(kdir)), builds, kdir, args.long, chosen)
+            if not steps:
+                parser.error(f"KERNEL={chosen} has suites in `make test-long` only")
+            outcomes = run_all(steps)
+        finally:
+            # After a failure or an interrupt, builds may be left.
+            builds.pool.shutdown(wait=False, cancel_futures=True)
+        return report(steps, outcomes, start)
 
 
 if __name__ == "__main__":

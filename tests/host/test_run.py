@@ -58,11 +58,13 @@ class Shares(unittest.TestCase):
 
 
 class Quiet(unittest.TestCase):
-    """Base class: discards the output of the runner."""
+    """Base class: discards the output of the runner, which has a directory of its own."""
 
     def setUp(self) -> None:
         for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr):
             self.enterContext(redirect(io.StringIO()))
+        self.out = Path(self.enterContext(tempfile.TemporaryDirectory())) / "test"
+        self.enterContext(unittest.mock.patch.object(run, "OUT", self.out))
 
 
 class Pool(ThreadPoolExecutor):
@@ -149,6 +151,22 @@ class Interrupted(Quiet):
             run.main([])
         Pool.finish()
         self.assertEqual(len(built), 1)
+
+
+class OneRun(Quiet):
+    """Two runs in one checkout."""
+
+    class Waits(Exception):
+        """The second run waits."""
+
+    def test_the_second_run_waits(self) -> None:
+        with (
+            run.common.locked(self.out.with_suffix(".lock"), ""),
+            unittest.mock.patch.object(run.common, "note", side_effect=self.Waits),
+            unittest.mock.patch.object(run, "script_result", side_effect=AssertionError("it runs")),
+            self.assertRaises(self.Waits),
+        ):
+            run.main([])
 
 
 class OneKernel(Quiet):
