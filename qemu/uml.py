@@ -18,19 +18,19 @@ import initramfs
 import modules
 from watch import LOOK_S, Limits, Watch
 
-# How long a kernel may take to power off. A bound for what hangs, not a promise.
+# Time limit for a kernel to power off. It only detects hangs.
 POWER_OFF_S = 10
 KERNEL_ARGS = (
     "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
     " rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
-    # Its clock runs on while the host runs other tasks: a busy host looks like a stall.
+    # The clock of the guest advances while the host runs other tasks: a busy host looks like a stall.
     " rcupdate.rcu_cpu_stall_suppress=1"
 )
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A kernel to boot. `out` is writable by it, and has its console in `console.log`."""
+    """A kernel to boot. The guest writes to `out`, which has its console in `console.log`."""
 
     kdir: Path
     out: Path
@@ -94,7 +94,9 @@ class Machine:
         The kernel is killed if it shows no sign of progress for `quiet_s`, and if it fails to power
         off when `is_complete` returns that the job has ended. The job prints to the file `output`.
         """
-        argv = [str(self.kdir / "vmlinux"), f"mem={self.memory}", f"ncpus={self.cpus}"]
+        # The kernel must not outlive this process.
+        argv = ["setpriv", "--pdeathsig", "KILL", str(self.kdir / "vmlinux")]
+        argv += [f"mem={self.memory}", f"ncpus={self.cpus}"]
         argv += [f"initrd={initrd}", *KERNEL_ARGS.split(), *self.append.split()]
         if self.image:
             snapshot = self.out / "snapshot"
