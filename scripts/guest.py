@@ -22,6 +22,10 @@ from common import (
 )
 from kbuild import Kbuild, built, chosen_output
 
+sys.path.append(str(CHECKOUT / "qemu"))
+
+import suites
+
 # Variables of make, and the options of qemu/run.py that they become.
 OPTIONS = {
     "CPUS": "--cpus",
@@ -33,7 +37,18 @@ OPTIONS = {
 }
 
 
-def suites_to_run(names: str, kdir: Path, tools: dict[str, str]) -> list[str]:
+def suite_words(names: str) -> list[str]:
+    """Returns SUITES= as words of qemu/run.py. Exits if a suite does not exist."""
+    words = [name if ":" in name else f"guest:{name}" for name in names.split()]
+    known = {f"guest:{path.stem}" for path in (CHECKOUT / "tests/guest").glob("*/*.sh")}
+    known |= {f"kunit:{name}" for name in suites.names("kunit")}
+    unknown = [word.removeprefix("guest:") for word in words if word not in known]
+    if unknown:
+        die(f"SUITES= has no such suite: {' '.join(unknown)}. KUnit suites are kunit:<name>", 2)
+    return words
+
+
+def suites_to_run(words: list[str], kdir: Path, tools: dict[str, str]) -> list[str]:
     """Builds the modules with their test code, and returns the options of qemu/run.py for suites."""
     options = []
     # The kernel of a distribution has no KUnit.
@@ -44,7 +59,6 @@ def suites_to_run(names: str, kdir: Path, tools: dict[str, str]) -> list[str]:
         options = ["--kunit-modules", str(tests.out)]
     if os.environ.get("KTAP_ONLY"):
         options += ["--env", f"KTAP_ONLY={os.environ['KTAP_ONLY']}"]
-    words = [name if ":" in name else f"guest:{name}" for name in names.split()]
     return [*options, "--suite", *words]
 
 
@@ -67,16 +81,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--shell", action="store_true", help="open a shell")
     parser.add_argument("--script", help="run this file; overrides SCRIPT=")
     args = parser.parse_args(argv)
-    suites = "" if args.shell or args.script else os.environ.get("SUITES", "")
-    what = [] if suites else what_to_run(args)
-    if suites and (os.environ.get("MO") or os.environ.get("O")):
+    names = "" if args.shell or args.script else os.environ.get("SUITES", "")
+    words = suite_words(names)
+    what = [] if words else what_to_run(args)
+    if words and (os.environ.get("MO") or os.environ.get("O")):
         die("SUITES= needs two builds of the modules: omit MO= and O=", 2)
+    if os.environ.get("KERNEL") == "uml" and not os.environ.get("KDIR"):
+        die("QEMU does not boot KERNEL=uml: use make kunit", 2)
     tools = load_tools()
-    if suites:
+    if words:
         os.environ.pop("KUNIT", None)
     kdir, out = built(tools)
-    if suites:
-        what = suites_to_run(suites, kdir, tools)
+    if words:
+        what = suites_to_run(words, kdir, tools)
     command = [
         tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", tools["QEMU"],
         "--kdir", str(kdir), "--modules", str(out), *what,
