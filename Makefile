@@ -42,6 +42,11 @@ uninstall:
 kernel-rust:
 	+$(Q)$(PY)/scripts/kernel_rust.py
 
+# Needs none of the tools, only those of Debian.
+.PHONY: deb
+deb:
+	$(Q)exec python3 $(HERE)/scripts/deb.py
+
 .PHONY: demo
 demo:
 	+$(Q)$(PY)/scripts/demo.py

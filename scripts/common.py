@@ -24,10 +24,18 @@ MAKE_VARIABLES = """
 """.split()
 
 
+class Died(SystemExit):
+    """The exit of die()."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(status)
+        self.message = message
+
+
 def die(message: str, status: int = 1) -> NoReturn:
     """Prints one line to standard error and exits."""
     print(f"{Path(sys.argv[0]).stem}: {message}", file=sys.stderr)
-    sys.exit(status)
+    raise Died(message, status)
 
 
 def note(message: str) -> None:

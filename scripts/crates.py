@@ -27,8 +27,9 @@ from common import (
     make_env,
     note,
 )
-from kbuild import Kbuild, chosen_kdir, chosen_output
+from kbuild import chosen_kdir, chosen_output
 from kdir import config_of
+from kmake import Kbuild
 
 # Options of rustc that rustdoc does not accept, or that write files; and whether the value is a
 # separate word.

@@ -20,7 +20,8 @@ from common import (
     die,
     load_tools,
 )
-from kbuild import Kbuild, built, chosen_output
+from kbuild import built, chosen_output
+from kmake import Kbuild
 
 sys.path.append(str(CHECKOUT / "qemu"))
 

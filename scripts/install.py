@@ -25,7 +25,7 @@ from pathlib import Path
 
 import kernel_rust
 from common import die, load_tools, note
-from kbuild import Kbuild, chosen_kdir, chosen_output
+from kbuild import chosen_kdir, chosen_output
 from kdir import (
     config_of,
     fitting,
@@ -35,6 +35,7 @@ from kdir import (
     problems,
     release_of,
 )
+from kmake import Kbuild
 
 # Where modprobe looks first; beside it, DKMS has updates/dkms.
 DIRECTORY = "updates/kscale"

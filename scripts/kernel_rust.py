@@ -8,7 +8,7 @@ that built the kernel, in the cache. Then compares the result with the headers: 
 layouts, so the header files, the generated headers and the configuration must be equal, too.
 
 Environment variables: KDIR= is the directory of the headers (default: those of the running kernel).
-KSRC= is a source tree of that kernel; without it, the package manager of the system finds one.
+KSRC= is a source tree of that kernel; without it, an installed package has one, or apt fetches it.
 Prints the prepared tree, which scripts/kbuild.py finds again.
 """
 
@@ -53,9 +53,15 @@ RECIPE = 1
 # Lines that make prints.
 STEPS = {"modules_prepare": 215}
 
-# Free space that a prepared tree takes, and an unpacked source.
+# Files of the source that the preparation does not read, and that are two thirds of it.
+WITHOUT = (
+    "Documentation/*.rst", "Documentation/*.yaml", "drivers/*.c", "drivers/gpu/*.h", "drivers/net/*.h",
+    "fs/*.c", "net/*.c", "sound/*.c", "tools/perf/*", "tools/testing/*",
+)
+
+# Free space that a prepared tree takes, and an unpacked source with its package.
 TREE_MIB = 500
-SOURCE_MIB = 2400
+SOURCE_MIB = 1000
 
 # Generated headers that tell who built the kernel, and when.
 OF_THE_BUILD = {"compile.h", "utsversion.h", "package.h"}
@@ -134,13 +140,14 @@ def check_tools(config: dict[str, str], tools: dict[str, str]) -> None:
         die("\n".join([*(text for text, _ in found), f"install these versions of: {packages}"]))
 
 
-def check_space(wanted_mib: int) -> None:
-    """Exits if the file system of the cache has less free space than is needed."""
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    free_mib = shutil.disk_usage(cache_dir()).free >> 20
+def check_space(wanted_mib: int, directory: Path | None = None) -> None:
+    """Exits if the file system of a directory, or else of the cache, has less free space than is needed."""
+    where = directory or cache_dir()
+    where.mkdir(parents=True, exist_ok=True)
+    free_mib = shutil.disk_usage(where).free >> 20
     if free_mib < wanted_mib:
-        die(f"{cache_dir()} has {free_mib} MiB free, and {wanted_mib} MiB are needed: free some, or set "
-            "KSCALE_CACHE=<a directory on another file system>")
+        other = "" if directory else ", or set KSCALE_CACHE=<a directory on another file system>"
+        die(f"{where} has {free_mib} MiB free, and {wanted_mib} MiB are needed: free some{other}")
 
 
 def package_version(kdir: Path) -> str:
@@ -152,11 +159,10 @@ def package_version(kdir: Path) -> str:
     name = owner.stdout.partition(":")[0]
     if owner.returncode or not name:
         return ""
-    argv = ["dpkg-query", "-W", "-f", "${source:Version}", name]
-    return subprocess.run(argv, capture_output=True, text=True).stdout
+    return version_of(name)
 
 
-def find_tree(kdir: Path) -> Path:
+def find_tree(kdir: Path, may_download: bool) -> Path:
     """Returns the source of the kernel: KSRC=, that in the cache, or the package of the system."""
     release = release_of(kdir)
     number = source.kernel_version(source_of(kdir))
@@ -167,23 +173,39 @@ def find_tree(kdir: Path) -> Path:
                 f"({release}): give the source of that version")
         return tree
     version = package_version(kdir)
-    if not version or not shutil.which("apt-get"):
+    if not version:
         die(f"cannot find the source of Linux {release}: no package of dpkg has KDIR={kdir}, so give "
             "its source tree as KSRC=")
+    package = f"linux-source-{'.'.join(number.split('.')[:2])}"
     with locked(cache_dir() / "source.lock", "fetches the kernel source"):
         for cached in (cache_dir() / "source", own_sources()):
             tree = cached / f"linux-{source.mangled(version)}"
             if (tree / ".complete").exists():
                 return tree
         check_space(SOURCE_MIB + TREE_MIB)
-        return fetch(".".join(number.split(".")[:2]), version)
+        own_sources().mkdir(parents=True, exist_ok=True)
+        # Packages of sources and of headers are installed in the same directory.
+        archive = (kdir / ".config").resolve().parents[1] / f"{package}.tar.xz"
+        found = version_of(package) if archive.is_file() else ""
+        if found == version:
+            with tempfile.TemporaryDirectory(dir=own_sources(), prefix="new-") as temp:
+                return source.unpack_archive(archive, Path(temp), package, version, WITHOUT)
+        if not may_download or not shutil.which("apt-get"):
+            die(f"the headers are of version {version}, and {package} is "
+                f"{f'of version {found}' if found else 'not installed'}: install {package} of the "
+                "version of the headers, or upgrade both")
+        return fetch(package, version)
 
 
-def fetch(series: str, version: str) -> Path:
+def version_of(package: str) -> str:
+    """Returns the version of the source of an installed package."""
+    argv = ["dpkg-query", "-W", "-f", "${source:Version}", package]
+    return subprocess.run(argv, capture_output=True, text=True).stdout
+
+
+def fetch(package: str, version: str) -> Path:
     """Downloads the source package of exactly this version with the system's own apt, and unpacks it."""
-    package = f"linux-source-{series}"
     apt = ["apt-get", "-q"] + (["-o", "APT::Sandbox::User=root"] if os.getuid() == 0 else [])
-    own_sources().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=own_sources(), prefix="new-") as temp:
         progress = Progress(f"downloads {package} {version}")
         argv = [*apt, "download", f"{package}={version}"]
@@ -194,7 +216,7 @@ def fetch(series: str, version: str) -> Path:
                 "newer version, upgrade the kernel and its headers; or give its source tree as KSRC=")
         progress.end("downloaded")
         name = next(Path(temp).glob("*.deb")).name
-        return source.unpack(name, Path(temp), package)
+        return source.unpack(name, Path(temp), package, WITHOUT)
 
 
 def compare_headers(kdir: Path, tree: Path) -> int:
@@ -366,6 +388,30 @@ def complete(kdir: Path, entry: Path, header_files: int) -> None:
     note(f"equal to the headers: {counts}, and all versions of the tools")
 
 
+def prepare(kdir: Path, tools: dict[str, str], may_download: bool = True) -> Path:
+    """Returns the prepared tree for the headers `kdir`, which it makes if there is none."""
+    entry = tree_of(kdir)
+    with locked(entry.with_name(f"{entry.name}.lock"), "prepares this tree"):
+        if not prepared(kdir):
+            tools = fitting(kdir, tools)
+            check_tools(config_of(kdir), tools)
+            check_space(TREE_MIB)
+            tree = find_tree(kdir, may_download)
+            header_files = compare_headers(kdir, tree)
+            shutil.rmtree(entry, ignore_errors=True)
+            entry.mkdir(parents=True)
+            entry.with_name(f"{entry.name}.log").unlink(missing_ok=True)
+            try:
+                configure(kdir, tree, entry, tools)
+                make(kdir, tree, entry, tools, "modules_prepare")
+                complete(kdir, entry, header_files)
+            except BaseException:
+                # On a full disk, the log is of more use than the rest.
+                shutil.rmtree(entry, ignore_errors=True)
+                raise
+    return entry
+
+
 def main() -> None:
     kdir = chosen_headers()
     tools = load_tools()
@@ -376,21 +422,7 @@ def main() -> None:
         note(f"KDIR={kdir} has the Rust metadata: nothing is to do")
         print(kdir)
         return
-    entry = tree_of(kdir)
-    with locked(entry.with_name(f"{entry.name}.lock"), "prepares this tree"):
-        if not prepared(kdir):
-            tools = fitting(kdir, tools)
-            check_tools(config_of(kdir), tools)
-            check_space(TREE_MIB)
-            tree = find_tree(kdir)
-            header_files = compare_headers(kdir, tree)
-            shutil.rmtree(entry, ignore_errors=True)
-            entry.mkdir(parents=True)
-            entry.with_name(f"{entry.name}.log").unlink(missing_ok=True)
-            configure(kdir, tree, entry, tools)
-            make(kdir, tree, entry, tools, "modules_prepare")
-            complete(kdir, entry, header_files)
-    print(entry)
+    print(prepare(kdir, tools))
 
 
 if __name__ == "__main__":

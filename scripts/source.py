@@ -178,23 +178,36 @@ def mangled(version: str) -> str:
     return re.sub(r"[^0-9A-Za-z.]", "-", version)
 
 
-def unpack(name: str, temp: Path, package_name: str = PACKAGE) -> Path:
-    """Unpacks the package in `temp`, and moves the tree beside `temp`."""
-    version = mangled(name.removeprefix(f"{package_name}_").rsplit("_", 1)[0])
+def unpack(name: str, temp: Path, package_name: str = PACKAGE, without: Sequence[str] = ()) -> Path:
+    """Unpacks the package in `temp`, and moves the tree beside `temp`.
+
+    The tree lacks the files that match a pattern of `without`, which begins at the top of the tree.
+    """
+    (package,) = temp.glob("*.deb")
+    run_or_die("dpkg-deb", "-x", str(package), str(temp))
+    version = name.removeprefix(f"{package_name}_").rsplit("_", 1)[0]
+    return unpack_archive(temp / f"usr/src/{package_name}.tar.xz", temp, package_name, version, without)
+
+
+def run_or_die(*argv: str) -> None:
+    """Runs a program. Exits with its error message if it fails."""
+    run = subprocess.run(argv, capture_output=True, text=True)
+    if run.returncode:
+        die(f"{argv[0]} failed: {run.stderr.strip()}")
+
+
+def unpack_archive(
+    archive: Path, temp: Path, package_name: str, version: str, without: Sequence[str] = ()
+) -> Path:
+    """Unpacks the archive of a source package in `temp`, and moves the tree beside `temp`."""
+    version = mangled(version)
     series = package_name.removeprefix("linux-source-")
     progress = Progress(f"unpacks Linux {version}")
-    (package,) = temp.glob("*.deb")
-    argvs = (
-        ["dpkg-deb", "-x", str(package), str(temp)],
-        ["tar", "-C", str(temp), "-xf", str(temp / f"usr/src/{package_name}.tar.xz")],
-    )
-    for argv in argvs:
-        run = subprocess.run(argv, capture_output=True, text=True)
-        if run.returncode:
-            die(f"{argv[0]} failed: {run.stderr.strip()}")
+    excluded = [f"--exclude={package_name}/{pattern}" for pattern in without]
+    run_or_die("tar", "-C", str(temp), *excluded, "-xf", str(archive))
     tree = temp / package_name
     if not kernel_version(tree).startswith(f"{series}."):
-        die(f"{name} has Linux {kernel_version(tree) or '(no version)'}, not {series}.x")
+        die(f"{archive.name} has Linux {kernel_version(tree) or '(no version)'}, not {series}.x")
     final = temp.parent / f"linux-{version}"
     shutil.rmtree(final, ignore_errors=True)
     # The tree must be on disk before the stamp.

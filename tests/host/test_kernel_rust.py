@@ -50,8 +50,8 @@ CHECKSUMS = "#SYMVER _RNvCsA_6kernel3one 0x12345678\n#SYMVER _RNvCsA_6kernel3two
 VERSION = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\n"
 
 
-class KernelRust(unittest.TestCase):
-    """Runs kernel_rust.py with headers, a source tree and tools that are made up."""
+class Trees(unittest.TestCase):
+    """Has headers, a source tree and tools that are made up."""
 
     def setUp(self) -> None:
         temp = tempfile.TemporaryDirectory()
@@ -109,6 +109,10 @@ class KernelRust(unittest.TestCase):
         self.write(self.made / "rust/exports_kernel_generated.h", EXPORTS)
         self.write(self.made / "rust/.kernel.o.cmd", CHECKSUMS)
         (self.made / "source").symlink_to(self.source)
+
+
+class KernelRust(Trees):
+    """Runs kernel_rust.py."""
 
     def configure(self, *lines: str) -> None:
         """Adds lines to the configuration of the headers, and to that which the build makes."""
@@ -262,6 +266,24 @@ class KernelRust(unittest.TestCase):
             kernel_rust.check_space(kernel_rust.TREE_MIB)
         self.assertIn("100 MiB free", errors.getvalue())
         self.assertIn("KSCALE_CACHE=", errors.getvalue())
+
+    def test_installed_source_package_needs_no_network(self) -> None:
+        self.write(self.bin / "dpkg-query", "#!/bin/sh\n"
+                   'case $1 in -S) echo "linux-headers-fancy: $2" ;; *) printf 7.3.4-1~fancy1 ;; esac\n')
+        self.write(self.bin / "apt-get", "#!/bin/sh\necho reached apt >&2\nexit 100\n")
+        for name in ("dpkg-query", "apt-get"):
+            (self.bin / name).chmod(0o755)
+        (self.source / "fs").mkdir()
+        (self.source / "fs/unread.c").touch()
+        argv = ["tar", "-C", str(self.temp), "--transform=s/^source/linux-source-7.3/", "-cJf",
+                str(self.temp / "linux-source-7.3.tar.xz"), "source"]
+        subprocess.run(argv, check=True)
+        run = self.run_script("kernel_rust.py")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn("reached apt", run.stderr)
+        (unpacked,) = (self.temp / "cache/kernel-rust/source").glob("linux-*")
+        self.assertTrue((unpacked / "arch/x86/include/asm/page.h").is_file())
+        self.assertEqual([*(unpacked / "fs").iterdir()], [])
 
     def test_source_that_the_mirror_no_longer_has(self) -> None:
         # A made-up dpkg owns the headers, and a made-up apt has no package of their version.

@@ -14,7 +14,7 @@ CHECKOUT = HERE.parents[1]
 sys.path.append(str(CHECKOUT / "scripts"))
 
 import common
-import kbuild
+import kmake
 
 # Time limits that only detect hangs.
 CARGO_TIMEOUT_S = 1200
@@ -177,7 +177,7 @@ def build_once(kdir: Path, out: Path, source: Path, kunit: bool, only: str) -> s
         variables["KUNIT"] = "y"
     if only:
         variables["ONLY"] = only
-    names = (*kbuild.PASSED, "KDIR", "MO", "O", "KERNEL")
+    names = (*kmake.PASSED, "KDIR", "MO", "O", "KERNEL")
     env = {name: value for name, value in os.environ.items() if name not in names}
     argv = [sys.executable, __file__, str(kdir), str(out), str(source)]
     run = subprocess.run(
@@ -189,7 +189,7 @@ def build_once(kdir: Path, out: Path, source: Path, kunit: bool, only: str) -> s
 def main() -> None:
     """Builds one copy, in a process of its own: Kbuild reads the environment."""
     kdir, out, source = (Path(word) for word in sys.argv[1:])
-    kbuild.Kbuild(kdir, out, common.load_tools(), source).build()
+    kmake.Kbuild(kdir, out, common.load_tools(), source).build()
 
 
 if __name__ == "__main__":
