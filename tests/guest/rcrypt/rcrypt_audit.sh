@@ -39,11 +39,10 @@ set_auditing() {
 # records <target> <number>: prints the records of the target since forget_kernel_log, without process
 # IDs. Checks their number. The kernel writes records asynchronously, in order.
 records() {
-	# The record of this change is the last one.
+	# The record of this change is the last one. While auditing is off, a change has no record.
 	set_auditing 1
-	for _ in $(seq 100); do
-		kernel_log >/tmp/kernel_log
-		! grep -q 'audit([^)]*): op=set audit_enabled' /tmp/kernel_log || break
+	set_auditing 1
+	until kernel_log >/tmp/kernel_log && grep -q 'audit([^)]*): op=set audit_enabled' /tmp/kernel_log; do
 		sleep 0.1
 	done
 	sed -n "s/^.*audit([^)]*): module=$1 /module=M /p" /tmp/kernel_log >/tmp/records

@@ -157,7 +157,8 @@ test_changed_data_is_noticed() {
 	echo "$ours"
 	expect_in_kernel_log 'INTEGRITY AEAD ERROR, sector 9'
 	# A bio fails as a whole. The bios next to it succeed.
-	! dd if=/dev/mapper/ours of=/dev/null bs=8k count=1 iflag=direct status=none 2>/dev/null
+	! dd if=/dev/mapper/ours of=/dev/null bs=8k count=1 iflag=direct status=none 2>/dev/null ||
+		fail 'a bio with a changed sector was read'
 	dd if=/dev/mapper/ours bs=512 count=9 iflag=direct status=none | cmp -n 4608 $plain -
 	dd if=/dev/mapper/ours bs=512 skip=10 count=6 iflag=direct status=none |
 		cmp -i 5120:0 -n 3072 $plain -
