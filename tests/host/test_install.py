@@ -14,6 +14,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import install
+import test_kernel_rust
 
 RELEASE = "7.3.4-test"
 
@@ -82,6 +83,74 @@ class Replace(Temporary):
                 contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
             install.replace(None, self.target, self.root, RELEASE)
         self.assertEqual(self.names(), ["kscale/old.ko"])
+
+
+class Install(test_kernel_rust.Trees):
+    """Runs `install.py install` as a user does, with made-up headers and tools."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.release = test_kernel_rust.RELEASE
+        self.modules = self.temp / "root/lib/modules" / self.release
+        for name in ("modules.order", "modules.builtin", "updates/kscale/old.ko"):
+            self.write(self.modules / name, "")
+        with (self.bin / "make").open("a") as file:
+            file.write(f"""
+                case "$*" in
+                *modules_install*)
+                    for word; do case $word in INSTALL_MOD_PATH=*) path=${{word#*=}} ;; esac; done
+                    mkdir -p "$path/lib/modules/{self.release}/new"
+                    touch "$path/lib/modules/{self.release}/new/new.ko"
+                    [ ! -e {self.temp}/full ] || {{ echo No space left on device >&2; exit 2; }} ;;
+                *" M="*) [ ! -e {self.temp}/wrong ] || exit 2 ;;
+                esac
+            """)
+        self.assertEqual(self.run_script("kernel_rust.py", KSRC=str(self.source)).returncode, 0)
+
+    def install(self) -> subprocess.CompletedProcess:
+        """Installs the modules."""
+        root = str(self.temp / "root")
+        return self.run_script("install.py", "install", INSTALL_MOD_PATH=root)
+
+    def assert_unchanged(self, *words: str) -> None:
+        """Expects an error that has all `words`, and the older modules only."""
+        run = self.install()
+        self.assertNotEqual(run.returncode, 0)
+        self.assertNotIn("Traceback", run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+        found = [path.name for path in (self.modules / "updates").rglob("*")]
+        self.assertEqual(sorted(found), ["kscale", "old.ko"])
+
+    def test_new_modules_replace_the_old_ones(self) -> None:
+        run = self.install()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("installed 1 modules", run.stderr)
+        found = [path.name for path in (self.modules / "updates").rglob("*")]
+        self.assertEqual(sorted(found), ["kscale", "new.ko"])
+
+    def test_modules_that_do_not_compile_leave_the_old_ones(self) -> None:
+        self.write(self.temp / "wrong", "")
+        self.assert_unchanged()
+
+    def test_full_disk_leaves_the_old_modules(self) -> None:
+        self.write(self.temp / "full", "")
+        self.assert_unchanged("No space left on device")
+
+    def test_stale_tree_leaves_the_old_modules(self) -> None:
+        with (self.kdir / "Module.symvers").open("a") as file:
+            file.write("0x0\tnew\tvmlinux\tEXPORT_SYMBOL\t\n")
+        self.assert_unchanged("no prepared tree fits", "make kernel-rust")
+
+    def test_another_rustc_leaves_the_old_modules(self) -> None:
+        self.write(self.bin / "rustc", "#!/bin/sh\necho rustc 1.90.0\n")
+        self.assert_unchanged("rustc 1.90.0", "install that version")
+
+    def test_image_that_is_not_installed(self) -> None:
+        self.modules.rename(self.modules.with_name("other"))
+        run = self.install()
+        self.assertEqual(run.returncode, 1)
+        self.assertIn(f"install the image of Linux {self.release}", run.stderr)
 
 
 class Uninstall(Temporary):

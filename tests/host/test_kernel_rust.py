@@ -110,16 +110,6 @@ class Trees(unittest.TestCase):
         self.write(self.made / "rust/.kernel.o.cmd", CHECKSUMS)
         (self.made / "source").symlink_to(self.source)
 
-
-class KernelRust(Trees):
-    """Runs kernel_rust.py."""
-
-    def configure(self, *lines: str) -> None:
-        """Adds lines to the configuration of the headers, and to that which the build makes."""
-        for tree in (self.kdir, self.made):
-            with (tree / ".config").open("a") as file:
-                file.write("".join(f"{line}\n" for line in lines))
-
     def run_script(self, *argv: str, **env: str) -> subprocess.CompletedProcess:
         """Runs a script with the made-up cache and tools."""
         clean = {name: value for name, value in os.environ.items() if name not in ("KSRC", "RUSTC")}
@@ -132,6 +122,16 @@ class KernelRust(Trees):
         }
         argv = (sys.executable, str(SCRIPTS / argv[0]), *argv[1:])
         return subprocess.run(argv, env=clean, capture_output=True, text=True)
+
+
+class KernelRust(Trees):
+    """Runs kernel_rust.py."""
+
+    def configure(self, *lines: str) -> None:
+        """Adds lines to the configuration of the headers, and to that which the build makes."""
+        for tree in (self.kdir, self.made):
+            with (tree / ".config").open("a") as file:
+                file.write("".join(f"{line}\n" for line in lines))
 
     def run_it(self) -> subprocess.CompletedProcess:
         """Runs `make kernel-rust` with the source tree."""
@@ -285,14 +285,19 @@ class KernelRust(Trees):
         self.assertTrue((unpacked / "arch/x86/include/asm/page.h").is_file())
         self.assertEqual([*(unpacked / "fs").iterdir()], [])
 
-    def test_source_that_the_mirror_no_longer_has(self) -> None:
-        # A made-up dpkg owns the headers, and a made-up apt has no package of their version.
+    def test_source_that_apt_does_not_fetch(self) -> None:
+        # A made-up dpkg owns the headers.
         self.write(self.bin / "dpkg-query", "#!/bin/sh\n"
                    'case $1 in -S) echo "linux-headers-fancy: $2" ;; *) printf 7.3.4-1~fancy1 ;; esac\n')
-        self.write(self.bin / "apt-get", "#!/bin/sh\necho 'E: Version not found' >&2\nexit 100\n")
-        for name in ("dpkg-query", "apt-get"):
-            (self.bin / name).chmod(0o755)
-        run = self.run_script("kernel_rust.py")
-        self.assertEqual(run.returncode, 1, run.stderr)
-        for words in ("linux-source-7.3 7.3.4-1~fancy1", "Version not found", "upgrade", "KSRC="):
-            self.assertIn(words, run.stderr)
+        (self.bin / "dpkg-query").chmod(0o755)
+        # The mirror has a newer version; there is no network; the disk is full.
+        for why in ("Version not found", "Could not resolve the mirror", "No space left on device"):
+            with self.subTest(why):
+                self.write(self.bin / "apt-get", f"#!/bin/sh\ntouch part\necho 'E: {why}' >&2\nexit 100\n")
+                (self.bin / "apt-get").chmod(0o755)
+                run = self.run_script("kernel_rust.py")
+                self.assertEqual(run.returncode, 1, run.stderr)
+                for words in ("linux-source-7.3 7.3.4-1~fancy1", why, "upgrade", "KSRC="):
+                    self.assertIn(words, run.stderr)
+                # Nothing is left of the download.
+                self.assertEqual([*(self.temp / "cache/kernel-rust/source").iterdir()], [])
