@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 from common import (
     CHECKOUT,
@@ -23,11 +22,13 @@ from common import (
 )
 
 PATCHES = CHECKOUT / "qemu/patches"
+
+# The series that this project is developed with. It is taken as long as a suite offers it, and no older one.
 SERIES = "7.3"
-PACKAGE = f"linux-source-{SERIES}"
+PREFIX = "linux-source-"
 
 # Suites that may have the source package, the most stable one first.
-SUITES = ("trixie-backports", "forky", "forky-backports", "sid")
+SUITES = ("trixie-backports", "forky", "forky-backports", "sid", "experimental")
 
 
 @dataclass(frozen=True)
@@ -95,18 +96,33 @@ def user_source(tree: Path) -> Source:
     return Source(tree, f"{version}-{where}", tree_state(tree))
 
 
-def cached_sources() -> list[Path]:
-    """Returns the unpacked trees, newest version first."""
+def numbers_in(text: str) -> list[int]:
+    """Returns the numbers in a version, by which versions are compared."""
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def wanted_series() -> str:
+    """Returns the series of SERIES=; an empty text if any will do."""
+    given = os.environ.get("SERIES", "")
+    if given and (not re.fullmatch(r"\d+\.\d+", given) or numbers_in(given) < numbers_in(SERIES)):
+        die(f"SERIES={given} is not a series of Linux: give {SERIES} or a later one, such as 7.4")
+    return given
+
+
+def cached_sources(series: str = "") -> list[Path]:
+    """Returns the unpacked trees of a series, or of any: those of 7.3 first, then the newest version."""
     found = [p for p in (cache_dir() / "source").glob("linux-*") if (p / ".complete").exists()]
-    key = lambda path: [int(n) for n in re.findall(r"\d+", path.name)]
-    return sorted(found, key=key, reverse=True)
+    is_of = lambda path, series: numbers_in(path.name)[:2] == numbers_in(series)
+    key = lambda path: (is_of(path, SERIES), "-rc" not in path.name, numbers_in(path.name))
+    return sorted((p for p in found if not series or is_of(p, series)), key=key, reverse=True)
 
 
 def mirror_source() -> Source:
     """Returns the cached tree. Fetches it if there is none."""
+    series = wanted_series()
     with locked(cache_dir() / "source.lock", "fetches the kernel source"):
-        trees = cached_sources()
-        tree = trees[0] if trees else fetch()
+        trees = cached_sources(series)
+        tree = trees[0] if trees else fetch(series)
     return Source(tree, tree.name.removeprefix("linux-"), "package")
 
 
@@ -120,43 +136,99 @@ def apt(suite: str, *argv: str, **options) -> subprocess.CompletedProcess:
     )
 
 
-def offers() -> Iterator[tuple[str, str, int]]:
-    """Yields suite, file name and size in bytes for each suite that has the package."""
-    failed = {}
+@dataclass(frozen=True)
+class Offer:
+    """A source package of a suite."""
+
+    suite: str
+    package: str
+    version: str
+    size: int
+
+    def order(self) -> tuple[bool, list[int]]:
+        """Returns the key by which offers are compared: the last one is the newest release."""
+        # Debian's version of a release candidate is 7.4~rc3-1~exp1.
+        return "~rc" not in self.version, numbers_in(self.package)
+
+    def has(self, series: str) -> bool:
+        """Returns whether the package is of a series."""
+        return self.package == f"{PREFIX}{series}"
+
+
+def stanzas(suite: str) -> dict[str, dict[str, str]]:
+    """Returns the packages of a suite of the system's mirror, with their fields.
+
+    Raises OSError if the lists of the suite cannot be read.
+    """
+    run = apt(suite, "-q", "update")
+    if run.returncode:
+        raise OSError((run.stderr.strip().splitlines() or ["apt-get update failed"])[0])
+    listing = apt(suite, "indextargets", "--format", "$(FILENAME)", "Created-By: Packages")
+    found = {}
+    for name in listing.stdout.split():
+        argv = ["/usr/lib/apt/apt-helper", "cat-file", name]
+        text = subprocess.run(argv, capture_output=True, text=True).stdout
+        for stanza in text.split("\n\n"):
+            fields = dict(re.findall(r"^([\w-]+): (.*)$", stanza, re.MULTILINE))
+            if fields:
+                found[fields["Package"]] = fields
+    return found
+
+
+def offers(suite: str) -> Iterator[Offer]:
+    """Yields the source packages of a suite that are not older than SERIES."""
+    for name, fields in stanzas(suite).items():
+        series = name.removeprefix(PREFIX)
+        is_series = name.startswith(PREFIX) and re.fullmatch(r"\d+\.\d+", series)
+        if is_series and numbers_in(series) >= numbers_in(SERIES):
+            yield Offer(suite, name, fields["Version"], int(fields.get("Size", "0")))
+
+
+def chosen_offer(series: str) -> Offer:
+    """Returns the package of a series; without one, that of 7.3, or else of the newest release.
+
+    A release candidate is taken only if there is nothing else, or its series is named.
+    """
+    found: list[Offer] = []
     for suite in SUITES:
-        run = apt(suite, "-q", "update")
-        if run.returncode:
-            failed[suite] = (run.stderr.strip().splitlines() or ["apt-get update failed"])[0]
-            continue
-        run = apt(suite, "download", "--print-uris", PACKAGE)
-        match = re.search(r"^'([^']*)' (\S+) (\d+)", run.stdout, re.MULTILINE)
-        if match:
-            yield suite, unquote(match.group(2)), int(match.group(3))
-    for suite, reason in failed.items():
-        note(f"{suite}: {reason}")
+        try:
+            found += offers(suite)
+        except OSError as error:
+            note(f"{suite}: {error}")
+        for offer in found:
+            if offer.has(series or SERIES):
+                return offer
+    if not found or series:
+        have = ", ".join(dict.fromkeys(offer.package for offer in found))
+        die(f"the mirror has no {PREFIX}{series or SERIES} in {', '.join(SUITES)}"
+            f"{f', but {have}: choose one by SERIES=, or' if have else ':'} give a source tree of Linux "
+            f"{series or SERIES} as KSRC=, or a built kernel as KDIR=")
+    # Of several suites with the same package, the most stable one comes first.
+    offer = max(found, key=Offer.order)
+    note(f"no suite has {PREFIX}{SERIES}: takes the newest")
+    return offer
 
 
-def fetch() -> Path:
-    """Downloads, verifies and unpacks the source package."""
+def fetch(series: str = "") -> Path:
+    """Downloads, verifies and unpacks a source package."""
     if not shutil.which("apt-get"):
-        die(f"cannot fetch {PACKAGE} without apt: give a source tree of Linux {SERIES} as KSRC=, "
-            "or a built kernel as KDIR=")
+        die(f"cannot fetch {PREFIX}{series or SERIES} without apt: give a source tree of Linux {SERIES} "
+            "as KSRC=, or a built kernel as KDIR=")
     (cache_dir() / "source").mkdir(parents=True, exist_ok=True)
-    for suite, name, size in offers():
-        with tempfile.TemporaryDirectory(dir=cache_dir() / "source", prefix="new-") as temp:
-            if download(suite, size, Path(temp)):
-                return unpack(name, Path(temp))
-    die(f"the mirror has no {PACKAGE} in {', '.join(SUITES)}: "
-        f"give a source tree of Linux {SERIES} as KSRC=, or a built kernel as KDIR=")
+    offer = chosen_offer(series)
+    note(f"takes {offer.package} {offer.version} of {offer.suite}")
+    with tempfile.TemporaryDirectory(dir=cache_dir() / "source", prefix="new-") as temp:
+        download(offer, Path(temp))
+        return unpack(f"{offer.package}_{offer.version}_all.deb", Path(temp), offer.package)
 
 
-def download(suite: str, size: int, temp: Path) -> bool:
-    """Downloads the package to `temp`. apt verifies it with the signed lists."""
-    progress = Progress(f"downloads {PACKAGE} of {suite}, {size >> 20} MiB", size >> 20)
+def download(offer: Offer, temp: Path) -> None:
+    """Downloads a package to `temp`. apt verifies it with the signed lists."""
+    progress = Progress(f"downloads {offer.size >> 20} MiB", offer.size >> 20)
     script = CHECKOUT / "scripts/apt-private.sh"
-    argv = ["sh", str(script), str(cache_dir() / "apt" / suite), f"only:{suite}"]
+    argv = ["sh", str(script), str(cache_dir() / "apt" / offer.suite), f"only:{offer.suite}"]
     with subprocess.Popen(
-        [*argv, "-q", "download", PACKAGE],
+        [*argv, "-q", "download", offer.package],
         cwd=temp, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as run:
         while run.poll() is None:
@@ -167,10 +239,8 @@ def download(suite: str, size: int, temp: Path) -> bool:
                 progress.step("MiB", have - progress.done)
         output = run.stdout.read() if run.stdout else ""
     if run.returncode:
-        progress.end(f"{suite}: {output.strip().splitlines()[-1] if output.strip() else 'failed'}")
-        return False
+        die(f"{offer.suite}: {output.strip().splitlines()[-1] if output.strip() else 'apt-get failed'}")
     progress.end("downloaded")
-    return True
 
 
 def mangled(version: str) -> str:
@@ -178,7 +248,7 @@ def mangled(version: str) -> str:
     return re.sub(r"[^0-9A-Za-z.]", "-", version)
 
 
-def unpack(name: str, temp: Path, package_name: str = PACKAGE, without: Sequence[str] = ()) -> Path:
+def unpack(name: str, temp: Path, package_name: str, without: Sequence[str] = ()) -> Path:
     """Unpacks the package in `temp`, and moves the tree beside `temp`.
 
     The tree lacks the files that match a pattern of `without`, which begins at the top of the tree.

@@ -26,6 +26,7 @@ from common import (
     locked,
     note,
 )
+from source import stanzas
 
 RELEASE = "trixie"
 SUITE = "trixie-backports"
@@ -46,26 +47,12 @@ PARTS = """
 RECIPE = 1
 
 
-def stanzas(suite: str) -> dict[str, dict[str, str]]:
-    """Returns the packages of a suite of the system's mirror, with their fields."""
-    run = source.apt(suite, "-q", "update")
-    if run.returncode:
-        die(f"{suite}: {(run.stderr.strip().splitlines() or ['apt-get update failed'])[0]}")
-    listing = source.apt(suite, "indextargets", "--format", "$(FILENAME)", "Created-By: Packages")
-    found = {}
-    for name in listing.stdout.split():
-        argv = ["/usr/lib/apt/apt-helper", "cat-file", name]
-        text = subprocess.run(argv, capture_output=True, text=True).stdout
-        for stanza in text.split("\n\n"):
-            fields = dict(re.findall(r"^([\w-]+): (.*)$", stanza, re.MULTILINE))
-            if fields:
-                found[fields["Package"]] = fields
-    return found
-
-
 def newest() -> tuple[str, str, list[str]]:
     """Returns the release and the version of the suite's kernel, and the packages of its image."""
-    packages = stanzas(SUITE)
+    try:
+        packages = stanzas(SUITE)
+    except OSError as error:
+        die(f"{SUITE}: {error}")
     if META not in packages:
         die(f"the mirror has no {META} in {SUITE}")
     found = re.search(r"\blinux-image-([\w.+~-]+)", packages[META]["Depends"])
