@@ -401,7 +401,7 @@ impl Notifier {
                     break;
                 }
                 // Only work that always queues itself again can be left. Run once more without it.
-                going = Some(workqueue::Going::new(module));
+                going = Some(Self::refuse_work(module));
                 continue;
             }
             // A going module gets no new references, so the count only decreases.
@@ -412,7 +412,7 @@ impl Notifier {
                 // Work that always queues itself again may add records each time: stop it, too.
                 rounds += 1;
                 if rounds == MAX_ROUNDS {
-                    going = Some(workqueue::Going::new(module));
+                    going = Some(Self::refuse_work(module));
                 }
             }
             let record = if is_referenced {
@@ -430,6 +430,14 @@ impl Notifier {
         }
         srcu::forget_destructors(module);
         lock_class::forget(module);
+    }
+
+    /// Stops work items of a going module from being queued. The next flush runs the last ones.
+    fn refuse_work(module: *mut bindings::module) -> workqueue::Going {
+        let going = workqueue::Going::new(module);
+        // A destructor that started earlier may not have seen this, and still queue an item.
+        srcu::wait_for_callbacks(module);
+        going
     }
 
     /// Returns whether there are records of a module.

@@ -197,8 +197,9 @@ pub(crate) struct Going {
 impl Going {
     /// Starts to refuse items of `module`, and runs the items that are already queued.
     ///
-    /// An item that runs meanwhile may still queue one. So the caller must flush once more
-    /// afterwards. The value must be dropped before the module is freed.
+    /// An item that runs meanwhile may still queue one, and so may a destructor of
+    /// [`srcu`](crate::sync::srcu). So the caller must wait for these destructors, and flush once
+    /// more afterwards. The value must be dropped before the module is freed.
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn new(module: *mut bindings::module) -> Self {
