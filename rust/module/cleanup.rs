@@ -42,7 +42,10 @@ use crate::{
     sync::{
         lock_class,
         srcu,
-        workqueue, //
+        workqueue::{
+            self,
+            MAX_GOING, //
+        }, //
     }, //
 };
 
@@ -74,9 +77,6 @@ enum Stage {
 
 // SAFETY: `register()` requires functions that any task may call.
 unsafe impl Send for Record {}
-
-/// The most modules that can be going at a time. Further ones wait.
-const MAX_GOING: usize = 8;
 
 /// Rounds in which a going module may add records, until its work items are no longer queued.
 const MAX_ROUNDS: u32 = 4;
@@ -384,18 +384,18 @@ impl Notifier {
 
     /// Runs the records of a going module. Waits for the module's last reference.
     fn run_records(module: *mut bindings::module) {
-        let watch = AddCounter::new(module);
+        let counter = AddCounter::new(module);
         let mut going = None;
         let mut rounds = 0;
         loop {
-            let added = watch.added();
+            let added = counter.added();
             while stop_last(|record| record.module == module) {}
             workqueue::flush_for(module);
             srcu::wait_for_callbacks(module);
             // The `stop` functions, and destructors that were waited for, may have added records or
             // given values to other destructors. So the loop ends when no record was added
             // meanwhile. Records of other modules have no code of this one.
-            let has_added = watch.added() != added;
+            let has_added = counter.added() != added;
             if !has_added && !Self::has_records(module) {
                 if going.is_some() {
                     break;
@@ -705,36 +705,36 @@ mod tests {
     #[test]
     fn records_added_for_a_going_module_are_counted() -> Result {
         let (module, other) = (fake_module(8), fake_module(16));
-        let watch = AddCounter::new(module);
+        let counter = AddCounter::new(module);
         let others = AddCounter::new(other);
 
         // Records that are removed again count, too.
         for added in 1..=3 {
             assert!(cancel(add_digit(module, 1, Stage::Active)?));
-            assert_eq!((watch.added(), others.added()), (added, 0));
+            assert_eq!((counter.added(), others.added()), (added, 0));
         }
-        drop(watch);
+        drop(counter);
         assert!(cancel(add_digit(module, 1, Stage::Active)?));
 
         // A new module at the same address starts at 0.
-        let watch = AddCounter::new(module);
-        assert_eq!((watch.added(), others.added()), (0, 0));
+        let counter = AddCounter::new(module);
+        assert_eq!((counter.added(), others.added()), (0, 0));
         assert!(cancel(add_digit(other, 1, Stage::Active)?));
-        assert_eq!((watch.added(), others.added()), (0, 1));
+        assert_eq!((counter.added(), others.added()), (0, 1));
         Ok(())
     }
 
     #[test]
     fn going_modules_are_bounded() -> Result {
-        let mut watches = KVec::with_capacity(MAX_GOING + 1, GFP_KERNEL)?;
+        let mut counters = KVec::with_capacity(MAX_GOING + 1, GFP_KERNEL)?;
         for number in 1..=MAX_GOING {
-            watches.push(AddCounter::new(fake_module(8 * number)), GFP_KERNEL)?;
+            counters.push(AddCounter::new(fake_module(8 * number)), GFP_KERNEL)?;
         }
         assert!(RECORDS.lock().going_mut(0).is_none());
 
-        drop(watches.pop());
-        watches.push(AddCounter::new(fake_module(8 * 99)), GFP_KERNEL)?;
-        drop(watches);
+        drop(counters.pop());
+        counters.push(AddCounter::new(fake_module(8 * 99)), GFP_KERNEL)?;
+        drop(counters);
         let mut records = RECORDS.lock();
         let is_free = (1..=99).all(|number| records.going_mut(8 * number).is_none());
         drop(records);

@@ -36,7 +36,8 @@ pub(crate) use going::{
     destroy_leaked,
     flush_for,
     init,
-    Going, //
+    Going,
+    MAX_GOING, //
 };
 use going::{
     is_refused,

@@ -66,8 +66,8 @@ global_lock! {
     };
 }
 
-/// The number of modules that can go at once; further modules wait.
-const MAX_GOING: usize = 8;
+/// The most modules that can be going at a time. Further ones wait.
+pub(crate) const MAX_GOING: usize = 8;
 
 /// The modules whose items are not queued any more.
 static GOING: [Atomic<*mut bindings::module>; MAX_GOING] =
