@@ -1,0 +1,631 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The callbacks that device mapper calls a [`Target`] through.
+
+use kernel::{
+    error::from_result,
+    ffi::{
+        c_char,
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    module::this_module,
+    num::casts::FromSafeCast,
+    prelude::*, //
+};
+
+use core::{
+    marker::PhantomData,
+    mem,
+    ptr::NonNull, //
+};
+
+use crate::{
+    bindings,
+    block::{
+        bio::BlkError,
+        dm::{
+            bio::{
+                clone::CloneBio,
+                end_io::EndBio,
+                map::MapBio,
+                per_bio::PerBio, //
+            },
+            submit::sorted::SortedSubmitQueue, //
+        }, //
+    },
+    mm::gfp::noio_scope, //
+};
+
+use super::{
+    args::{
+        Args,
+        CtrError, //
+    },
+    audit,
+    ctr::TargetBuilder,
+    devices::Devices,
+    queue_limits::Limits,
+    status::StatusBuf,
+    target_type::{
+        self,
+        Functions,
+        Registered,
+        TargetType, //
+    },
+    Target, //
+};
+
+/// The object behind `dm_target.private`.
+///
+/// # Invariants
+///
+/// Values are pinned from construction on.
+#[pin_data]
+pub(in crate::block::dm) struct Inner<T: Target> {
+    #[pin]
+    target: T,
+    devices: Devices,
+    target_type: NonNull<TargetType>,
+    begin_sectors: u64,
+    name: &'static CStr,
+}
+
+impl<T: Target> Inner<T> {
+    #[inline]
+    pub(in crate::block::dm) fn target(&self) -> Pin<&T> {
+        // SAFETY: `self` is pinned by the type invariants, and `target` structurally.
+        unsafe { Pin::new_unchecked(&self.target) }
+    }
+
+    #[inline]
+    pub(in crate::block::dm) fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// Returns the target type, which outlives `self`.
+    #[inline]
+    pub(in crate::block::dm) fn target_type(&self) -> NonNull<TargetType> {
+        self.target_type
+    }
+
+    #[inline]
+    pub(in crate::block::dm) fn begin_sectors(&self) -> u64 {
+        self.begin_sectors
+    }
+
+    /// Returns the name that the target is registered under.
+    pub(in crate::block::dm) fn name(&self) -> &'static CStr {
+        self.name
+    }
+}
+
+/// The callbacks of a target `T`.
+pub(super) struct Vtable<T: Target>(PhantomData<T>);
+
+impl<T: Target> Vtable<T> {
+    /// Returns the `struct target_type` to register, without the fields private to device mapper.
+    pub(super) fn target_type(name: &'static CStr) -> bindings::target_type {
+        bindings::target_type {
+            name: name.as_char_ptr(),
+            module: this_module::<T::OwnerModule>().as_ptr(),
+            version: T::VERSION,
+            features: Self::features(),
+            ctr: Some(Self::ctr),
+            dtr: Some(Self::dtr),
+            map: Some(Self::map),
+            // Set for all targets: there may be tags to drop. The bio has not ended when `end_io`
+            // returns.
+            end_io: if T::HAS_END_IO {
+                Some(target_type::end_io)
+            } else {
+                Some(Self::end_io)
+            },
+            presuspend: if T::HAS_PRESUSPEND {
+                Some(Self::presuspend)
+            } else {
+                None
+            },
+            presuspend_undo: if T::HAS_PRESUSPEND_UNDO {
+                Some(Self::presuspend_undo)
+            } else {
+                None
+            },
+            postsuspend: if T::HAS_POSTSUSPEND {
+                Some(Self::postsuspend)
+            } else {
+                None
+            },
+            preresume: if T::HAS_PRERESUME {
+                Some(Self::preresume)
+            } else {
+                None
+            },
+            resume: if T::HAS_RESUME {
+                Some(Self::resume)
+            } else {
+                None
+            },
+            status: Some(Self::status),
+            message: if T::HAS_MESSAGE {
+                Some(Self::message)
+            } else {
+                None
+            },
+            iterate_devices: Some(Self::iterate_devices),
+            io_hints: Some(Self::io_hints),
+            #[cfg(CONFIG_BLK_DEV_ZONED)]
+            report_zones: if T::HAS_ZONES {
+                Some(Self::report_zones)
+            } else {
+                None
+            },
+            ..pin_init::zeroed()
+        }
+    }
+
+    /// The functions that get a bio. A call of one may be the last use of the target.
+    pub(super) const FUNCTIONS: Functions = Functions {
+        end_io: Self::end_io,
+        end_clone: CloneBio::<T>::end_clone,
+        run: PerBio::<T>::run,
+        submit_clones: SortedSubmitQueue::<T>::submit_clones,
+    };
+
+    /// Returns the feature flags of the target.
+    fn features() -> u64 {
+        let mut features = 0;
+
+        if T::ATOMIC_WRITES {
+            features |= bindings::DM_TARGET_ATOMIC_WRITES;
+        }
+        if T::HAS_ZONES {
+            // 0 without `CONFIG_BLK_DEV_ZONED`.
+            features |= bindings::DM_TARGET_ZONED_HM;
+        }
+        features.into()
+    }
+
+    /// Returns the addresses of the target's code, with the address of `ctr` for missing callbacks.
+    pub(super) fn addresses(
+        target_type: &bindings::target_type,
+        functions: &Functions,
+    ) -> [usize; 18] {
+        macro_rules! address {
+            ($callback:ident) => {
+                target_type
+                    .$callback
+                    .map_or(Self::ctr as *const () as usize, |func| func as usize)
+            };
+        }
+        #[cfg(CONFIG_BLK_DEV_ZONED)]
+        let report_zones = address!(report_zones);
+        #[cfg(not(CONFIG_BLK_DEV_ZONED))]
+        let report_zones = Self::ctr as *const () as usize;
+
+        [
+            address!(ctr),
+            address!(dtr),
+            address!(map),
+            address!(presuspend),
+            address!(presuspend_undo),
+            address!(postsuspend),
+            address!(preresume),
+            address!(resume),
+            address!(status),
+            address!(message),
+            address!(iterate_devices),
+            address!(io_hints),
+            report_zones,
+            functions.end_io as usize,
+            functions.end_clone as usize,
+            functions.run as usize,
+            functions.submit_clones as usize,
+            Registered::<T>::free as *const () as usize,
+        ]
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// The caller must be a callback of `ti` other than `ctr` and `dtr`.
+    unsafe fn inner<'a>(ti: *mut bindings::dm_target) -> &'a Inner<T> {
+        // SAFETY: `ctr` set `private` to an `Inner<T>`. Only `dtr` frees it, and device mapper
+        // calls `dtr` when no other callback runs, see `dm_table_destroy()`.
+        unsafe { &*(*ti).private.cast() }
+    }
+
+    /// Borrows the target.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vtable::inner()`].
+    unsafe fn target<'a>(ti: *mut bindings::dm_target) -> Pin<&'a T> {
+        // SAFETY: By this function's contract.
+        unsafe { Self::inner(ti) }.target()
+    }
+
+    /// Constructs the target of a table line.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.ctr`.
+    unsafe extern "C" fn ctr(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+    ) -> c_int {
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
+        let mut builder = unsafe { TargetBuilder::new(ti) };
+        // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+
+        match Self::construct(&mut builder, args) {
+            Ok(inner) => {
+                // SAFETY: `dtr` takes the box back, and treats it as pinned.
+                let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
+                // SAFETY: This is `ctr`, so it has exclusive access to `ti`.
+                unsafe { (*ti).private = inner.cast() };
+                if T::AUDITED {
+                    // SAFETY: This is `ctr`.
+                    unsafe { audit::made(ti) };
+                }
+                0
+            }
+            Err(error) => {
+                // SAFETY: This is `ctr`, and the devices were opened for `ti`.
+                unsafe { builder.devices.put_all(ti) };
+                if let Some(message) = error.message() {
+                    // SAFETY: As above. The message is static, so it outlives all its uses in
+                    // device mapper.
+                    unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
+                }
+                if T::AUDITED {
+                    // SAFETY: This is `ctr`. If there is no message here, device mapper has set
+                    // one, see `dm_table_add_target()`.
+                    unsafe { audit::refused(ti) };
+                }
+                error.error().to_errno()
+            }
+        }
+    }
+
+    fn construct(
+        builder: &mut TargetBuilder<'_>,
+        args: Args<'_>,
+    ) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
+        builder.set_per_bio(PerBio::<T>::SIZE);
+        let (begin_sectors, name) = (builder.begin_sectors(), builder.target_name());
+        let target_type = builder.target_type();
+        let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
+        let slot = inner.as_mut_ptr();
+
+        // SAFETY: `Registration::<T>` made the type: no other type has this `ctr`. The table has a
+        // reference to the module, which keeps the type, see `get_target_type()` in
+        // `drivers/md/dm-target.c`.
+        let data = unsafe { Registered::<T>::data(target_type) };
+        let target = T::ctr(data, builder, args)?;
+        // SAFETY: `slot` is memory for an `Inner<T>`. It is not used if this fails, and is pinned
+        // below otherwise.
+        unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
+        let devices = mem::replace(&mut builder.devices, Devices::new());
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).devices).write(devices) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).target_type).write(target_type) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).name).write(name) };
+
+        // SAFETY: All five fields were written.
+        // INVARIANT: Pinned before any other code gets a reference.
+        Ok(KBox::into_pin(unsafe { inner.assume_init() }))
+    }
+
+    /// Destroys the target.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.dtr`.
+    unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
+        // SAFETY: `ctr` set `private` to such a box. No pointer to it is left:
+        //
+        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-builder.c`. No other
+        //   callback of the table runs then or later: the table was never bound to the device, or
+        //   `dm_sync_table()` in `drivers/md/dm.c` has waited for readers of `md->map`.
+        // - No bio of the target is left. `dm_swap_table()` requires a suspended device, and
+        //   `__dm_suspend()` waits for `md->pending_io`, which `__dm_io_complete()` decrements when
+        //   all parts of a bio have ended. `__dm_destroy()` waits until the device has no openers
+        //   (`md->holders`), and a submitter has the device open until its bio has ended.
+        // - So no borrow from a bio is left: ending a bio takes it by value, so each borrow ends
+        //   before the bio does. A function that continues after that, in a section that the
+        //   registration waits for, has no bio and no borrow.
+        // - Work that is queued for a bio runs before the bio ends. Dropping a `SortedSubmitQueue`
+        //   waits for its work.
+        let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
+        let mut inner = KBox::into_pin(inner);
+        let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
+
+        // Drop the target first: it may use the devices until then.
+        drop(inner);
+        // SAFETY: This is `dtr`, and the devices were opened for `ti`.
+        unsafe { devices.put_all(ti) };
+        if T::AUDITED {
+            // SAFETY: This is `dtr`.
+            unsafe { audit::gone(ti) };
+        }
+    }
+
+    /// Maps a bio.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.map`.
+    unsafe extern "C" fn map(ti: *mut bindings::dm_target, bio: *mut bindings::bio) -> c_int {
+        // SAFETY: This is `map`. The target outlives the call even if the bio ends in it: device
+        // mapper holds its table in `dm_submit_bio()` in `drivers/md/dm.c`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `bio` is the argument of `map`, and `inner` is its target. The lifetime of the
+        // temporary is local to this function.
+        let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
+
+        noio_scope(|| T::map(inner.target(), bio)).finish()
+    }
+
+    /// Handles the completion of a bio.
+    ///
+    /// If the target has its own `end_io`, that may take the bio over, end it, and continue when
+    /// both the target and its table are gone. Otherwise the bio ends after this function has
+    /// returned.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.end_io`. If the target has its own `end_io`, it
+    /// must do so through [`target_type::end_io()`], which keeps the code loaded.
+    unsafe extern "C" fn end_io(
+        _ti: *mut bindings::dm_target,
+        bio: *mut bindings::bio,
+        error: *mut bindings::blk_status_t,
+    ) -> c_int {
+        // SAFETY: `bio` is a clone that passed through `map`; otherwise device mapper would not
+        // call this.
+        let this = unsafe { PerBio::<T>::of(bio) };
+        // SAFETY: The pointer was given up when the bio was remapped, submitted or ended. Only
+        // these lead here.
+        let ptr = unsafe { PerBio::from_raw(this) };
+
+        if !T::HAS_END_IO || ptr.completed_by_target() {
+            ptr.destroy();
+            return bindings::DM_ENDIO_DONE as c_int;
+        }
+        // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
+        let result = BlkError::result_from_raw(unsafe { *error });
+        match T::end_io(EndBio::new(ptr, result)).finish() {
+            Some(result) => {
+                // SAFETY: As above.
+                unsafe { *error = BlkError::result_to_raw(result) };
+                bindings::DM_ENDIO_DONE as c_int
+            }
+            None => bindings::DM_ENDIO_INCOMPLETE as c_int,
+        }
+    }
+
+    /// Writes the status.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.status`.
+    unsafe extern "C" fn status(
+        ti: *mut bindings::dm_target,
+        kind: bindings::status_type_t,
+        _flags: c_uint,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) {
+        // SAFETY: This is `status`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
+        //
+        let buf = unsafe { buffer(result, usize::from_safe_cast(maxlen)) };
+        let mut out = StatusBuf::new(buf, inner.devices());
+
+        let written = match kind {
+            bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
+            bindings::status_type_t_STATUSTYPE_TABLE => inner.target().status_table(&mut out),
+            bindings::status_type_t_STATUSTYPE_IMA if T::HAS_STATUS_IMA => out
+                .write_target(inner.name(), T::VERSION)
+                .and_then(|()| inner.target().status_ima(&mut out)),
+            _ => Ok(()),
+        };
+        // `StatusBuf` never fails. As with `DMEMIT()`, text that does not fit is truncated.
+        let _ = written;
+    }
+
+    /// Handles a message.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.message`.
+    unsafe extern "C" fn message(
+        ti: *mut bindings::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) -> c_int {
+        // SAFETY: This is `message`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: The arguments belong to this call, and the target cannot keep them.
+        let args = unsafe { Args::new(argc, argv) };
+        let maxlen = usize::from_safe_cast(maxlen);
+
+        from_result(|| {
+            // The arguments are in the memory that `result` points to, see `target_message()` in
+            // `drivers/md/dm-ioctl.c`. So the text is written to another buffer while they are in
+            // use.
+            noio_scope(|| {
+                let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
+                let mut out = StatusBuf::new(&mut text, inner.devices());
+                inner.target().message(args, &mut out)?;
+                if out.is_empty() {
+                    return Ok(0);
+                }
+                // SAFETY: Device mapper passes a buffer with room for `maxlen` bytes, and `message`
+                // consumed the arguments.
+                let result = unsafe { buffer(result, maxlen) };
+                for (to, from) in result.iter_mut().zip(out.as_bytes_with_nul()) {
+                    *to = *from;
+                }
+                // 1 means that there is a text.
+                Ok(1)
+            })
+        })
+    }
+
+    /// Iterates over the devices.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.iterate_devices`.
+    unsafe extern "C" fn iterate_devices(
+        ti: *mut bindings::dm_target,
+        func: bindings::iterate_devices_callout_fn,
+        data: *mut c_void,
+    ) -> c_int {
+        let Some(func) = func else { return 0 };
+        // SAFETY: This is `iterate_devices`.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: `ti` is alive.
+        let len_sectors = unsafe { (*ti).len };
+
+        inner.devices().iterate(|dev, start_sectors| {
+            // SAFETY: `dev` is a device of `ti`, and device mapper passes `data` for `func`.
+            unsafe { func(ti, dev, start_sectors, len_sectors, data) }
+        })
+    }
+
+    /// Reports the zones.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.report_zones`.
+    #[cfg(CONFIG_BLK_DEV_ZONED)]
+    unsafe extern "C" fn report_zones(
+        ti: *mut bindings::dm_target,
+        args: *mut bindings::dm_report_zones_args,
+        nr_zones: c_uint,
+    ) -> c_int {
+        // SAFETY: This is `report_zones`.
+        let inner = unsafe { Self::inner(ti) };
+        let device = inner.target().zones();
+        let devices = inner.devices();
+        let (Some(bdev), Some(start)) = (devices.bdev(device), devices.start_sectors(device))
+        else {
+            return ENODEV.to_errno();
+        };
+
+        // SAFETY: The arguments belong to the caller, `dm_blk_do_report_zones()`.
+        let next_sector = unsafe { (*args).next_sector };
+        // OVERFLOW: Device mapper requests zones of the target only, and has checked that the
+        // device is long enough, see `iterate_devices()`.
+        let sector = next_sector
+            .wrapping_sub(inner.begin_sectors())
+            .wrapping_add(start);
+        // SAFETY: The device is open while the target lives, and `args` are as above.
+        unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
+    }
+
+    /// Adjusts the queue limits.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.io_hints`.
+    unsafe extern "C" fn io_hints(
+        ti: *mut bindings::dm_target,
+        limits: *mut bindings::queue_limits,
+    ) {
+        let Some(limits) = NonNull::new(limits) else {
+            return;
+        };
+        // SAFETY: The caller, `dm_calculate_queue_limits()`, passes limits that this callback may
+        // change.
+        let mut limits = unsafe { Limits::new(limits) };
+
+        // Polling would access bios that the target owns, and their last queue, which
+        // `Bio::submit()` may have changed.
+        limits.disable_polling();
+        if T::HAS_IO_HINTS {
+            // SAFETY: This is `io_hints`.
+            unsafe { Self::target(ti) }.io_hints(&mut limits);
+        }
+    }
+
+    /// See [`Target::presuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend`.
+    unsafe extern "C" fn presuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend`.
+        unsafe { Self::target(ti) }.presuspend();
+    }
+
+    /// See [`Target::presuspend_undo()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.presuspend_undo`.
+    unsafe extern "C" fn presuspend_undo(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `presuspend_undo`.
+        unsafe { Self::target(ti) }.presuspend_undo();
+    }
+
+    /// See [`Target::postsuspend()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.postsuspend`.
+    unsafe extern "C" fn postsuspend(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `postsuspend`.
+        unsafe { Self::target(ti) }.postsuspend();
+    }
+
+    /// See [`Target::preresume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.preresume`.
+    unsafe extern "C" fn preresume(ti: *mut bindings::dm_target) -> c_int {
+        from_result(|| {
+            // SAFETY: This is `preresume`.
+            unsafe { Self::target(ti) }.preresume()?;
+            Ok(0)
+        })
+    }
+
+    /// See [`Target::resume()`].
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.resume`.
+    unsafe extern "C" fn resume(ti: *mut bindings::dm_target) {
+        // SAFETY: This is `resume`.
+        unsafe { Self::target(ti) }.resume();
+    }
+}
+
+/// Returns the text buffer of device mapper as a slice.
+///
+/// # Safety
+///
+/// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and not shared.
+unsafe fn buffer<'a>(result: *mut c_char, maxlen: usize) -> &'a mut [u8] {
+    if result.is_null() {
+        return &mut [];
+    }
+    // SAFETY: By this function's contract.
+    unsafe { core::slice::from_raw_parts_mut(result.cast(), maxlen) }
+}
