@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The callbacks that device mapper calls a [`Target`] through.
+//!
+//! This file has the constructor, the destructor and the I/O path; [`control`] has the others.
 
 use kernel::{
-    error::from_result,
     ffi::{
         c_char,
         c_int,
-        c_uint,
-        c_void, //
+        c_uint, //
     },
     module::this_module,
-    num::casts::FromSafeCast,
     prelude::*, //
 };
 
@@ -46,8 +45,6 @@ use super::{
     audit,
     ctr::TargetBuilder,
     devices::Devices,
-    queue_limits::Limits,
-    status::StatusBuf,
     target_type::{
         self,
         Functions,
@@ -56,6 +53,8 @@ use super::{
     },
     Target, //
 };
+
+mod control;
 
 /// The object behind `dm_target.private`.
 ///
@@ -412,219 +411,4 @@ impl<T: Target> Vtable<T> {
             None => bindings::DM_ENDIO_INCOMPLETE as c_int,
         }
     }
-
-    /// Writes the status.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.status`.
-    unsafe extern "C" fn status(
-        ti: *mut bindings::dm_target,
-        kind: bindings::status_type_t,
-        _flags: c_uint,
-        result: *mut c_char,
-        maxlen: c_uint,
-    ) {
-        // SAFETY: This is `status`.
-        let inner = unsafe { Self::inner(ti) };
-        // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
-        let buf = unsafe { buffer(result, usize::from_safe_cast(maxlen)) };
-        let mut out = StatusBuf::new(buf, inner.devices());
-
-        let written = match kind {
-            bindings::status_type_t_STATUSTYPE_INFO => inner.target().status_info(&mut out),
-            bindings::status_type_t_STATUSTYPE_TABLE => inner.target().status_table(&mut out),
-            bindings::status_type_t_STATUSTYPE_IMA if T::HAS_STATUS_IMA => out
-                .write_target(inner.name(), T::VERSION)
-                .and_then(|()| inner.target().status_ima(&mut out)),
-            _ => Ok(()),
-        };
-        // `StatusBuf` never fails. As with `DMEMIT()`, text that does not fit is truncated.
-        let _ = written;
-    }
-
-    /// Handles a message.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.message`.
-    unsafe extern "C" fn message(
-        ti: *mut bindings::dm_target,
-        argc: c_uint,
-        argv: *mut *mut c_char,
-        result: *mut c_char,
-        maxlen: c_uint,
-    ) -> c_int {
-        // SAFETY: This is `message`.
-        let inner = unsafe { Self::inner(ti) };
-        // SAFETY: The arguments belong to this call, and the target cannot keep them.
-        let args = unsafe { Args::new(argc, argv) };
-        let maxlen = usize::from_safe_cast(maxlen);
-
-        from_result(|| {
-            // The arguments are in the memory that `result` points to, see `target_message()` in
-            // `drivers/md/dm-ioctl.c`. So the text is written to another buffer while they are in
-            // use.
-            noio_scope(|| {
-                let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
-                let mut out = StatusBuf::new(&mut text, inner.devices());
-                inner.target().message(args, &mut out)?;
-                if out.is_empty() {
-                    return Ok(0);
-                }
-                // SAFETY: Device mapper passes a buffer with room for `maxlen` bytes, and `message`
-                // consumed the arguments.
-                let result = unsafe { buffer(result, maxlen) };
-                for (to, from) in result.iter_mut().zip(out.as_bytes_with_nul()) {
-                    *to = *from;
-                }
-                // 1 means that there is a text.
-                Ok(1)
-            })
-        })
-    }
-
-    /// Iterates over the devices.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.iterate_devices`.
-    unsafe extern "C" fn iterate_devices(
-        ti: *mut bindings::dm_target,
-        func: bindings::iterate_devices_callout_fn,
-        data: *mut c_void,
-    ) -> c_int {
-        let Some(func) = func else { return 0 };
-        // SAFETY: This is `iterate_devices`.
-        let inner = unsafe { Self::inner(ti) };
-        // SAFETY: `ti` is alive.
-        let len_sectors = unsafe { (*ti).len };
-
-        inner.devices().iterate(|dev, start_sectors| {
-            // SAFETY: `dev` is a device of `ti`, and device mapper passes `data` for `func`.
-            unsafe { func(ti, dev, start_sectors, len_sectors, data) }
-        })
-    }
-
-    /// Reports the zones.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.report_zones`.
-    #[cfg(CONFIG_BLK_DEV_ZONED)]
-    unsafe extern "C" fn report_zones(
-        ti: *mut bindings::dm_target,
-        args: *mut bindings::dm_report_zones_args,
-        nr_zones: c_uint,
-    ) -> c_int {
-        // SAFETY: This is `report_zones`.
-        let inner = unsafe { Self::inner(ti) };
-        let device = inner.target().zones();
-        let devices = inner.devices();
-        let (Some(bdev), Some(start)) = (devices.bdev(device), devices.start_sectors(device))
-        else {
-            return ENODEV.to_errno();
-        };
-
-        // SAFETY: The arguments belong to the caller, `dm_blk_do_report_zones()`.
-        let next_sector = unsafe { (*args).next_sector };
-        // OVERFLOW: Device mapper requests zones of the target only, and has checked that the
-        // device is long enough, see `iterate_devices()`.
-        let sector = next_sector
-            .wrapping_sub(inner.begin_sectors())
-            .wrapping_add(start);
-        // SAFETY: The device is open while the target lives, and `args` are as above.
-        unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
-    }
-
-    /// Adjusts the queue limits.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.io_hints`.
-    unsafe extern "C" fn io_hints(
-        ti: *mut bindings::dm_target,
-        limits: *mut bindings::queue_limits,
-    ) {
-        let Some(limits) = NonNull::new(limits) else {
-            return;
-        };
-        // SAFETY: The caller, `dm_calculate_queue_limits()`, passes limits that this callback may
-        // change.
-        let mut limits = unsafe { Limits::new(limits) };
-
-        // Polling would access bios that the target owns, and their last queue, which
-        // `Bio::submit()` may have changed.
-        limits.disable_polling();
-        if T::HAS_IO_HINTS {
-            // SAFETY: This is `io_hints`.
-            unsafe { Self::target(ti) }.io_hints(&mut limits);
-        }
-    }
-
-    /// See [`Target::presuspend()`].
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.presuspend`.
-    unsafe extern "C" fn presuspend(ti: *mut bindings::dm_target) {
-        // SAFETY: This is `presuspend`.
-        unsafe { Self::target(ti) }.presuspend();
-    }
-
-    /// See [`Target::presuspend_undo()`].
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.presuspend_undo`.
-    unsafe extern "C" fn presuspend_undo(ti: *mut bindings::dm_target) {
-        // SAFETY: This is `presuspend_undo`.
-        unsafe { Self::target(ti) }.presuspend_undo();
-    }
-
-    /// See [`Target::postsuspend()`].
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.postsuspend`.
-    unsafe extern "C" fn postsuspend(ti: *mut bindings::dm_target) {
-        // SAFETY: This is `postsuspend`.
-        unsafe { Self::target(ti) }.postsuspend();
-    }
-
-    /// See [`Target::preresume()`].
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.preresume`.
-    unsafe extern "C" fn preresume(ti: *mut bindings::dm_target) -> c_int {
-        from_result(|| {
-            // SAFETY: This is `preresume`.
-            unsafe { Self::target(ti) }.preresume()?;
-            Ok(0)
-        })
-    }
-
-    /// See [`Target::resume()`].
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.resume`.
-    unsafe extern "C" fn resume(ti: *mut bindings::dm_target) {
-        // SAFETY: This is `resume`.
-        unsafe { Self::target(ti) }.resume();
-    }
-}
-
-/// Returns the text buffer of device mapper as a slice.
-///
-/// # Safety
-///
-/// `result` must be NULL, or valid for reads and writes of `maxlen` bytes for `'a`, and not shared.
-unsafe fn buffer<'a>(result: *mut c_char, maxlen: usize) -> &'a mut [u8] {
-    if result.is_null() {
-        return &mut [];
-    }
-    // SAFETY: By this function's contract.
-    unsafe { core::slice::from_raw_parts_mut(result.cast(), maxlen) }
 }

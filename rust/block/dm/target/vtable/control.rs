@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The callbacks that device mapper calls a [`Target`] through.
+//! The callbacks outside the I/O path: status, messages, devices, queue limits, suspend and resume.
 
 use kernel::{
     error::from_result,
@@ -10,415 +10,34 @@ use kernel::{
         c_uint,
         c_void, //
     },
-    module::this_module,
     num::casts::FromSafeCast,
     prelude::*, //
 };
 
-use core::{
-    marker::PhantomData,
-    mem,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 
 use crate::{
     bindings,
-    block::{
-        bio::BlkError,
-        dm::{
-            bio::{
-                clone::CloneBio,
-                end_io::EndBio,
-                map::MapBio,
-                per_bio::PerBio, //
-            },
-            submit::sorted::SortedSubmitQueue, //
-        }, //
-    },
     mm::gfp::noio_scope, //
 };
 
 use super::{
-    args::{
-        Args,
-        CtrError, //
+    super::{
+        args::Args,
+        queue_limits::Limits,
+        status::StatusBuf,
+        Target, //
     },
-    audit,
-    ctr::TargetBuilder,
-    devices::Devices,
-    queue_limits::Limits,
-    status::StatusBuf,
-    target_type::{
-        self,
-        Functions,
-        Registered,
-        TargetType, //
-    },
-    Target, //
+    Vtable, //
 };
 
-/// The object behind `dm_target.private`.
-///
-/// # Invariants
-///
-/// Values are pinned from construction on.
-#[pin_data]
-pub(in crate::block::dm) struct Inner<T: Target> {
-    #[pin]
-    target: T,
-    devices: Devices,
-    target_type: NonNull<TargetType>,
-    begin_sectors: u64,
-    name: &'static CStr,
-}
-
-impl<T: Target> Inner<T> {
-    #[inline]
-    pub(in crate::block::dm) fn target(&self) -> Pin<&T> {
-        // SAFETY: `self` is pinned by the type invariants, and `target` structurally.
-        unsafe { Pin::new_unchecked(&self.target) }
-    }
-
-    #[inline]
-    pub(in crate::block::dm) fn devices(&self) -> &Devices {
-        &self.devices
-    }
-
-    /// Returns the target type, which outlives `self`.
-    #[inline]
-    pub(in crate::block::dm) fn target_type(&self) -> NonNull<TargetType> {
-        self.target_type
-    }
-
-    #[inline]
-    pub(in crate::block::dm) fn begin_sectors(&self) -> u64 {
-        self.begin_sectors
-    }
-
-    /// Returns the name that the target is registered under.
-    pub(in crate::block::dm) fn name(&self) -> &'static CStr {
-        self.name
-    }
-}
-
-/// The callbacks of a target `T`.
-pub(super) struct Vtable<T: Target>(PhantomData<T>);
-
 impl<T: Target> Vtable<T> {
-    /// Returns the `struct target_type` to register, without the fields private to device mapper.
-    pub(super) fn target_type(name: &'static CStr) -> bindings::target_type {
-        bindings::target_type {
-            name: name.as_char_ptr(),
-            module: this_module::<T::OwnerModule>().as_ptr(),
-            version: T::VERSION,
-            features: Self::features(),
-            ctr: Some(Self::ctr),
-            dtr: Some(Self::dtr),
-            map: Some(Self::map),
-            // Set for all targets: there may be tags to drop. The bio has not ended when `end_io`
-            // returns.
-            end_io: if T::HAS_END_IO {
-                Some(target_type::end_io)
-            } else {
-                Some(Self::end_io)
-            },
-            presuspend: if T::HAS_PRESUSPEND {
-                Some(Self::presuspend)
-            } else {
-                None
-            },
-            presuspend_undo: if T::HAS_PRESUSPEND_UNDO {
-                Some(Self::presuspend_undo)
-            } else {
-                None
-            },
-            postsuspend: if T::HAS_POSTSUSPEND {
-                Some(Self::postsuspend)
-            } else {
-                None
-            },
-            preresume: if T::HAS_PRERESUME {
-                Some(Self::preresume)
-            } else {
-                None
-            },
-            resume: if T::HAS_RESUME {
-                Some(Self::resume)
-            } else {
-                None
-            },
-            status: Some(Self::status),
-            message: if T::HAS_MESSAGE {
-                Some(Self::message)
-            } else {
-                None
-            },
-            iterate_devices: Some(Self::iterate_devices),
-            io_hints: Some(Self::io_hints),
-            #[cfg(CONFIG_BLK_DEV_ZONED)]
-            report_zones: if T::HAS_ZONES {
-                Some(Self::report_zones)
-            } else {
-                None
-            },
-            ..pin_init::zeroed()
-        }
-    }
-
-    /// The functions that get a bio. A call of one may be the last use of the target.
-    pub(super) const FUNCTIONS: Functions = Functions {
-        end_io: Self::end_io,
-        end_clone: CloneBio::<T>::end_clone,
-        run: PerBio::<T>::run,
-        submit_clones: SortedSubmitQueue::<T>::submit_clones,
-    };
-
-    /// Returns the feature flags of the target.
-    fn features() -> u64 {
-        let mut features = 0;
-
-        if T::ATOMIC_WRITES {
-            features |= bindings::DM_TARGET_ATOMIC_WRITES;
-        }
-        if T::HAS_ZONES {
-            // 0 without `CONFIG_BLK_DEV_ZONED`.
-            features |= bindings::DM_TARGET_ZONED_HM;
-        }
-        features.into()
-    }
-
-    /// Returns the addresses of the target's code, with the address of `ctr` for missing callbacks.
-    pub(super) fn addresses(
-        target_type: &bindings::target_type,
-        functions: &Functions,
-    ) -> [usize; 18] {
-        macro_rules! address {
-            ($callback:ident) => {
-                target_type
-                    .$callback
-                    .map_or(Self::ctr as *const () as usize, |func| func as usize)
-            };
-        }
-        #[cfg(CONFIG_BLK_DEV_ZONED)]
-        let report_zones = address!(report_zones);
-        #[cfg(not(CONFIG_BLK_DEV_ZONED))]
-        let report_zones = Self::ctr as *const () as usize;
-
-        [
-            address!(ctr),
-            address!(dtr),
-            address!(map),
-            address!(presuspend),
-            address!(presuspend_undo),
-            address!(postsuspend),
-            address!(preresume),
-            address!(resume),
-            address!(status),
-            address!(message),
-            address!(iterate_devices),
-            address!(io_hints),
-            report_zones,
-            functions.end_io as usize,
-            functions.end_clone as usize,
-            functions.run as usize,
-            functions.submit_clones as usize,
-            Registered::<T>::free as *const () as usize,
-        ]
-    }
-
-    /// Borrows the target.
-    ///
-    /// # Safety
-    ///
-    /// The caller must be a callback of `ti` other than `ctr` and `dtr`.
-    unsafe fn inner<'a>(ti: *mut bindings::dm_target) -> &'a Inner<T> {
-        // SAFETY: `ctr` set `private` to an `Inner<T>`. Only `dtr` frees it, and device mapper
-        // calls `dtr` when no other callback runs, see `dm_table_destroy()`.
-        unsafe { &*(*ti).private.cast() }
-    }
-
-    /// Borrows the target.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Vtable::inner()`].
-    unsafe fn target<'a>(ti: *mut bindings::dm_target) -> Pin<&'a T> {
-        // SAFETY: By this function's contract.
-        unsafe { Self::inner(ti) }.target()
-    }
-
-    /// Constructs the target of a table line.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.ctr`.
-    unsafe extern "C" fn ctr(
-        ti: *mut bindings::dm_target,
-        argc: c_uint,
-        argv: *mut *mut c_char,
-    ) -> c_int {
-        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
-        let mut builder = unsafe { TargetBuilder::new(ti) };
-        // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
-        let args = unsafe { Args::new(argc, argv) };
-
-        match Self::construct(&mut builder, args) {
-            Ok(inner) => {
-                // SAFETY: `dtr` takes the box back, and treats it as pinned.
-                let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
-                // SAFETY: This is `ctr`, so it has exclusive access to `ti`.
-                unsafe { (*ti).private = inner.cast() };
-                if T::AUDITED {
-                    // SAFETY: This is `ctr`.
-                    unsafe { audit::made(ti) };
-                }
-                0
-            }
-            Err(error) => {
-                // SAFETY: This is `ctr`, and the devices were opened for `ti`.
-                unsafe { builder.devices.put_all(ti) };
-                if let Some(message) = error.message() {
-                    // SAFETY: As above. The message is static, so it outlives all its uses in
-                    // device mapper.
-                    unsafe { (*ti).error = message.as_char_ptr().cast_mut() };
-                }
-                if T::AUDITED {
-                    // SAFETY: This is `ctr`. If there is no message here, device mapper has set
-                    // one, see `dm_table_add_target()`.
-                    unsafe { audit::refused(ti) };
-                }
-                error.error().to_errno()
-            }
-        }
-    }
-
-    fn construct(
-        builder: &mut TargetBuilder<'_>,
-        args: Args<'_>,
-    ) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
-        builder.set_per_bio(PerBio::<T>::SIZE);
-        let (begin_sectors, name) = (builder.begin_sectors(), builder.target_name());
-        let target_type = builder.target_type();
-        let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
-        let slot = inner.as_mut_ptr();
-
-        // SAFETY: `Registration::<T>` made the type: no other type has this `ctr`. The table has a
-        // reference to the module, which keeps the type, see `get_target_type()` in
-        // `drivers/md/dm-target.c`.
-        let data = unsafe { Registered::<T>::data(target_type) };
-        let target = T::ctr(data, builder, args)?;
-        // SAFETY: `slot` is memory for an `Inner<T>`. It is not used if this fails, and is pinned
-        // below otherwise.
-        unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
-        let devices = mem::replace(&mut builder.devices, Devices::new());
-        // SAFETY: As above.
-        unsafe { (&raw mut (*slot).devices).write(devices) };
-        // SAFETY: As above.
-        unsafe { (&raw mut (*slot).target_type).write(target_type) };
-        // SAFETY: As above.
-        unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
-        // SAFETY: As above.
-        unsafe { (&raw mut (*slot).name).write(name) };
-
-        // SAFETY: All five fields were written.
-        // INVARIANT: Pinned before any other code gets a reference.
-        Ok(KBox::into_pin(unsafe { inner.assume_init() }))
-    }
-
-    /// Destroys the target.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.dtr`.
-    unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
-        // SAFETY: `ctr` set `private` to such a box. No pointer to it is left:
-        //
-        // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-builder.c`. No other
-        //   callback of the table runs then or later: the table was never bound to the device, or
-        //   `dm_sync_table()` in `drivers/md/dm.c` has waited for readers of `md->map`.
-        // - No bio of the target is left. `dm_swap_table()` requires a suspended device, and
-        //   `__dm_suspend()` waits for `md->pending_io`, which `__dm_io_complete()` decrements when
-        //   all parts of a bio have ended. `__dm_destroy()` waits until the device has no openers
-        //   (`md->holders`), and a submitter has the device open until its bio has ended.
-        // - So no borrow from a bio is left: ending a bio takes it by value, so each borrow ends
-        //   before the bio does. A function that continues after that, in a section that the
-        //   registration waits for, has no bio and no borrow.
-        // - Work that is queued for a bio runs before the bio ends. Dropping a `SortedSubmitQueue`
-        //   waits for its work.
-        let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
-        let mut inner = KBox::into_pin(inner);
-        let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
-
-        // Drop the target first: it may use the devices until then.
-        drop(inner);
-        // SAFETY: This is `dtr`, and the devices were opened for `ti`.
-        unsafe { devices.put_all(ti) };
-        if T::AUDITED {
-            // SAFETY: This is `dtr`.
-            unsafe { audit::gone(ti) };
-        }
-    }
-
-    /// Maps a bio.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.map`.
-    unsafe extern "C" fn map(ti: *mut bindings::dm_target, bio: *mut bindings::bio) -> c_int {
-        // SAFETY: This is `map`. The target outlives the call even if the bio ends in it: device
-        // mapper holds its table in `dm_submit_bio()` in `drivers/md/dm.c`.
-        let inner = unsafe { Self::inner(ti) };
-        // SAFETY: `bio` is the argument of `map`, and `inner` is its target. The lifetime of the
-        // temporary is local to this function.
-        let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
-
-        noio_scope(|| T::map(inner.target(), bio)).finish()
-    }
-
-    /// Handles the completion of a bio.
-    ///
-    /// If the target has its own `end_io`, that may take the bio over, end it, and continue when
-    /// both the target and its table are gone. Otherwise the bio ends after this function has
-    /// returned.
-    ///
-    /// # Safety
-    ///
-    /// Device mapper must call this as `target_type.end_io`. If the target has its own `end_io`, it
-    /// must do so through [`target_type::end_io()`], which keeps the code loaded.
-    unsafe extern "C" fn end_io(
-        _ti: *mut bindings::dm_target,
-        bio: *mut bindings::bio,
-        error: *mut bindings::blk_status_t,
-    ) -> c_int {
-        // SAFETY: `bio` is a clone that passed through `map`; otherwise device mapper would not
-        // call this.
-        let this = unsafe { PerBio::<T>::of(bio) };
-        // SAFETY: The pointer was given up when the bio was remapped, submitted or ended. Only
-        // these lead here.
-        let ptr = unsafe { PerBio::from_raw(this) };
-
-        if !T::HAS_END_IO || ptr.completed_by_target() {
-            ptr.destroy();
-            return bindings::DM_ENDIO_DONE as c_int;
-        }
-        // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
-        let result = BlkError::result_from_raw(unsafe { *error });
-        match T::end_io(EndBio::new(ptr, result)).finish() {
-            Some(result) => {
-                // SAFETY: As above.
-                unsafe { *error = BlkError::result_to_raw(result) };
-                bindings::DM_ENDIO_DONE as c_int
-            }
-            None => bindings::DM_ENDIO_INCOMPLETE as c_int,
-        }
-    }
-
     /// Writes the status.
     ///
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.status`.
-    unsafe extern "C" fn status(
+    pub(super) unsafe extern "C" fn status(
         ti: *mut bindings::dm_target,
         kind: bindings::status_type_t,
         _flags: c_uint,
@@ -428,7 +47,6 @@ impl<T: Target> Vtable<T> {
         // SAFETY: This is `status`.
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
-        //
         let buf = unsafe { buffer(result, usize::from_safe_cast(maxlen)) };
         let mut out = StatusBuf::new(buf, inner.devices());
 
@@ -449,7 +67,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.message`.
-    unsafe extern "C" fn message(
+    pub(super) unsafe extern "C" fn message(
         ti: *mut bindings::dm_target,
         argc: c_uint,
         argv: *mut *mut c_char,
@@ -490,7 +108,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.iterate_devices`.
-    unsafe extern "C" fn iterate_devices(
+    pub(super) unsafe extern "C" fn iterate_devices(
         ti: *mut bindings::dm_target,
         func: bindings::iterate_devices_callout_fn,
         data: *mut c_void,
@@ -513,7 +131,7 @@ impl<T: Target> Vtable<T> {
     ///
     /// Device mapper must call this as `target_type.report_zones`.
     #[cfg(CONFIG_BLK_DEV_ZONED)]
-    unsafe extern "C" fn report_zones(
+    pub(super) unsafe extern "C" fn report_zones(
         ti: *mut bindings::dm_target,
         args: *mut bindings::dm_report_zones_args,
         nr_zones: c_uint,
@@ -543,7 +161,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.io_hints`.
-    unsafe extern "C" fn io_hints(
+    pub(super) unsafe extern "C" fn io_hints(
         ti: *mut bindings::dm_target,
         limits: *mut bindings::queue_limits,
     ) {
@@ -568,7 +186,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.presuspend`.
-    unsafe extern "C" fn presuspend(ti: *mut bindings::dm_target) {
+    pub(super) unsafe extern "C" fn presuspend(ti: *mut bindings::dm_target) {
         // SAFETY: This is `presuspend`.
         unsafe { Self::target(ti) }.presuspend();
     }
@@ -578,7 +196,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.presuspend_undo`.
-    unsafe extern "C" fn presuspend_undo(ti: *mut bindings::dm_target) {
+    pub(super) unsafe extern "C" fn presuspend_undo(ti: *mut bindings::dm_target) {
         // SAFETY: This is `presuspend_undo`.
         unsafe { Self::target(ti) }.presuspend_undo();
     }
@@ -588,7 +206,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.postsuspend`.
-    unsafe extern "C" fn postsuspend(ti: *mut bindings::dm_target) {
+    pub(super) unsafe extern "C" fn postsuspend(ti: *mut bindings::dm_target) {
         // SAFETY: This is `postsuspend`.
         unsafe { Self::target(ti) }.postsuspend();
     }
@@ -598,7 +216,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.preresume`.
-    unsafe extern "C" fn preresume(ti: *mut bindings::dm_target) -> c_int {
+    pub(super) unsafe extern "C" fn preresume(ti: *mut bindings::dm_target) -> c_int {
         from_result(|| {
             // SAFETY: This is `preresume`.
             unsafe { Self::target(ti) }.preresume()?;
@@ -611,7 +229,7 @@ impl<T: Target> Vtable<T> {
     /// # Safety
     ///
     /// Device mapper must call this as `target_type.resume`.
-    unsafe extern "C" fn resume(ti: *mut bindings::dm_target) {
+    pub(super) unsafe extern "C" fn resume(ti: *mut bindings::dm_target) {
         // SAFETY: This is `resume`.
         unsafe { Self::target(ti) }.resume();
     }
