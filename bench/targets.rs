@@ -94,7 +94,7 @@ struct PerBio {
 
 #[pin_data]
 struct Bench {
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     what: What,
     queue: Workqueue,
     #[pin]

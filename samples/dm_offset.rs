@@ -50,7 +50,7 @@ impl kernel::Module for OffsetModule {
 /// A target instance, built from one table line.
 #[pin_data]
 struct Offset {
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     offset_sectors: u64,
     /// Bios passed to `map`. Statistics only, hence per-CPU.
     #[pin]

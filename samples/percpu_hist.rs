@@ -102,7 +102,7 @@ impl debugfs::Writer for Latencies {
 /// A target instance, built from one table line.
 #[pin_data]
 struct Hist {
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     number: u32,
     /// Owns the histogram. On drop, the file waits for its readers.
     #[pin]

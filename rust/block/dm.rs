@@ -108,7 +108,7 @@ pub use self::{
             SecretArg, //
         },
         ctr::TargetBuilder,
-        devices::DeviceId,
+        devices::DeviceIndex,
         queue_limits::Limits,
         registration::Registration,
         status::StatusBuf,

@@ -63,7 +63,7 @@ impl Dispatch {
     pub(crate) fn new(
         options: &Options,
         builder: &dm::TargetBuilder<'_>,
-        device: dm::DeviceId,
+        device: dm::DeviceIndex,
         (may_sleep, has_tuples): (bool, bool),
         shared: &Shared,
     ) -> Result<(Self, Workqueue), CtrError> {

@@ -184,7 +184,7 @@ fn register(shared: Arc<Shared>) -> Result<dm::Registration<Crypt>> {
 #[pin_data]
 pub(crate) struct Crypt {
     shared: Arc<Shared>,
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     config: Config,
     sizes: Sizes,
     /// Set if the device stores a tuple beside each sector.
@@ -324,7 +324,7 @@ impl dm::Target for Crypt {
         io::end_io(bio)
     }
 
-    fn zones(self: Pin<&Self>) -> dm::DeviceId {
+    fn zones(self: Pin<&Self>) -> dm::DeviceIndex {
         self.device
     }
 

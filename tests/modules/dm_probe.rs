@@ -175,7 +175,7 @@ impl Drop for PerBio {
 
 #[pin_data]
 struct Probe {
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     what: What,
     mapped: Atomic<i64>,
     ended: Atomic<i64>,
@@ -345,7 +345,7 @@ impl dm::Target for Probe {
         }
     }
 
-    fn zones(self: Pin<&Self>) -> dm::DeviceId {
+    fn zones(self: Pin<&Self>) -> dm::DeviceIndex {
         self.device
     }
 

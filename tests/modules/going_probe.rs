@@ -129,7 +129,7 @@ enum How {
 /// Table line: `<start> <len> going_late <dev path> <clone|end_io|queue>`.
 #[pin_data]
 struct Late {
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     how: How,
     queue: ManuallyDrop<Workqueue>,
     #[pin]

@@ -193,7 +193,7 @@ fn be_inside_early() {
 /// Table line: `<start> <len> unload_race <dev path> <clone|end_io>`.
 #[pin_data]
 struct Target {
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     clones: bool,
     #[pin]
     bios: BioSet,

@@ -36,7 +36,7 @@ use self::{
         CtrError, //
     },
     ctr::TargetBuilder,
-    devices::DeviceId,
+    devices::DeviceIndex,
     queue_limits::Limits,
     status::StatusBuf, //
 };
@@ -112,7 +112,7 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// [`TargetBuilder::get_device()`] on. A target without `zones` cannot use a zoned device.
     ///
     /// Context: Process context. May sleep.
-    fn zones(self: Pin<&Self>) -> DeviceId {
+    fn zones(self: Pin<&Self>) -> DeviceIndex {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

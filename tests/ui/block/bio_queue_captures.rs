@@ -12,7 +12,7 @@ use kscale::{
 fn captures<T: dm::Target>(
     bio: dm::Bio<T>,
     select: fn(Pin<&T>) -> &Workqueue,
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
 ) {
     bio.queue(select, move |bio| bio.submit(device, 0));
 }

@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn uses<T: dm::Target>(bio: dm::Bio<T>, device: dm::DeviceId, uses: fn(&T)) {
+fn uses<T: dm::Target>(bio: dm::Bio<T>, device: dm::DeviceIndex, uses: fn(&T)) {
     let target = bio.target();
     bio.submit(device, 0);
     uses(&target);

@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn uses<T: dm::Target>(mut bio: dm::Bio<T>, device: dm::DeviceId) {
+fn uses<T: dm::Target>(mut bio: dm::Bio<T>, device: dm::DeviceIndex) {
     bio.submit(device, 0);
     bio.data();
 }

@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn captures<T: dm::Target>(clone: dm::CloneBio<T>, device: dm::DeviceId, count: &u64) {
+fn captures<T: dm::Target>(clone: dm::CloneBio<T>, device: dm::DeviceIndex, count: &u64) {
     clone.submit(device, *count, |bio, result| {
         let _ = count;
         bio.end(result);

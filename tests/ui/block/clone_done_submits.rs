@@ -9,7 +9,7 @@ use kscale::block::{
 
 fn sends<T: dm::Target>(
     clone: dm::CloneBio<T>,
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     again: fn(dm::Bio<T>, BlkResult),
 ) {
     clone.submit(device, 0, again);

@@ -7,7 +7,11 @@ use kscale::block::{
     dm, //
 };
 
-fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::DeviceId, uses: fn(Segments<'_>)) {
+fn uses<T: dm::Target>(
+    mut clone: dm::CloneBio<T>,
+    device: dm::DeviceIndex,
+    uses: fn(Segments<'_>),
+) {
     let (_, segments, _) = clone.segments();
     clone.submit(device, 0, dm::IrqBio::end);
     uses(segments);

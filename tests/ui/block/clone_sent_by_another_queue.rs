@@ -7,7 +7,7 @@ use kscale::block::dm;
 fn sends<T: dm::Target>(
     clone: dm::CloneBio<T>,
     queue: &dm::SortedSubmitQueue<T>,
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
 ) {
     clone.submit_sorted(|_| queue, device, 0, dm::IrqBio::end);
 }

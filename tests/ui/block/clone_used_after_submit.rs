@@ -4,7 +4,7 @@
 
 use kscale::block::dm;
 
-fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::DeviceId) {
+fn uses<T: dm::Target>(mut clone: dm::CloneBio<T>, device: dm::DeviceIndex) {
     clone.submit(device, 0, dm::IrqBio::end);
     clone.segments();
 }

@@ -9,7 +9,7 @@ use kscale::block::dm;
 fn uses<T: dm::Target>(
     mut clone: dm::CloneBio<T>,
     queue: fn(Pin<&T>) -> &dm::SortedSubmitQueue<T>,
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
 ) {
     clone.submit_sorted(queue, device, 0, dm::IrqBio::end);
     let _ = clone.segments();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device is got from the table, so it must not be made of a number.
+//! `get_device()` returns the index of a device. A target cannot make an index from a number.
 
 use kscale::block::dm;
 
-fn makes_up() -> dm::DeviceId {
-    dm::DeviceId { index: 0, of: 0 }
+fn makes_up() -> dm::DeviceIndex {
+    dm::DeviceIndex { index: 0, of: 0 }
 }

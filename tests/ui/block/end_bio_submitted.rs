@@ -4,6 +4,6 @@
 
 use kscale::block::dm;
 
-fn submits<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::DeviceId) {
+fn submits<'a, T: dm::Target>(bio: dm::EndBio<'a, T>, device: dm::DeviceIndex) {
     dm::Bio::submit(bio, device, 0);
 }

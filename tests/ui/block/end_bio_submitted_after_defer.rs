@@ -6,7 +6,7 @@ use kscale::block::dm;
 
 fn sends<'a, T: dm::Target>(
     bio: dm::EndBio<'a, T>,
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
 ) -> dm::EndIoResult<'a, T> {
     bio.defer(|bio| bio.submit(device, 0))
 }

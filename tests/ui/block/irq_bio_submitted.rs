@@ -4,6 +4,6 @@
 
 use kscale::block::dm;
 
-fn sends<T: dm::Target>(bio: dm::IrqBio<T>, device: dm::DeviceId) {
+fn sends<T: dm::Target>(bio: dm::IrqBio<T>, device: dm::DeviceIndex) {
     bio.submit(device, 0);
 }

@@ -6,7 +6,7 @@ use kscale::block::dm;
 
 fn remaps<'a, T: dm::Target>(
     mut bio: dm::MapBio<'a, T>,
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
 ) -> dm::MapResult<'a, T> {
     let map = bio.remap(device, 0);
     bio.data();

@@ -4,6 +4,6 @@
 
 use kscale::block::dm;
 
-fn name(out: &dm::StatusBuf<'_>, device: dm::DeviceId) -> Option<&'static str> {
+fn name(out: &dm::StatusBuf<'_>, device: dm::DeviceIndex) -> Option<&'static str> {
     out.device_name(device)
 }

@@ -35,7 +35,7 @@ mod module;
 
 #[pin_data]
 struct Everything {
-    device: dm::DeviceId,
+    device: dm::DeviceIndex,
     queue: Workqueue,
     #[pin]
     set: BioSet,

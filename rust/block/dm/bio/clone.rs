@@ -28,7 +28,7 @@ use crate::{
         dm::{
             submit::sorted::SortedSubmitQueue,
             target::{
-                devices::DeviceId,
+                devices::DeviceIndex,
                 target_type,
                 Target, //
             }, //
@@ -297,7 +297,7 @@ impl<T: Target> CloneBio<T> {
     ///   [`Bio::bounce()`].
     ///
     /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
-    pub fn submit(self, device: DeviceId, sector: u64, done: fn(IrqBio<T>, BlkResult)) {
+    pub fn submit(self, device: DeviceIndex, sector: u64, done: fn(IrqBio<T>, BlkResult)) {
         if !may_submit() {
             return;
         }
@@ -315,7 +315,7 @@ impl<T: Target> CloneBio<T> {
     pub fn submit_sorted(
         self,
         select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x SortedSubmitQueue<T>,
-        device: DeviceId,
+        device: DeviceIndex,
         sector: u64,
         done: fn(IrqBio<T>, BlkResult),
     ) {
@@ -333,7 +333,7 @@ impl<T: Target> CloneBio<T> {
     /// the write would send stale memory.
     fn ready(
         self,
-        device: DeviceId,
+        device: DeviceIndex,
         sector: u64,
         done: fn(IrqBio<T>, BlkResult),
     ) -> Option<Bio<T>> {

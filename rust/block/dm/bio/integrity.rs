@@ -30,7 +30,7 @@ use crate::{
         },
         dm::target::{
             ctr::TargetBuilder,
-            devices::DeviceId,
+            devices::DeviceIndex,
             Target, //
         }, //
     }, //
@@ -53,7 +53,7 @@ impl TargetBuilder<'_> {
     /// none, or without `CONFIG_BLK_DEV_INTEGRITY`.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn integrity_profile(&self, device: DeviceId) -> Option<IntegrityProfile> {
+    pub fn integrity_profile(&self, device: DeviceIndex) -> Option<IntegrityProfile> {
         let bdev = self.devices.bdev(device)?;
         // SAFETY: The device is open, see `Devices`.
         unsafe { IntegrityProfile::of(bdev) }
@@ -121,7 +121,11 @@ impl<T: Target> CloneBio<T> {
     /// [`Target::map()`], as bios are submitted only after `map` returned.
     ///
     /// Context: Process context. May sleep. Not in `map`.
-    pub fn read(self, device: DeviceId, sector: u64) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
+    pub fn read(
+        self,
+        device: DeviceIndex,
+        sector: u64,
+    ) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
         let is_own_read = self.base.op() == Op::Read && self.base.ptr().clone_end().is_own();
         let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {
             return Err((self.into_base(), BlkError::IOERR));

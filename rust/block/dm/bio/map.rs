@@ -19,7 +19,7 @@ use crate::{
             SECTOR_SIZE, //
         },
         dm::target::{
-            devices::DeviceId,
+            devices::DeviceIndex,
             vtable::Inner,
             Target, //
         }, //
@@ -164,7 +164,7 @@ impl<'a, T: Target> MapBio<'a, T> {
     ///
     /// [`IOERR`]: crate::block::bio::BlkError::IOERR
     #[inline]
-    pub fn remap(mut self, device: DeviceId, sector: u64) -> MapResult<'a, T> {
+    pub fn remap(mut self, device: DeviceIndex, sector: u64) -> MapResult<'a, T> {
         if self.ptr.remap(device, sector).is_none() {
             return self.kill();
         }

@@ -18,7 +18,7 @@ use crate::{
             BlkResult, //
         },
         dm::target::{
-            devices::DeviceId,
+            devices::DeviceIndex,
             Target, //
         }, //
     },
@@ -142,7 +142,7 @@ impl<T: Target> Bio<T> {
     /// to another target, and in a call from an interrupt or with interrupts disabled.
     ///
     /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
-    pub fn submit(mut self, device: DeviceId, sector: u64) {
+    pub fn submit(mut self, device: DeviceIndex, sector: u64) {
         if may_submit() && self.ptr.remap(device, sector).is_some() {
             self.into_ptr().submit();
         }

@@ -32,7 +32,7 @@ use crate::{
             SegmentsMut, //
         },
         dm::target::{
-            devices::DeviceId,
+            devices::DeviceIndex,
             target_type::{
                 self,
                 TargetType, //
@@ -456,7 +456,7 @@ impl<T: Target> PerBioRef<T> {
 
     /// Points the bio at a device, with its tags. Returns [`None`] if the target has no such
     /// device, or if the device does not support such tags.
-    pub(in crate::block::dm) fn remap(&mut self, device: DeviceId, sector: u64) -> Option<()> {
+    pub(in crate::block::dm) fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
         let bio = self.bio();
         let bdev = self.inner().devices().bdev(device)?;
         // SAFETY: The bio is alive by the type invariants, and the device is open while the target

@@ -14,7 +14,7 @@ use crate::bindings;
 
 use super::{
     devices::{
-        DeviceId,
+        DeviceIndex,
         Devices, //
     },
     target_type::TargetType, //
@@ -85,7 +85,7 @@ impl TargetBuilder<'_> {
     /// Fails with the error of opening the device, for example with [`ENODEV`].
     ///
     /// Context: Process context. May sleep. C: `dm_get_device()` in `drivers/md/dm-table.c`.
-    pub fn get_device(&mut self, path: &CStr, start_sectors: u64) -> Result<DeviceId> {
+    pub fn get_device(&mut self, path: &CStr, start_sectors: u64) -> Result<DeviceIndex> {
         // SAFETY: `ti` is a target whose `ctr` is running, by the type invariants.
         unsafe { self.devices.open(self.ti, path, start_sectors) }
     }
@@ -95,7 +95,7 @@ impl TargetBuilder<'_> {
     /// Fails with [`ENODEV`] if `device` belongs to another target.
     ///
     /// Context: Any context. Never sleeps. C: `bdev_logical_block_size()`.
-    pub fn logical_block_size(&self, device: DeviceId) -> Result<NonZeroU32> {
+    pub fn logical_block_size(&self, device: DeviceIndex) -> Result<NonZeroU32> {
         let bdev = self.devices.bdev(device).ok_or(ENODEV)?;
         // SAFETY: The device is open, see `Devices::bdev()`.
         NonZeroU32::new(unsafe { bindings::bdev_logical_block_size(bdev) }).ok_or(ENODEV)
@@ -104,7 +104,7 @@ impl TargetBuilder<'_> {
     /// Returns whether `device` is zoned. Returns `false` for a device of another target.
     ///
     /// Context: Any context. Never sleeps. C: `bdev_is_zoned()`.
-    pub fn is_zoned(&self, device: DeviceId) -> bool {
+    pub fn is_zoned(&self, device: DeviceIndex) -> bool {
         self.devices.bdev(device).is_some_and(|bdev| {
             // SAFETY: The device is open, see `Devices::bdev()`.
             unsafe { bindings::bdev_is_zoned(bdev) }
@@ -114,7 +114,7 @@ impl TargetBuilder<'_> {
     /// Returns whether `device` is rotational. Returns `false` for a device of another target.
     ///
     /// Context: Any context. Never sleeps. C: `bdev_rot()`.
-    pub fn is_rotational(&self, device: DeviceId) -> bool {
+    pub fn is_rotational(&self, device: DeviceIndex) -> bool {
         self.devices.bdev(device).is_some_and(|bdev| {
             // SAFETY: The device is open, see `Devices::bdev()`.
             unsafe { bindings::bdev_rot(bdev) }

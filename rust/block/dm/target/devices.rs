@@ -13,9 +13,9 @@ use crate::{
     lib::unique::unique_id, //
 };
 
-/// A handle for a device of a target. It is valid for this target only.
+/// The index of a device of a target. It is valid for this target only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DeviceId {
+pub struct DeviceIndex {
     index: u32,
     /// The `id` of its [`Devices`].
     of: u64,
@@ -71,7 +71,7 @@ impl Devices {
         ti: *mut bindings::dm_target,
         path: &CStr,
         start_sectors: u64,
-    ) -> Result<DeviceId> {
+    ) -> Result<DeviceIndex> {
         self.list.reserve(1, GFP_KERNEL)?;
 
         // SAFETY: `ti` is alive by this function's contract, and its table is set, see
@@ -93,7 +93,7 @@ impl Devices {
     /// # Safety
     ///
     /// `dev` must have been opened for the target.
-    unsafe fn push(&mut self, dev: &bindings::dm_dev, start_sectors: u64) -> Result<DeviceId> {
+    unsafe fn push(&mut self, dev: &bindings::dm_dev, start_sectors: u64) -> Result<DeviceIndex> {
         let index = u32::try_from(self.list.len()).map_err(|_| EINVAL)?;
         let open = OpenDevice {
             bdev: dev.bdev,
@@ -103,11 +103,11 @@ impl Devices {
         };
         // INVARIANT: By this function's contract.
         self.list.push(open, GFP_KERNEL)?;
-        Ok(DeviceId { index, of: self.id })
+        Ok(DeviceIndex { index, of: self.id })
     }
 
     #[inline]
-    fn get(&self, device: DeviceId) -> Option<&OpenDevice> {
+    fn get(&self, device: DeviceIndex) -> Option<&OpenDevice> {
         if device.of != self.id {
             return None;
         }
@@ -118,19 +118,19 @@ impl Devices {
     #[inline]
     pub(in crate::block::dm) fn bdev(
         &self,
-        device: DeviceId,
+        device: DeviceIndex,
     ) -> Option<*mut bindings::block_device> {
         Some(self.get(device)?.bdev)
     }
 
     /// Returns the sector of the device that the target begins at.
     #[cfg(CONFIG_BLK_DEV_ZONED)]
-    pub(super) fn start_sectors(&self, device: DeviceId) -> Option<u64> {
+    pub(super) fn start_sectors(&self, device: DeviceIndex) -> Option<u64> {
         Some(self.get(device)?.start_sectors)
     }
 
     /// Returns the device number as `major:minor`.
-    pub(in crate::block::dm) fn name(&self, device: DeviceId) -> Option<&str> {
+    pub(in crate::block::dm) fn name(&self, device: DeviceIndex) -> Option<&str> {
         self.get(device)?.name().to_str().ok()
     }
 
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     /// Returns a value with a device that does not exist.
-    fn devices() -> Result<(Devices, DeviceId)> {
+    fn devices() -> Result<(Devices, DeviceIndex)> {
         let mut devices = Devices::new();
         // SAFETY: The device is never used, as `put_all()` is not called.
         let device = unsafe { devices.push(&pin_init::zeroed(), 2048) }?;

@@ -11,7 +11,7 @@ use kernel::{
 };
 
 use super::devices::{
-    DeviceId,
+    DeviceIndex,
     Devices, //
 };
 
@@ -68,7 +68,7 @@ impl<'a> StatusBuf<'a> {
     /// Returns the device number as `major:minor`, or [`None`] for a device of another target.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn device_name(&self, device: DeviceId) -> Option<&'a str> {
+    pub fn device_name(&self, device: DeviceIndex) -> Option<&'a str> {
         self.devices.name(device)
     }
 }
