@@ -393,6 +393,7 @@ def report_steps(builds: Builds) -> Iterator[Step]:
     memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
     # __node_reclaim() in mm/vmscan.c acquires fs_reclaim. The allocation under the lock did before.
     reclaim = "echo 8M >/sys/devices/system/node/node0/reclaim"
+    held = f"modprobe deadlocks what=2; {reclaim}"
     # Two tasks write one variable until KCSAN reports the race, or for 30 rounds.
     race = """modprobe racy; cd /sys/kernel/debug/racy
         until dmesg | grep -q 'data-race in .*racy' || [ $((round += 1)) -gt 30 ]; do
@@ -400,19 +401,19 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         done; dmesg | grep -q 'data-race in .*racy'; [ $? = {1} ]"""
     fails = machine.End.SPLAT
     steps = (
-        ("memory that is leaked", "debug", memory, fails),
-        ("a preemption guard that is leaked", "release", "modprobe leaky what=1", fails),
-        ("an interrupt guard that is leaked", "release", "modprobe leaky what=2", fails),
-        ("a removal inside for_each()", "debug", "modprobe leaky what=3", fails),
-        ("a removal during a walk", "debug", "modprobe leaky what=4", fails),
-        ("a wait for a grace period in a guard", "debug", deadlock(0), fails),
-        ("a wait for a reader that takes a lock", "debug", "modprobe deadlocks what=1", fails),
-        ("a shrinker that takes a lock", "debug", f"modprobe deadlocks what=2; {reclaim}", fails),
-        ("a hotplug callback that waits for hotplug", "debug", "modprobe deadlocks what=3", fails),
-        ("a task that reads twice", "debug", "modprobe deadlocks what=4", fails),
-        ("an item that drops its own queue", "debug", deadlock(5), fails),
-        ("a race", "kcsan", race.format("plain", 0), fails),
-        ("atomics instead of a race", "kcsan", race.format("atomic", 1), 0),
+        ("leaked memory", "debug", memory, fails),
+        ("leaked preemption guard", "release", "modprobe leaky what=1", fails),
+        ("leaked interrupt guard", "release", "modprobe leaky what=2", fails),
+        ("RCU list: removal inside for_each()", "debug", "modprobe leaky what=3", fails),
+        ("RCU list: removal during a walk", "debug", "modprobe leaky what=4", fails),
+        ("SRCU: grace period inside a reader", "debug", deadlock(0), fails),
+        ("SRCU: grace period under a lock of readers", "debug", "modprobe deadlocks what=1", fails),
+        ("shrinker: lock held across allocations", "debug", held, fails),
+        ("CPU hotplug lock in a hotplug callback", "debug", "modprobe deadlocks what=3", fails),
+        ("rwsem: recursive read", "debug", "modprobe deadlocks what=4", fails),
+        ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
+        ("data race", "kcsan", race.format("plain", 0), fails),
+        ("atomics, no data race", "kcsan", race.format("atomic", 1), 0),
     )
     for number, (what, kernel, command, wanted) in enumerate(steps):
         kdir = script_result(["kernel.py", kernel])

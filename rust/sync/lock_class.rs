@@ -7,9 +7,9 @@
 //! code can pass any object to another module. So the locks of this library use a copy of the name,
 //! and a key of the library instead of the module's key.
 //!
-//! Each key of a loaded module has one copy. So all locks of one line of code have one class, and
-//! lockdep keeps its dependencies. When the module is unloaded, its copies stay until no lock uses
-//! them.
+//! Each key of a loaded module has one such class. So all locks of one line of code have one class,
+//! and lockdep keeps its dependencies. When the module is unloaded, its classes stay until no lock
+//! uses them.
 //!
 //! Without lockdep a lock has no name and no key, and this module is empty.
 
@@ -19,7 +19,7 @@ use kernel::{
 };
 
 #[cfg(CONFIG_LOCKDEP)]
-pub(crate) use copies::{
+pub(crate) use dynamic::{
     forget,
     LockClass,
     LockClasses, //
@@ -32,7 +32,7 @@ pub(crate) use nothing::{
 };
 
 #[cfg(CONFIG_LOCKDEP)]
-mod copies {
+mod dynamic {
     use super::*;
 
     use kernel::{
@@ -63,7 +63,7 @@ mod copies {
 
     /// The name and the keys of a class.
     #[pin_data]
-    struct Copy {
+    struct Class {
         /// Dropped before `name`: dropping the key removes the class, after which lockdep does not
         /// use the name.
         #[pin]
@@ -77,12 +77,12 @@ mod copies {
         users: Atomic<usize>,
     }
 
-    /// A copy, and its original.
+    /// A class, and the module's key that it replaces.
     struct Entry {
         /// The address of the module's key. [`None`] if the module was unloaded: the address may
         /// then belong to another module.
         original: Option<usize>,
-        copy: Pin<KBox<Copy>>,
+        class: Pin<KBox<Class>>,
     }
 
     global_lock! {
@@ -91,14 +91,14 @@ mod copies {
         //
         // Nothing is allocated while the lock is held: a shrinker callback may create a lock and
         // acquire this one during reclaim.
-        unsafe(uninit) static COPIES: Mutex<Stack<Entry>> = Stack::new();
+        unsafe(uninit) static CLASSES: Mutex<Stack<Entry>> = Stack::new();
     }
 
-    /// Allocates a copy of the class of `original`.
-    fn copy(name: &CStr, original: usize) -> Result<KBox<Node<Entry>>> {
+    /// Allocates the class of `original`, with a copy of its name.
+    fn new_class(name: &CStr, original: usize) -> Result<KBox<Node<Entry>>> {
         let name = CString::try_from(name)?;
-        let copy = KBox::pin_init(
-            pin_init!(Copy {
+        let class = KBox::pin_init(
+            pin_init!(Class {
                 key <- LockClassKey::new_dynamic(),
                 visits_key <- LockClassKey::new_dynamic(),
                 name,
@@ -108,27 +108,27 @@ mod copies {
         )?;
         Node::new(Entry {
             original: Some(original),
-            copy,
+            class,
         })
     }
 
-    /// Returns the class of `original`, if it has a copy.
-    fn find(copies: &Stack<Entry>, original: usize) -> Option<LockClass> {
-        let mut copies = copies.iter();
-        let entry = copies.find(|it| it.original == Some(original))?;
-        entry.copy.users.add(1, Relaxed);
-        // INVARIANT: The copy has just counted this user, and is in `COPIES`.
-        Some(LockClass(Some(NonNull::from(&*entry.copy))))
+    /// Returns the class of `original`, if it exists.
+    fn find(classes: &Stack<Entry>, original: usize) -> Option<LockClass> {
+        let mut classes = classes.iter();
+        let entry = classes.find(|it| it.original == Some(original))?;
+        entry.class.users.add(1, Relaxed);
+        // INVARIANT: The class has just counted this user, and is in `CLASSES`.
+        Some(LockClass(Some(NonNull::from(&*entry.class))))
     }
 
     /// The name and the key of a class, for one or more locks.
     ///
     /// # Invariants
     ///
-    /// If [`Some`], the copy is in [`COPIES`], and counts this value as a user.
-    pub(crate) struct LockClass(Option<NonNull<Copy>>);
+    /// If [`Some`], the class is in [`CLASSES`], and counts this value as a user.
+    pub(crate) struct LockClass(Option<NonNull<Class>>);
 
-    // SAFETY: A copy does not change, except for an atomic count.
+    // SAFETY: A class does not change, except for an atomic count.
     unsafe impl Send for LockClass {}
 
     // SAFETY: As above.
@@ -142,21 +142,21 @@ mod copies {
         /// Context: Process context. May sleep.
         pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> Self {
             let original = key.as_ptr() as usize;
-            let known = find(&COPIES.lock(), original);
+            let known = find(&CLASSES.lock(), original);
             if let Some(class) = known {
                 return class;
             }
-            let Ok(node) = copy(name, original) else {
+            let Ok(node) = new_class(name, original) else {
                 return Self(None);
             };
 
-            let mut copies = COPIES.lock();
-            if let Some(class) = find(&copies, original) {
+            let mut classes = CLASSES.lock();
+            if let Some(class) = find(&classes, original) {
                 // Another task was faster. `node` is freed after the lock is released.
                 return class;
             }
-            copies.push(node);
-            find(&copies, original).unwrap_or(Self(None))
+            classes.push(node);
+            find(&classes, original).unwrap_or(Self(None))
         }
 
         /// Returns the name.
@@ -166,9 +166,9 @@ mod copies {
         /// The name must not be used after `self` is dropped.
         pub(crate) unsafe fn name(&self) -> &'static CStr {
             match self.0 {
-                // SAFETY: The copy lives while it has users, and by the type invariants `self` is a
+                // SAFETY: The class lives while it has users, and by the type invariants `self` is a
                 // user. The caller does not use the name for longer.
-                Some(copy) => &unsafe { &*copy.as_ptr() }.name,
+                Some(class) => &unsafe { &*class.as_ptr() }.name,
                 None => c"kscale",
             }
         }
@@ -180,8 +180,8 @@ mod copies {
         /// The key must not be used after `self` is dropped.
         pub(crate) unsafe fn key(&self) -> Pin<&'static LockClassKey> {
             match self.0 {
-                // SAFETY: As in `name()`. The copy is pinned, and `key` is structurally pinned.
-                Some(copy) => unsafe { Pin::new_unchecked(&(*copy.as_ptr()).key) },
+                // SAFETY: As in `name()`. The class is pinned, and `key` is structurally pinned.
+                Some(class) => unsafe { Pin::new_unchecked(&(*class.as_ptr()).key) },
                 None => not_validated(),
             }
         }
@@ -194,7 +194,7 @@ mod copies {
         pub(crate) unsafe fn visits_key(&self) -> Pin<&'static LockClassKey> {
             match self.0 {
                 // SAFETY: As in `key()`.
-                Some(copy) => unsafe { Pin::new_unchecked(&(*copy.as_ptr()).visits_key) },
+                Some(class) => unsafe { Pin::new_unchecked(&(*class.as_ptr()).visits_key) },
                 None => not_validated(),
             }
         }
@@ -209,9 +209,9 @@ mod copies {
     impl Drop for LockClass {
         #[inline]
         fn drop(&mut self) {
-            if let Some(copy) = self.0 {
-                // SAFETY: The copy lives while it has users, and this is its last use by `self`.
-                unsafe { copy.as_ref() }.users.fetch_sub(1, Release);
+            if let Some(class) = self.0 {
+                // SAFETY: The class lives while it has users, and this is its last use by `self`.
+                unsafe { class.as_ref() }.users.fetch_sub(1, Release);
             }
         }
     }
@@ -224,16 +224,16 @@ mod copies {
         let is_of = |address| unsafe { bindings::within_module(address, module) };
         let is_original = |it: &Entry| it.original.is_some_and(is_of);
         {
-            let mut copies = COPIES.lock();
-            while let Some(entry) = copies.find_mut(is_original) {
+            let mut classes = CLASSES.lock();
+            while let Some(entry) = classes.find_mut(is_original) {
                 entry.original = None;
             }
         }
-        // Also removes copies that earlier calls kept for their users. A copy without a user and
+        // Also removes classes that earlier calls kept for their users. A class without a user and
         // without a key cannot get a user.
-        let is_unused = |it: &Entry| it.original.is_none() && it.copy.users.load(Acquire) == 0;
+        let is_unused = |it: &Entry| it.original.is_none() && it.class.users.load(Acquire) == 0;
         loop {
-            let node = COPIES.lock().take(is_unused);
+            let node = CLASSES.lock().take(is_unused);
             // Freed without the lock: a key waits for a grace period.
             if node.is_none() {
                 break;
@@ -245,11 +245,11 @@ mod copies {
     pub(crate) struct LockClasses(());
 
     impl LockClasses {
-        /// Initialises the list of copies. Called once, before the first lock is created.
+        /// Initialises the list of classes. Called once, before the first lock is created.
         pub(crate) fn new() -> Self {
             // SAFETY: The module init of the library calls this once. No other module can use the
             // library before it returns.
-            unsafe { COPIES.init() };
+            unsafe { CLASSES.init() };
             Self(())
         }
     }
@@ -259,11 +259,11 @@ mod copies {
             // No task can create or destroy locks now. The name and key of leaked locks are leaked:
             // lockdep still uses them, and kmemleak reports them.
             loop {
-                let node = COPIES.lock().take(|_| true);
+                let node = CLASSES.lock().take(|_| true);
                 let Some(node) = node else { break };
                 let entry = KBox::into_inner(node).value;
-                if entry.copy.users.load(Acquire) != 0 {
-                    mem::forget(entry.copy);
+                if entry.class.users.load(Acquire) != 0 {
+                    mem::forget(entry.class);
                 }
             }
         }
@@ -292,7 +292,7 @@ mod nothing {
         ///
         /// # Safety
         ///
-        /// None; see `copies`.
+        /// None; see `dynamic`.
         #[inline]
         pub(crate) unsafe fn name(&self) -> &'static CStr {
             c""
@@ -302,7 +302,7 @@ mod nothing {
         ///
         /// # Safety
         ///
-        /// None; see `copies`.
+        /// None; see `dynamic`.
         #[inline]
         pub(crate) unsafe fn key(&self) -> Pin<&'static LockClassKey> {
             static_lock_class!()
@@ -312,7 +312,7 @@ mod nothing {
         ///
         /// # Safety
         ///
-        /// None; see `copies`.
+        /// None; see `dynamic`.
         #[inline]
         pub(crate) unsafe fn visits_key(&self) -> Pin<&'static LockClassKey> {
             static_lock_class!()

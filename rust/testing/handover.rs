@@ -20,7 +20,7 @@ struct Stored {
     of: TypeId,
 }
 
-// SAFETY: `give()` requires values that are `Send`.
+// SAFETY: `store()` requires values that are `Send`.
 unsafe impl Send for Stored {}
 
 global_lock! {
@@ -40,7 +40,7 @@ pub(crate) fn init() {
 /// Fails with [`ENOMEM`], and drops the value.
 ///
 /// Context: Process context. May sleep.
-pub fn give<T: Send + 'static>(value: T) -> Result {
+pub fn store<T: Send + 'static>(value: T) -> Result {
     let value = KBox::new(value, GFP_KERNEL)?;
     let mut stored = STORED.lock();
 
@@ -63,7 +63,7 @@ pub fn take<T: Send + 'static>() -> Option<T> {
     }
     drop(stored);
 
-    // SAFETY: `give()` leaked it as a `T`. It was removed above, so there is no other owner.
+    // SAFETY: `store()` leaked it as a `T`. It was removed above, so there is no other owner.
     let value = unsafe { KBox::from_raw(value.cast::<T>().as_ptr()) };
     Some(KBox::into_inner(value))
 }

@@ -123,10 +123,10 @@ fn lock_in_reclaim() -> Result<shrinker::Registration<Locked>> {
 }
 
 /// Hotplug callbacks that acquire the CPU hotplug lock.
-struct Hears;
+struct CpuCallbacks;
 
 #[vtable]
-impl hotplug::Callbacks for Hears {
+impl hotplug::Callbacks for CpuCallbacks {
     fn online(&self, _: CpuId) -> Result {
         drop(slab::Cache::<u64>::new(c"deadlocks")?);
         Ok(())
@@ -202,13 +202,13 @@ mod flush_queue {
     /// The timeout of the queue: longer than the test.
     const NEVER_MS: u32 = 3_600_000;
 
-    type Queue = FlushQueue<CachedDomain, Looks>;
+    type Queue = FlushQueue<CachedDomain, QueryingIotlb>;
 
     /// Callbacks that use their own flush queue.
-    struct Looks(SetOnce<Arc<Queue>>);
+    struct QueryingIotlb(SetOnce<Arc<Queue>>);
 
     #[vtable]
-    impl Iotlb for Looks {
+    impl Iotlb for QueryingIotlb {
         fn flush_all(&self) {
             if let Some(queue) = self.0.as_ref() {
                 queue.queued();
@@ -216,13 +216,13 @@ mod flush_queue {
         }
     }
 
-    pub(super) fn look_in_flush() -> Result {
+    pub(super) fn query_in_flush() -> Result {
         let domain = Builder::new(PAGE_SIZE, 1)?.build().init_rcaches()?;
-        let looks = Arc::new(Looks(SetOnce::new()), GFP_KERNEL)?;
+        let iotlb = Arc::new(QueryingIotlb(SetOnce::new()), GFP_KERNEL)?;
         // A flush by the timer holds no lock, so the timeout is long.
-        let queue = Queue::with_timeout(Arc::new(domain, GFP_KERNEL)?, looks.clone(), NEVER_MS)?;
+        let queue = Queue::with_timeout(Arc::new(domain, GFP_KERNEL)?, iotlb.clone(), NEVER_MS)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
-        looks.0.populate(queue.clone());
+        iotlb.0.populate(queue.clone());
 
         // More than the rings of all CPUs can hold.
         for _ in 0..10_000 {
@@ -237,7 +237,7 @@ mod flush_queue {
 mod flush_queue {
     use super::*;
 
-    pub(super) fn look_in_flush() -> Result {
+    pub(super) fn query_in_flush() -> Result {
         Err(EINVAL)
     }
 }
@@ -247,7 +247,7 @@ mod flush_queue {
 enum DeadlocksModule {
     Nothing,
     Shrinker(shrinker::Registration<Locked>),
-    Cpuhp(hotplug::Registration<Hears>),
+    Cpuhp(hotplug::Registration<CpuCallbacks>),
 }
 
 impl kernel::Module for DeadlocksModule {
@@ -257,12 +257,12 @@ impl kernel::Module for DeadlocksModule {
             1 => wait_with_lock_of_reader()?,
             2 => return Ok(Self::Shrinker(lock_in_reclaim()?)),
             3 => {
-                let hears = Arc::new(Hears, GFP_KERNEL)?;
-                return Ok(Self::Cpuhp(hotplug::Registration::new(hears)?));
+                let callbacks = Arc::new(CpuCallbacks, GFP_KERNEL)?;
+                return Ok(Self::Cpuhp(hotplug::Registration::new(callbacks)?));
             }
             4 => read_twice()?,
             5 => drop_queue_in_item()?,
-            6 => flush_queue::look_in_flush()?,
+            6 => flush_queue::query_in_flush()?,
             _ => return Err(EINVAL),
         }
         Ok(Self::Nothing)

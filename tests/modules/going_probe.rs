@@ -205,14 +205,14 @@ fn be_late() {
 
 /// Hotplug callbacks that own values.
 #[pin_data]
-struct Hears {
+struct CpuCallbacks {
     #[pin]
     target: Mutex<Option<dm::Registration<Idle>>>,
     #[pin]
     values: Mutex<Option<Values>>,
 }
 
-impl Hears {
+impl CpuCallbacks {
     fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -225,7 +225,7 @@ impl Hears {
 }
 
 #[vtable]
-impl hotplug::Callbacks for Hears {
+impl hotplug::Callbacks for CpuCallbacks {
     fn offline(&self, cpu: CpuId) {
         pr_info!("CPU {} goes\n", cpu.as_u32());
     }
@@ -247,7 +247,7 @@ impl Drop for Value {
         // Until the library's notifier is called for the module.
         fsleep(Delta::from_millis(200));
         if matches!(self, Self::Registers) {
-            match Hears::new().and_then(hotplug::Registration::new) {
+            match CpuCallbacks::new().and_then(hotplug::Registration::new) {
                 Ok(registration) => forget(registration),
                 Err(error) => pr_err!("no registration: {error:?}\n"),
             }
@@ -362,11 +362,11 @@ impl kernel::Module for GoingModule {
             });
         }
 
-        let hears = Hears::new()?;
-        *hears.values.lock() = Some(values);
-        forget(hotplug::Registration::new(hears.clone())?);
+        let callbacks = CpuCallbacks::new()?;
+        *callbacks.values.lock() = Some(values);
+        forget(hotplug::Registration::new(callbacks.clone())?);
         // Registered later, so it is unregistered first.
-        *hears.target.lock() = Some(dm::Registration::new(Data)?);
+        *callbacks.target.lock() = Some(dm::Registration::new(Data)?);
         Ok(Self {
             _values: None,
             _late: dm::Registration::new(())?,

@@ -28,7 +28,7 @@ use kscale::{
         }, //
     },
     testing::handover::{
-        give,
+        store,
         take, //
     }, //
 };
@@ -58,22 +58,22 @@ impl Drop for Value {
 
 type Shared = Arc<Pointer<Value, Normal>>;
 
-fn give_pointer() -> Result {
+fn store_pointer() -> Result {
     let domain: Domain<Normal> = new_domain!()?;
     let item = Item::new(Value, GFP_KERNEL)?;
-    give::<Shared>(Arc::pin_init(new_pointer!(domain, item), GFP_KERNEL)?)
+    store::<Shared>(Arc::pin_init(new_pointer!(domain, item), GFP_KERNEL)?)
 }
 
 /// Replaces the value of a pointer that an earlier load of the module handed over, during a read.
 fn replace_value() -> Result {
     let pointer: Shared = take().ok_or(ENOENT)?;
-    give(pointer.domain().clone().into_down_read())?;
+    store(pointer.domain().clone().into_down_read())?;
     let item = Item::new(Value, GFP_KERNEL)?;
     pointer.lock().replace(item).free_later();
-    give(pointer)
+    store(pointer)
 }
 
-fn give_locks() -> Result {
+fn store_locks() -> Result {
     let domain: Domain<Fast> = new_domain!()?;
     let item = Item::new(1, GFP_KERNEL)?;
     let pointer: Arc<Pointer<u32, Fast>> =
@@ -83,11 +83,11 @@ fn give_locks() -> Result {
     let rcu_list: Arc<rcu_list::List<u32>> = Arc::pin_init(rcu_list::new_list!(), GFP_KERNEL)?;
     let rwsem: Arc<RwSemaphore<u32>> = Arc::pin_init(new_rwsem!(1), GFP_KERNEL)?;
 
-    give(domain)?;
-    give(pointer)?;
-    give(list)?;
-    give(rcu_list)?;
-    give(rwsem)
+    store(domain)?;
+    store(pointer)?;
+    store(list)?;
+    store(rcu_list)?;
+    store(rwsem)
 }
 
 struct OutlivesModule;
@@ -95,10 +95,10 @@ struct OutlivesModule;
 impl kernel::Module for OutlivesModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         match module_parameters::step.value() {
-            1 => give_pointer()?,
+            1 => store_pointer()?,
             2 => replace_value()?,
             3 => drop(take::<Shared>().ok_or(ENOENT)?),
-            4 => give_locks()?,
+            4 => store_locks()?,
             _ => return Err(EINVAL),
         }
         Ok(Self)

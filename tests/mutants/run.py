@@ -371,7 +371,7 @@ def check(copy: Copy, equivalent: set[str]) -> None:
     """Prints the keys of equivalent.txt that match no mutant."""
     known = {mutant.key for mutant in copy.mutants}
     for key in sorted(equivalent - known):
-        note(f"equivalent.txt: gone: {key}")
+        note(f"equivalent.txt: no such mutant: {key}")
 
 
 def whole() -> int:
@@ -414,9 +414,9 @@ def sample() -> int:
     there = {mutant.key for mutant in copy.mutants}
     print(f"KTAP version 1\n1..{len(there) + 1}")
     for key in (key for key in asked if key not in there):
-        print(f"# not in the sources any more, another has to take its place: {key}")
+        print(f"# sample.txt: no such mutant, replace the entry: {key}")
     enough = len(there) >= SAMPLE_SIZE - SAMPLE_MISSING
-    print(f"{'ok' if enough else 'not ok'} 1 {len(there)} of the sample are there")
+    print(f"{'ok' if enough else 'not ok'} 1 sample.txt: {len(there)} mutants exist")
     for number, key in enumerate(sorted(there), 2):
         noticed = results.noticed.get(key)
         print(f"{'ok' if noticed else 'not ok'} {number} {key.replace('#', '')}: {noticed}")

@@ -11,7 +11,7 @@
 //!
 //! - *free*: counted in the one [`State`] that all CPUs share;
 //! - *parked*: in the slot of a CPU, for the next requests of this CPU;
-//! - *in the hand* of a call that moves it between these two places;
+//! - *in transit*: a call moves it between these two places;
 //! - *in use*.
 //!
 //! Each atomic operation moves credits of one place only. So no credit is ever in two places, and
@@ -22,7 +22,7 @@
 //! A slot is *closed* or *open*. A closed slot holds no credits. The state counts free credits and
 //! open slots in one word. A slot is counted before it opens. When it is closed, it stays counted
 //! until its credits are free. So a call that sees too few free credits and no open slot knows that
-//! all other unused credits are in hands. A call that sees open slots closes all of them, then
+//! all other unused credits are in transit. A call that sees open slots closes all of them, then
 //! decides. It does so only once, as other calls may keep opening slots. So it misses credits that
 //! are parked in a slot after its visit. But the task that parked them finds them at its next
 //! request.
@@ -95,7 +95,7 @@ pub(super) trait Slots {
 
 /// The credits and slots that a call has taken.
 #[derive(Default)]
-struct Hand {
+struct Drained {
     credits: i64,
     slots: i64,
 }
@@ -104,10 +104,10 @@ struct Hand {
 ///
 /// # Invariants
 ///
-/// - At any time, the sum of the credits that are free, parked, in a hand or in use is `limit`.
+/// - At any time, the sum of the credits that are free, parked, in transit or in use is `limit`.
 ///   While [`set_limit()`](Self::set_limit) runs, the sum may be less.
 /// - `state` counts three kinds of slots: open slots, slots that a call is about to open, and
-///   closed slots whose credits are still in the hand of the call that closed them.
+///   closed slots whose credits are still in transit.
 pub(super) struct Pool<S> {
     state: Atomic<i64>,
     limit: Atomic<i64>,
@@ -152,22 +152,22 @@ impl<S: Slots> Pool<S> {
 
     /// As [`acquire`](Self::acquire), from the free credits.
     fn acquire_free(&self, count: i64) -> bool {
-        let mut hand = Hand::default();
+        let mut drained = Drained::default();
         let mut may_close = true;
 
         loop {
             let state = self.state();
-            let free = state.free() + hand.credits;
-            let open = state.open() - hand.slots;
+            let free = state.free() + drained.credits;
+            let open = state.open() - drained.slots;
 
             if free >= count {
                 if self.take(state, free - count, open, count) {
                     return true;
                 }
             } else if open != 0 && may_close {
-                hand = self.close_all();
+                drained = self.close_all();
                 may_close = false;
-            } else if hand.slots == 0 || self.replace(state, State::new(free, open)) {
+            } else if drained.slots == 0 || self.replace(state, State::new(free, open)) {
                 // Too few, at the time of the load or of the exchange.
                 return false;
             }
@@ -335,20 +335,20 @@ impl<S: Slots> Pool<S> {
     }
 
     /// Closes all slots, and returns their credits.
-    fn close_all(&self) -> Hand {
-        let mut hand = Hand::default();
+    fn close_all(&self) -> Drained {
+        let mut drained = Drained::default();
 
         self.slots.for_each(|slot| {
             if slot.load(Relaxed) != 0 {
                 let seen = slot.xchg(0, Acquire);
 
                 if seen != 0 {
-                    hand.credits += seen - 1;
-                    hand.slots += 1;
+                    drained.credits += seen - 1;
+                    drained.slots += 1;
                 }
             }
         });
-        hand
+        drained
     }
 
     /// Returns the share of one CPU in `free` credits.

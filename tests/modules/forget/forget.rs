@@ -118,10 +118,10 @@ mod memory {
     const MIN_NR: usize = 4;
 
     /// Hotplug callbacks that are code of this module.
-    struct Hears;
+    struct CpuCallbacks;
 
     #[vtable]
-    impl hotplug::Callbacks for Hears {
+    impl hotplug::Callbacks for CpuCallbacks {
         fn online(&self, _: CpuId) -> Result {
             Ok(())
         }
@@ -132,7 +132,8 @@ mod memory {
     /// The registration ends when this module is unloaded, and leaks nothing.
     #[test]
     fn forgotten_callbacks_are_called_until_their_module_goes() -> Result {
-        mem::forget(hotplug::Registration::new(Arc::new(Hears, GFP_KERNEL)?)?);
+        let callbacks = Arc::new(CpuCallbacks, GFP_KERNEL)?;
+        mem::forget(hotplug::Registration::new(callbacks)?);
         Ok(())
     }
 

@@ -41,7 +41,7 @@ mod tests {
         Ok(Arc::new(domain, GFP_KERNEL)?)
     }
 
-    fn take(domain: &CachedDomain) -> Result<Range<&CachedDomain>> {
+    fn alloc(domain: &CachedDomain) -> Result<Range<&CachedDomain>> {
         domain.alloc_fast(1, LIMIT_PFN, WhenFull::Fail)
     }
 
@@ -54,8 +54,8 @@ mod tests {
         forget(Builder::new(PAGE_SIZE, 1)?.build())?;
 
         let domain = domain()?;
-        drop(take(&domain)?);
-        let range = take(&domain)?;
+        drop(alloc(&domain)?);
+        let range = alloc(&domain)?;
         core::mem::forget(range);
         forget(domain)
     }
@@ -66,10 +66,10 @@ mod tests {
         let domain = domain()?;
         core::mem::forget(domain.alloc(LIMIT_PFN - 1, LIMIT_PFN, Alignment::Any)?);
 
-        let last = take(&domain)?;
+        let last = alloc(&domain)?;
         assert_eq!(last.pfn(), 1);
         core::mem::forget(last);
-        assert!(take(&domain).is_err());
+        assert!(alloc(&domain).is_err());
         drop(domain);
         Ok(())
     }
@@ -105,7 +105,7 @@ mod tests {
         for number in 0..orders(4) {
             let domain = domain()?;
             let queue = queue(domain.clone())?;
-            assert!(queue.queue(take(&domain)?).is_ok());
+            assert!(queue.queue(alloc(&domain)?).is_ok());
 
             let mut parts = KVec::with_capacity(4, GFP_KERNEL)?;
             for size_pfns in [1, 40] {
@@ -141,7 +141,7 @@ mod tests {
         for count in [0, 1, 300] {
             let queue = queue(domain()?)?;
             for _ in 0..count {
-                assert!(queue.queue(take(queue.space())?).is_ok());
+                assert!(queue.queue(alloc(queue.space())?).is_ok());
             }
             forget(queue)?;
         }

@@ -100,7 +100,7 @@ impl Magazine {
     }
 
     /// Moves the last `count` ranges to another magazine, or fewer if that is full before.
-    pub(super) fn give(&mut self, to: &mut Self, count: usize) {
+    pub(super) fn move_to(&mut self, to: &mut Self, count: usize) {
         for _ in 0..count.min(MAGAZINE_SIZE - to.len) {
             match self.pop(usize::MAX).map(|pfn| to.push(pfn)) {
                 Some(Ok(())) => (),

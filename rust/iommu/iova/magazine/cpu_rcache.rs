@@ -122,11 +122,11 @@ impl CpuRcache {
         }
     }
 
-    /// Gives ranges to a CPU that has none, and returns whether there were at least `min`.
+    /// Steals ranges for a CPU that has none, and returns whether there were at least `min`.
     ///
-    /// Gives `prev`, which this CPU does not use at the moment. If that has fewer than `min`, moves
-    /// half of `loaded` to the empty magazine of the other CPU, if there is one.
-    pub(super) fn give(&mut self, stolen: &mut StolenMagazines, min: usize) -> bool {
+    /// Takes `prev`, which the owner does not use at the moment. If `prev` has fewer than `min`,
+    /// moves half of `loaded` to the empty magazine of the other CPU, if there is one.
+    pub(super) fn steal(&mut self, stolen: &mut StolenMagazines, min: usize) -> bool {
         let has_min = |it: &MagazineBox| it.len() >= min;
 
         if self.prev.as_ref().is_some_and(has_min) {
@@ -140,7 +140,7 @@ impl CpuRcache {
             return false;
         };
         let half = loaded.len().div_ceil(2);
-        loaded.give(&mut empty, half);
+        loaded.move_to(&mut empty, half);
         stolen.loaded = Some(empty);
         true
     }

@@ -183,7 +183,7 @@ where
             visited += 1;
             cpu = next(cpu);
             if let Some(slot) = self.slots.slot(cpu) {
-                slot.with(|slot| slot.give(&mut stolen, MIN_STEAL));
+                slot.with(|slot| slot.steal(&mut stolen, MIN_STEAL));
             }
         }
 

@@ -115,7 +115,7 @@ pub(crate) const MUTANTS: Mutants = &[
         )],
     ),
     (
-        "state.open() - hand.slots",
+        "state.open() - drained.slots",
         &[(
             "closed_slots_stay_counted",
             "saturated_is_exactly_the_limit",
@@ -131,7 +131,7 @@ pub(crate) const MUTANTS: Mutants = &[
         )],
     ),
     (
-        "hand.slots == 0 || self.replace(state, State::new(free, open))",
+        "drained.slots == 0 || self.replace(state, State::new(free, open))",
         &[(
             "refusal_keeps_what_it_collected",
             "saturated_is_exactly_the_limit",
