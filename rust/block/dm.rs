@@ -28,8 +28,8 @@
 //!   interrupt get an [`IrqBio`] instead.
 //!
 //! On devices with integrity metadata, a bio may have an [`IntegrityPayload`]. The bio owns the
-//! tags while a device may use them: [`MapBio::set_integrity()`] or [`CloneBio::set_integrity()`]
-//! attaches them, and [`Bio::segments_and_integrity()`] lends them again after completion.
+//! payload while a device may use it: [`MapBio::set_integrity()`] or [`CloneBio::set_integrity()`]
+//! attaches it, and [`Bio::segments_and_integrity()`] lends its bytes after completion.
 //!
 //! Targets with [`Target::AUDITED`] are recorded in the audit log. [`ReadClone::audit()`] records
 //! an event of a sector.

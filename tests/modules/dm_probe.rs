@@ -6,7 +6,7 @@
 //! Status: the number of bios with per-bio data, the numbers of calls of `map` and `end_io`, and
 //! the suspend and resume hooks in the order of their calls.
 //!
-//! The target `probe_tags` gives each bio tags of 1 MiB, and ends the bio.
+//! The target `probe_integrity` attaches a payload of 1 MiB to each bio, and ends the bio.
 //!
 //! The target `probe_chain`, `<start> <len> probe_chain <n>`, accepts reads one sector at a time.
 //! It keeps each bio in the per-bio data of the next one, and drops the `n`th.
@@ -74,7 +74,7 @@ module! {
 
 struct ProbeModule {
     _probe: dm::Registration<Probe>,
-    _probe_tags: dm::Registration<ProbeTags>,
+    _probe_integrity: dm::Registration<ProbeIntegrity>,
     _probe_chain: dm::Registration<ProbeChain>,
 }
 
@@ -82,7 +82,7 @@ impl kernel::Module for ProbeModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
             _probe: dm::Registration::new(())?,
-            _probe_tags: dm::Registration::new(())?,
+            _probe_integrity: dm::Registration::new(())?,
             _probe_chain: dm::Registration::new(())?,
         })
     }
@@ -444,11 +444,11 @@ fn read(mut bio: dm::Bio<Probe>) {
 }
 
 /// A target without per-bio data that needs dropping, and without `end_io`.
-struct ProbeTags;
+struct ProbeIntegrity;
 
 #[vtable]
-impl dm::Target for ProbeTags {
-    const NAME: &'static CStr = c"probe_tags";
+impl dm::Target for ProbeIntegrity {
+    const NAME: &'static CStr = c"probe_integrity";
     const VERSION: [u32; 3] = [1, 0, 0];
 
     type ModuleData = ();
@@ -463,10 +463,10 @@ impl dm::Target for ProbeTags {
     }
 
     fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
-        let Some(tags) = IntegrityPayload::new(1 << 20) else {
+        let Some(payload) = IntegrityPayload::new(1 << 20) else {
             return bio.kill();
         };
-        bio.set_integrity(tags);
+        bio.set_integrity(payload);
         bio.end(Ok(()))
     }
 }

@@ -138,7 +138,7 @@ impl IntegrityPayload {
     /// Attaches these bytes to `bio`, whose device reads or writes them with the sectors.
     ///
     /// Fails with [`EINVAL`] if the device stores another number of bytes with the sectors, or if
-    /// the bio already has tags.
+    /// the bio already has a payload.
     ///
     /// Context: Process context. May sleep.
     ///
@@ -211,11 +211,11 @@ mod tests {
         let pool = IntegrityPool::new(2, 5000)?;
 
         for len in [1, 28, 4096, 5000] {
-            for mut tags in [IntegrityPayload::new(len).ok_or(ENOMEM)?, pool.alloc(len)?] {
-                assert_eq!(tags.as_slice().len(), len as usize);
-                assert!(tags.as_slice().iter().all(|&byte| byte == 0));
-                tags.as_mut_slice().fill(0xee);
-                assert!(tags.as_slice().iter().all(|&byte| byte == 0xee));
+            for mut payload in [IntegrityPayload::new(len).ok_or(ENOMEM)?, pool.alloc(len)?] {
+                assert_eq!(payload.as_slice().len(), len as usize);
+                assert!(payload.as_slice().iter().all(|&byte| byte == 0));
+                payload.as_mut_slice().fill(0xee);
+                assert!(payload.as_slice().iter().all(|&byte| byte == 0xee));
             }
         }
         Ok(())
@@ -236,11 +236,11 @@ mod tests {
     #[test]
     fn payload_keeps_its_pool_alive() -> Result {
         let pool = IntegrityPool::new(1, 512)?;
-        let mut tags = pool.alloc(512)?;
+        let mut payload = pool.alloc(512)?;
 
         drop(pool);
-        tags.as_mut_slice().fill(1);
-        assert_eq!(tags.as_slice().len(), 512);
+        payload.as_mut_slice().fill(1);
+        assert_eq!(payload.as_slice().len(), 512);
         Ok(())
     }
 }

@@ -90,11 +90,11 @@ impl TupleLayout {
         })
     }
 
-    /// Returns the tag and the IV of the next sector and advances `tags`.
+    /// Returns the tag and the IV of the next sector and advances `tuples`.
     #[inline]
-    pub(crate) fn next<'t>(&self, tags: &mut &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
-        let (tuple, rest) = tags.split_at_checked(self.tuple_size)?;
-        *tags = rest;
+    pub(crate) fn next<'t>(&self, tuples: &mut &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
+        let (tuple, rest) = tuples.split_at_checked(self.tuple_size)?;
+        *tuples = rest;
 
         let (tag, rest) = tuple.split_at_checked(self.tag_size)?;
         Some((tag, rest.get(..self.iv_size)?))
@@ -105,10 +105,10 @@ impl TupleLayout {
     #[inline]
     pub(crate) fn next_mut<'t>(
         &self,
-        tags: &mut &'t mut [u8],
+        tuples: &mut &'t mut [u8],
     ) -> Option<(&'t mut [u8], &'t mut [u8])> {
-        let (tuple, rest) = core::mem::take(tags).split_at_mut_checked(self.tuple_size)?;
-        *tags = rest;
+        let (tuple, rest) = core::mem::take(tuples).split_at_mut_checked(self.tuple_size)?;
+        *tuples = rest;
 
         let (tag, rest) = tuple.split_at_mut_checked(self.tag_size)?;
         Some((tag, rest.get_mut(..self.iv_size)?))
@@ -287,20 +287,20 @@ mod tests {
     fn each_sector_has_its_own_tuple() -> Result {
         let layout = layout(profile(5, 512, false), 4, 1, Some(3)).map_err(|e| e.error())?;
         let bytes = [0, 1, 2, 3, 4, 10, 11, 12, 13, 14, 20];
-        let mut tags = &bytes[..];
+        let mut tuples = &bytes[..];
 
-        assert!(layout.next(&mut tags) == Some((&[0, 1, 2][..], &[3][..])));
-        assert!(layout.next(&mut tags) == Some((&[10, 11, 12][..], &[13][..])));
-        assert!(layout.next(&mut tags).is_none());
+        assert!(layout.next(&mut tuples) == Some((&[0, 1, 2][..], &[3][..])));
+        assert!(layout.next(&mut tuples) == Some((&[10, 11, 12][..], &[13][..])));
+        assert!(layout.next(&mut tuples).is_none());
 
         let mut bytes = [0; 10];
-        let mut tags = &mut bytes[..];
+        let mut tuples = &mut bytes[..];
         for n in 1..3 {
-            let (tag, iv) = layout.next_mut(&mut tags).ok_or(EINVAL)?;
+            let (tag, iv) = layout.next_mut(&mut tuples).ok_or(EINVAL)?;
             tag.fill(n);
             iv.fill(0x80 + n);
         }
-        assert!(layout.next_mut(&mut tags).is_none());
+        assert!(layout.next_mut(&mut tuples).is_none());
         assert!(bytes == [1, 1, 1, 0x81, 0, 2, 2, 2, 0x82, 0]);
         Ok(())
     }

@@ -211,12 +211,12 @@ class Suite(block.Suite):
         ktap.expect_equal([], errors, "errors")
 
     def test_integrity_payload_follows_its_bio(self) -> None:
-        node = self.create("probe", Target(0, SECTORS, "probe_tags", ""))
+        node = self.create("probe", Target(0, SECTORS, "probe_integrity", ""))
         before = free_kib()
         for _ in range(100):
             block.write(node, bytes(4096))
         after = free_kib()
-        # 100 writes with tags of 1 MiB each.
+        # 100 writes with an integrity payload of 1 MiB each.
         assert before - after < 51200, f"{before} KiB were free, {after} KiB are now"
 
     def test_hooks_are_called_in_order(self) -> None:

@@ -149,7 +149,7 @@ impl<T: Target> CloneBio<T> {
         let mut base = Self::cloneable(base)?;
         // SAFETY: The bio is alive.
         if unsafe { (*base.ptr().bio()).bi_opf } & bindings::REQ_INTEGRITY != 0 {
-            // The clone would share the tags.
+            // The clone would share the integrity payload.
             return Err(base);
         }
         let set = select(base.target()).as_raw();
@@ -204,7 +204,7 @@ impl<T: Target> CloneBio<T> {
     ) -> Result<Self, Bio<T>> {
         let mut base = Self::cloneable(base)?;
         let len = base.len_bytes().into_safe_cast();
-        // The clone does not share the tags of the base bio.
+        // The clone does not share the integrity payload of the base bio.
         //
         // SAFETY: The bio is alive.
         let opf = unsafe { (*base.ptr().bio()).bi_opf } & !bindings::REQ_INTEGRITY;
@@ -292,7 +292,7 @@ impl<T: Target> CloneBio<T> {
     ///
     /// - `device` belongs to another target.
     /// - The call is from an interrupt or with interrupts disabled.
-    /// - `device` does not support the tags of the clone.
+    /// - `device` does not support the integrity payload of the clone.
     /// - The clone is a write, and its own memory was not written completely and in order, see
     ///   [`Bio::bounce()`].
     ///
@@ -329,8 +329,8 @@ impl<T: Target> CloneBio<T> {
 
     /// Makes the clone ready for submission, and stores it in the per-bio data of its base bio.
     ///
-    /// Ends the base bio if `device` belongs to another target or does not support such tags, or if
-    /// the write would send stale memory.
+    /// Ends the base bio if `device` belongs to another target or does not support such a payload,
+    /// or if the write would send stale memory.
     fn ready(
         self,
         device: DeviceIndex,

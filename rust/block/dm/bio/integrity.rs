@@ -61,21 +61,21 @@ impl TargetBuilder<'_> {
 }
 
 impl<T: Target> MapBio<'_, T> {
-    /// Attaches `tags`, which the device reads or writes with the bio.
+    /// Attaches `payload`, which the device reads or writes with the bio.
     ///
-    /// Replaces tags that were set before. The bio is killed later if the device does not store
-    /// exactly this number of bytes with its sectors.
+    /// Replaces an earlier payload. The bio is killed later if the device does not store exactly
+    /// this number of bytes with its sectors.
     ///
-    /// Context: Any context. Never sleeps. A bio with tags must only be remapped in process
+    /// Context: Any context. Never sleeps. A bio with a payload must only be remapped in process
     /// context.
-    pub fn set_integrity(&mut self, tags: IntegrityPayload) {
-        *self.ptr.integrity_mut() = Some(tags);
+    pub fn set_integrity(&mut self, payload: IntegrityPayload) {
+        *self.ptr.integrity_mut() = Some(payload);
     }
 }
 
 impl<T: Target, C> Bio<T, C> {
-    /// Returns the target, the memory of a read, and the tags that the device returned. The tags are
-    /// empty if the bio has none.
+    /// Returns the target, the memory of a read, and the integrity data that the device returned. The
+    /// data is empty if the bio has no payload.
     ///
     /// See [`Bio::segments_mut()`].
     ///
@@ -84,7 +84,7 @@ impl<T: Target, C> Bio<T, C> {
         self.ptr_mut().segments_and_integrity()
     }
 
-    /// Removes the tags from the bio, to reuse them.
+    /// Removes the payload from the bio, to reuse it.
     ///
     /// Context: Any context. Never sleeps.
     pub fn take_integrity(&mut self) -> Option<IntegrityPayload> {
@@ -93,7 +93,7 @@ impl<T: Target, C> Bio<T, C> {
 }
 
 impl<T: Target> EndBio<'_, T> {
-    /// Returns the memory and the tags of a read, as [`Bio::segments_and_integrity()`].
+    /// Returns the memory and the integrity data of a read, as [`Bio::segments_and_integrity()`].
     ///
     /// Context: Any context. Never sleeps.
     pub fn segments_and_integrity(&mut self) -> (Pin<&T>, SegmentsMut<'_>, &[u8]) {
@@ -102,18 +102,18 @@ impl<T: Target> EndBio<'_, T> {
 }
 
 impl<T: Target> CloneBio<T> {
-    /// Attaches `tags`, which the device reads or writes with the clone.
+    /// Attaches `payload`, which the device reads or writes with the clone.
     ///
-    /// Replaces the tags of the base bio. If the device does not store exactly this number of bytes
+    /// Replaces the payload of the base bio. If the device does not store exactly this number of bytes
     /// with its sectors, submission ends the base bio with [`BlkError::IOERR`].
     ///
     /// Context: Any context. Never sleeps.
-    pub fn set_integrity(&mut self, tags: IntegrityPayload) {
-        *self.base.ptr_mut().integrity_mut() = Some(tags);
+    pub fn set_integrity(&mut self, payload: IntegrityPayload) {
+        *self.base.ptr_mut().integrity_mut() = Some(payload);
     }
 
-    /// Reads the sectors of the base bio into the clone, with tags if the base bio has some, and
-    /// waits for completion.
+    /// Reads the sectors of the base bio into the clone, with integrity data if the base bio has a
+    /// payload, and waits for completion.
     ///
     /// On failure, returns the base bio and the error of the device. Fails with [`BlkError::IOERR`]
     /// if `device` belongs to another target, or if the clone has no memory of its own or is no
@@ -141,7 +141,7 @@ impl<T: Target> CloneBio<T> {
             (*clone).bi_iter.bi_sector = sector;
             (*clone).bi_iter
         };
-        // SAFETY: The clone is alive and owned here. The tags are in the base bio, which is not
+        // SAFETY: The clone is alive and owned here. The payload is in the base bio, which is not
         // used until the device has completed the clone.
         if unsafe { this.base.ptr_mut().attach_integrity(clone) }.is_err() {
             return Err((this.into_base(), BlkError::IOERR));
@@ -224,17 +224,17 @@ impl<T: Target> ReadClone<T> {
         name
     }
 
-    /// Returns the target, the clone's own memory, and the tags that the device returned. The tags
-    /// are empty if the base bio has none.
+    /// Returns the target, the clone's own memory, and the integrity data that the device returned.
+    /// The data is empty if the base bio has no payload.
     ///
     /// Context: Any context. Never sleeps.
     pub fn segments_and_integrity(&mut self) -> (Pin<&T>, SegmentsMut<'_>, &[u8]) {
-        let tags = self.0.base.ptr().integrity_bytes();
+        let payload = self.0.base.ptr().integrity_bytes();
         let (target, _, own) = self.0.segments();
 
-        // SAFETY: The tags are separate memory. They do not change until the clone is borrowed
+        // SAFETY: The payload is separate memory. It does not change until the clone is borrowed
         // mutably again, and it is borrowed now. The clone is at no device.
-        (target, own, unsafe { &*tags })
+        (target, own, unsafe { &*payload })
     }
 
     /// Copies the data of the clone to its base bio, and frees the clone.
@@ -273,26 +273,27 @@ impl<T: Target> PerBioRef<T> {
     /// See [`Bio::segments_and_integrity()`].
     #[inline]
     fn segments_and_integrity(&mut self) -> (Pin<&T>, SegmentsMut<'_>, &[u8]) {
-        // The tags are separate memory, so both can be lent.
-        let tags = self.integrity_bytes();
+        // The payload is separate memory, so both can be lent.
+        let payload = self.integrity_bytes();
         let (target, segments) = self.segments_mut();
 
-        // SAFETY: The tags do not change until the bio is borrowed mutably again, and it is
+        // SAFETY: The payload does not change until the bio is borrowed mutably again, and it is
         // borrowed now. The bio is at no device: a `PerBioRef` only exists before submission and
         // after completion.
-        (target, segments, unsafe { &*tags })
+        (target, segments, unsafe { &*payload })
     }
 
-    /// Returns the bytes of the tags, empty if there are none.
+    /// Returns the bytes of the payload, empty without a payload.
     fn integrity_bytes(&self) -> *const [u8] {
         self.integrity()
             .map(IntegrityPayload::as_slice)
             .unwrap_or_default()
     }
 
-    /// Attaches the tags, if any, to `bio`, which is this bio or its clone.
+    /// Attaches the payload, if any, to `bio`, which is this bio or its clone.
     ///
-    /// Fails if that is not possible, or if `bio` had tags before: a bio gets tags only once.
+    /// Fails if that is not possible, or if `bio` had a payload before: a bio gets a payload only
+    /// once.
     ///
     /// # Safety
     ///
@@ -300,7 +301,7 @@ impl<T: Target> PerBioRef<T> {
     /// not be used until the device has completed `bio`.
     #[inline]
     pub(super) unsafe fn attach_integrity(&mut self, bio: *mut bindings::bio) -> Result {
-        // `REQ_INTEGRITY` stays set after a first attachment, even if the tags were taken.
+        // `REQ_INTEGRITY` stays set after a first attachment, even if the payload was taken.
         //
         // SAFETY: By this function's contract.
         if unsafe { (*bio).bi_opf } & bindings::REQ_INTEGRITY != 0 {
@@ -310,9 +311,9 @@ impl<T: Target> PerBioRef<T> {
             None => Ok(()),
             // `attach()` allocates, and may sleep.
             Some(_) if !may_submit() => Err(EINVAL),
-            // SAFETY: By this function's contract. The tags stay in the per-bio data: taking or
-            // replacing them uses the bio.
-            Some(tags) => unsafe { tags.attach(bio) },
+            // SAFETY: By this function's contract. The payload stays in the per-bio data: taking or
+            // replacing it uses the bio.
+            Some(payload) => unsafe { payload.attach(bio) },
         }
     }
 }

@@ -152,7 +152,7 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
     /// The function that `head.work` runs.
     func: Func<T>,
     clone_end: CloneEnd<T>,
-    /// The integrity tags of the bio or of its clone.
+    /// The integrity payload of the bio or of its clone.
     integrity: Option<IntegrityPayload>,
     data: T::PerBio,
 }
@@ -454,8 +454,8 @@ impl<T: Target> PerBioRef<T> {
         unsafe { (*self.0.as_ptr()).iter.bi_size = (*bio).bi_iter.bi_size };
     }
 
-    /// Points the bio at a device, with its tags. Returns [`None`] if the target has no such
-    /// device, or if the device does not support such tags.
+    /// Points the bio at a device, with its integrity payload. Returns [`None`] if the target has no
+    /// such device, or if the device does not support such a payload.
     pub(in crate::block::dm) fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
         let bio = self.bio();
         let bdev = self.inner().devices().bdev(device)?;
@@ -469,7 +469,8 @@ impl<T: Target> PerBioRef<T> {
         unsafe { self.attach_integrity(bio) }.ok()
     }
 
-    /// Restores the state that the bio had when it entered the target, except for its tags.
+    /// Restores the state that the bio had when it entered the target, except for its
+    /// integrity payload.
     ///
     /// As `dm_bio_restore()` in `drivers/md/dm-bio-record.h`. This function restores more, as the
     /// bio may be submitted to a device directly, and not through a list of bios:
@@ -557,13 +558,13 @@ impl<T: Target> PerBioRef<T> {
         unsafe { &mut (*self.0.as_ptr()).next }
     }
 
-    /// Returns the tags.
+    /// Returns the integrity payload.
     pub(in crate::block::dm) fn integrity(&self) -> Option<&IntegrityPayload> {
         // SAFETY: The bio has not left the target, by the type invariants.
         unsafe { (*self.0.as_ptr()).integrity.as_ref() }
     }
 
-    /// Returns the tags.
+    /// Returns the integrity payload.
     pub(super) fn integrity_mut(&mut self) -> &mut Option<IntegrityPayload> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
         unsafe { &mut (*self.0.as_ptr()).integrity }

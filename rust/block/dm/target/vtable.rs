@@ -114,8 +114,8 @@ impl<T: Target> Vtable<T> {
             ctr: Some(Self::ctr),
             dtr: Some(Self::dtr),
             map: Some(Self::map),
-            // Set for all targets: there may be tags to drop. The bio has not ended when `end_io`
-            // returns.
+            // Set for all targets: there may be an integrity payload to drop. The bio has not
+            // ended when `end_io` returns.
             end_io: if T::HAS_END_IO {
                 Some(target_type::end_io)
             } else {
