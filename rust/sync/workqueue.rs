@@ -6,7 +6,12 @@
 //! item. Code that memory reclaim waits for, for example the I/O path of a block device, must queue
 //! to a [`Workqueue`] instead. Each [`Workqueue`] has its own rescuer thread (`WQ_MEM_RECLAIM`).
 //!
-//! For all other code use [`kernel::workqueue`] and its system queues.
+//! For all other code use [`kernel::workqueue`] and its system queues. It has no function that
+//! allocates a queue. The items of a [`Workqueue`] are those of [`kernel::workqueue`].
+//!
+//! The library's own items, of bios, sorted writes and SRCU callbacks, are plain `work_struct`s:
+//! their functions must be code of the library, which outlives all modules. The function of a
+//! [`Work`](kernel::workqueue::Work) is code of the module that uses the type.
 //!
 //! Not supported:
 //!

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Registration of target types.
+//!
+//! A registration does not use `module::teardown`, which frees a value as soon as its registration is
+//! dropped. Device mapper and the tables that use a target keep pointers to its type after the type
+//! is unregistered, so the type stays allocated until the module is unloaded.
 
 use kernel::{
     error::to_result,
