@@ -362,6 +362,11 @@ impl dm::Target for Probe {
         }
     }
 
+    fn presuspend_undo(self: Pin<&Self>) {
+        self.is_suspending.store(false, Relaxed);
+        self.called("presuspend_undo");
+    }
+
     fn postsuspend(self: Pin<&Self>) {
         self.called("postsuspend");
     }

@@ -227,6 +227,19 @@ class Suite(block.Suite):
         self.control.resume("probe")
         self.expect_status("hooks=preresume,resume,presuspend,postsuspend,preresume,resume,")
 
+    def test_interrupted_suspend_is_undone(self) -> None:
+        node = self.probe("submit_another")
+        # The suspend waits for this read, which ends after another one.
+        first = self.start(block.read, node, 4096)
+        block.wait_until(lambda: "mapped=1 " in self.status())
+        suspend = subprocess.Popen(["dmsetup", "suspend", "--noflush", "--nolockfs", "probe"])
+        block.wait_until(lambda: "presuspend" in self.status())
+        suspend.terminate()
+        suspend.wait()
+        block.read(node, 4096, offset=4096)
+        first.end()
+        self.expect_status("hooks=preresume,resume,presuspend,presuspend_undo,")
+
     def test_preresume_error_prevents_resume(self) -> None:
         self.expect_error(errno.EAGAIN, self.probe, "stay")
         # Otherwise the device cannot be resumed in the end either.
