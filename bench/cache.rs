@@ -20,15 +20,11 @@ use kernel::{
     },
     fmt,
     prelude::*,
-    sync::{
-        Arc,
-        Completion, //
-    },
+    sync::Arc,
     time::{
         Instant,
         Monotonic, //
-    },
-    workqueue, //
+    }, //
 };
 
 use core::hint::black_box;
@@ -40,6 +36,10 @@ use kscale::mm::{
         PageStash, //
     }, //
 };
+
+mod tasks;
+
+use tasks::in_tasks;
 
 module! {
     type: CacheModule,
@@ -120,30 +120,11 @@ fn cost(cache: &PageStash, whose: Whose, f: &mut fmt::Formatter<'_>) -> fmt::Res
 }
 
 fn tasks(cache: &Arc<PageStash>, count: usize, whose: Whose, f: &mut fmt::Formatter<'_>) -> Result {
-    let mut done = KVec::with_capacity(count, GFP_KERNEL)?;
-    let start = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-    let mut spawn = || -> Result {
-        let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        done.push(finished.clone(), GFP_KERNEL)?;
-        let (cache, start) = (cache.clone(), start.clone());
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            start.wait_for_completion();
-            for _ in 0..TASK_CALLS {
-                get_and_put(&cache, whose);
-            }
-            finished.complete_all();
-        })?;
-        Ok(())
-    };
-    // After a failed spawn, the spawned tasks still run to their end.
-    let spawned = (0..count).try_for_each(|_| spawn());
-    let begin = Instant::<Monotonic>::now();
-    start.complete_all();
-    spawned?;
-    done.iter()
-        .for_each(|finished| finished.wait_for_completion());
-
-    let elapsed_ns = begin.elapsed().as_nanos();
+    let elapsed_ns = in_tasks(count, cache, move |cache| {
+        for _ in 0..TASK_CALLS {
+            get_and_put(cache, whose);
+        }
+    })?;
     // OVERFLOW: Both numbers are small.
     writeln!(f, "{elapsed_ns} {}", count.wrapping_mul(TASK_CALLS))?;
     Ok(())

@@ -29,14 +29,12 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc,
-        Completion, //
+        Arc, //
     },
     time::{
         Instant,
         Monotonic, //
-    },
-    workqueue, //
+    }, //
 };
 
 use core::hint::black_box;
@@ -45,6 +43,10 @@ use kscale::percpu::{
     counter::PerCpuCounter,
     limiter::CreditCounter, //
 };
+
+mod tasks;
+
+use tasks::in_tasks;
 
 module! {
     type: LimiterModule,
@@ -294,31 +296,6 @@ fn prepared<M: Mode>(case: &Case) -> Result<M> {
     Ok(mode)
 }
 
-/// Runs `work` in [`TASKS`] concurrent tasks. Returns their duration in nanoseconds.
-fn in_tasks<M: Mode>(mode: &Arc<M>, work: impl Fn(&M) + Copy + Send + 'static) -> Result<i64> {
-    let mut done = KVec::with_capacity(TASKS, GFP_KERNEL)?;
-    let start = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-
-    let mut spawn = || -> Result {
-        let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        done.push(finished.clone(), GFP_KERNEL)?;
-        let (mode, start) = (mode.clone(), start.clone());
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            start.wait_for_completion();
-            work(&mode);
-            finished.complete_all();
-        })?;
-        Ok(())
-    };
-    let spawned = (0..TASKS).try_for_each(|_| spawn());
-    let begin = Instant::<Monotonic>::now();
-    start.complete_all();
-    spawned?;
-    done.iter()
-        .for_each(|finished| finished.wait_for_completion());
-    Ok(begin.elapsed().as_nanos())
-}
-
 fn cost<M: Mode>(case: &Case, f: &mut fmt::Formatter<'_>) -> Result {
     let mode: M = prepared(case)?;
 
@@ -346,7 +323,7 @@ fn tasks<M: Mode>(case: &Case, f: &mut fmt::Formatter<'_>) -> Result {
     let mode = Arc::new(prepared::<M>(case)?, GFP_KERNEL)?;
 
     let size = case.size;
-    let elapsed = in_tasks(&mode, move |mode| {
+    let elapsed = in_tasks(TASKS, &mode, move |mode| {
         for _ in 0..TASK_REQUESTS {
             request(mode, size);
         }
@@ -360,7 +337,7 @@ fn admitted<M: Mode>(f: &mut fmt::Formatter<'_>) -> Result {
 
     let mode = Arc::new(M::new(SHARED)?, GFP_KERNEL)?;
     let before = ADMITTED.load(Relaxed);
-    in_tasks(&mode, |mode| {
+    in_tasks(TASKS, &mode, |mode| {
         while mode.take(1) {
             ADMITTED.add(1_u64, Relaxed);
         }
@@ -373,7 +350,7 @@ fn admitted<M: Mode>(f: &mut fmt::Formatter<'_>) -> Result {
 /// The error of the approximate count after updates on all CPUs.
 fn read(f: &mut fmt::Formatter<'_>) -> Result {
     let mode = Arc::new(Approx::new(0)?, GFP_KERNEL)?;
-    in_tasks(&mode, |mode| {
+    in_tasks(TASKS, &mode, |mode| {
         for count in 0..TASK_REQUESTS {
             // CAST: The value is small.
             mode.0.add(count as u64 % 7);
