@@ -4,12 +4,8 @@
 
 use kernel::{
     prelude::*,
-    sync::{
-        Arc,
-        Completion, //
-    },
-    types::NotThreadSafe,
-    workqueue, //
+    sync::Arc,
+    types::NotThreadSafe, //
 };
 
 use super::{
@@ -17,25 +13,19 @@ use super::{
     IrqsOffGuard, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    testing::task::run_jobs, //
+};
 
 /// Runs `work` in several tasks at once, and returns the number of tasks.
 pub(crate) fn on_all_cpus<T: Send + Sync + 'static>(data: &Arc<T>, work: fn(&T)) -> Result<u64> {
     const TASKS: u64 = 8;
-    let mut done = KVec::new();
 
-    for _ in 0..TASKS {
-        let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        done.push(finished.clone(), GFP_KERNEL)?;
+    run_jobs(TASKS as usize, |_| {
         let data = data.clone();
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            work(&data);
-            drop(data);
-            finished.complete_all();
-        })?;
-    }
-    done.iter()
-        .for_each(|finished| finished.wait_for_completion());
+        Ok(move || work(&data))
+    })?;
     Ok(TASKS)
 }
 

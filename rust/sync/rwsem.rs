@@ -266,18 +266,17 @@ impl<T> Drop for WriteGuard<'_, T> {
 mod tests {
     use super::*;
 
-    use crate::sync::mutex::keeps_owner;
+    use crate::{
+        sync::mutex::keeps_owner,
+        testing::task::OtherTask, //
+    };
 
     use kernel::{
-        sync::{
-            Arc,
-            Completion, //
-        },
+        sync::Arc,
         time::{
             delay::fsleep,
             Delta, //
-        },
-        workqueue, //
+        }, //
     };
 
     #[test]
@@ -312,39 +311,22 @@ mod tests {
         Ok(())
     }
 
-    #[pin_data]
-    struct Shared {
-        #[pin]
-        rwsem: RwSemaphore<u32>,
-        #[pin]
-        written: Completion,
-    }
-
     #[test]
     fn pending_writer_blocks_new_readers() -> Result {
-        let shared = Arc::pin_init(
-            pin_init!(Shared {
-                rwsem <- new_rwsem!(0),
-                written <- Completion::new(),
-            }),
-            GFP_KERNEL,
-        )?;
-        let reader = shared.rwsem.read();
-        assert!(!shared.rwsem.is_contended());
+        let rwsem: Arc<RwSemaphore<u32>> = Arc::pin_init(new_rwsem!(0), GFP_KERNEL)?;
+        let reader = rwsem.read();
+        assert!(!rwsem.is_contended());
 
-        let theirs = shared.clone();
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            *theirs.rwsem.write() = 1;
-            theirs.written.complete_all();
-        })?;
-        while !shared.rwsem.is_contended() {
+        let theirs = rwsem.clone();
+        let writer = OtherTask::start(move || *theirs.write() = 1)?;
+        while !rwsem.is_contended() {
             fsleep(Delta::from_millis(1));
         }
-        assert!(shared.rwsem.try_read().is_none());
+        assert!(rwsem.try_read().is_none());
         assert_eq!(*reader, 0);
         drop(reader);
-        shared.written.wait_for_completion();
-        assert_eq!(*shared.rwsem.read(), 1);
+        writer.wait();
+        assert_eq!(*rwsem.read(), 1);
         Ok(())
     }
 }

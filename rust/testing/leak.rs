@@ -11,13 +11,13 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc,
-        Completion, //
-    },
-    workqueue, //
+        Arc, //
+    }, //
 };
 
 use crate::bindings;
+
+use super::task::run_jobs;
 
 /// Leaks a value, as [`core::mem::forget()`] does, and marks it as no leak for kmemleak.
 ///
@@ -47,26 +47,16 @@ pub fn forget<T>(value: T) -> Result {
 /// Context: Process context. May sleep. Waits for all calls.
 pub fn run_concurrently(count: usize, work: fn(usize) -> Result) -> Result {
     let failures = Arc::new(Atomic::new(0_usize), GFP_KERNEL)?;
-    let mut started = KVec::new();
 
-    let result = (0..count).try_for_each(|number| {
+    let result = run_jobs(count, |number| {
         let failures = failures.clone();
-        let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        let theirs = finished.clone();
-        started.reserve(1, GFP_KERNEL)?;
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+        Ok(move || {
             if let Err(error) = work(number) {
                 pr_err!("number {number}: {error:?}\n");
-                failures.fetch_add(1, Relaxed);
+                failures.add(1, Relaxed);
             }
-            drop(failures);
-            theirs.complete_all();
-        })?;
-        Ok(started.push(finished, GFP_KERNEL)?)
+        })
     });
-    for finished in &started {
-        finished.wait_for_completion();
-    }
     match failures.load(Relaxed) {
         0 => result,
         _ => Err(EINVAL),

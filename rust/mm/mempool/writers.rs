@@ -17,16 +17,14 @@ mod tests {
     };
 
     use kernel::{
-        sync::{
-            Arc,
-            Completion, //
-        },
+        sync::Arc,
         time::{
             delay::fsleep,
             Delta, //
-        },
-        workqueue, //
+        }, //
     };
+
+    use crate::testing::task::run_jobs;
 
     /// The number of pages in the largest bio, and in the reserve of a target.
     const PAGES: usize = 256;
@@ -41,13 +39,10 @@ mod tests {
         ledger.limit_bulk(bulk);
         ledger.refuse();
 
-        let mut done = KVec::new();
-        for _ in 0..tasks {
-            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-            done.push(finished.clone(), GFP_KERNEL)?;
+        run_jobs(tasks, |_| {
             let pool = pool.clone();
             let mut room = KVec::with_capacity(PAGES, GFP_KERNEL)?;
-            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            Ok(move || {
                 for _ in 0..rounds {
                     if let Ok(pages) = pool.alloc_bulk(&mut room.spare_capacity_mut()[..PAGES]) {
                         // Give the other tasks time to run while this task holds the whole reserve.
@@ -55,12 +50,8 @@ mod tests {
                         drop(pages);
                     }
                 }
-                drop(pool);
-                finished.complete_all();
-            })?;
-        }
-        done.iter()
-            .for_each(|finished| finished.wait_for_completion());
+            })
+        })?;
 
         Ok(pool.source().stats().reserve)
     }

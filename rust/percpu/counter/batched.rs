@@ -251,13 +251,9 @@ impl PerCpuCounter {
 mod tests {
     use super::*;
 
-    use kernel::{
-        sync::{
-            Arc,
-            Completion, //
-        },
-        workqueue, //
-    };
+    use kernel::sync::Arc;
+
+    use crate::testing::task::run_jobs;
 
     /// A batch that no test reaches, so that every delta stays with its CPU.
     const NEVER_FOLD: NonZeroU16 = NonZeroU16::MAX;
@@ -446,21 +442,15 @@ mod tests {
         const ROUNDS: i64 = 10_000;
         let counter = Arc::pin_init(PerCpuCounter::new(0), GFP_KERNEL)?;
 
-        let mut done = KVec::new();
-        for _ in 0..TASKS {
-            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-            done.push(finished.clone(), GFP_KERNEL)?;
+        run_jobs(TASKS as usize, |_| {
             let counter = counter.clone();
-            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            Ok(move || {
                 for amount in 0..ROUNDS {
                     counter.add(amount);
                     counter.sub(amount - 1);
                 }
-                finished.complete_all();
-            })?;
-        }
-        done.iter()
-            .for_each(|finished| finished.wait_for_completion());
+            })
+        })?;
 
         assert_eq!(counter.sum(), TASKS * ROUNDS);
         Ok(())

@@ -127,18 +127,16 @@ impl CreditCounter {
 mod tests {
     use super::*;
 
-    use kernel::{
-        sync::{
-            atomic::{
-                Atomic,
-                Full,
-                Relaxed, //
-            },
-            Arc,
-            Completion, //
+    use kernel::sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
         },
-        workqueue, //
+        Arc, //
     };
+
+    use crate::testing::task::run_jobs;
 
     const MAX: u64 = CreditCounter::MAX_LIMIT;
 
@@ -380,14 +378,11 @@ mod tests {
         // The number of credits in use, and whether it ever exceeded the limit.
         let used = Arc::new((Atomic::new(0_u64), Atomic::new(false)), GFP_KERNEL)?;
 
-        let mut done = KVec::new();
-        for task in 0..TASKS {
-            let finished = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-            done.push(finished.clone(), GFP_KERNEL)?;
+        run_jobs(TASKS as usize, |task| {
             let (counter, used) = (counter.clone(), used.clone());
-            workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            Ok(move || {
                 for round in 0..ROUNDS {
-                    let count = 1 + (task + round) % 5;
+                    let count = 1 + (task as u64 + round) % 5;
                     if counter.try_charge(count) {
                         if used.0.fetch_add(count, Full) + count > 3 * TASKS {
                             used.1.store(true, Relaxed);
@@ -399,11 +394,8 @@ mod tests {
                         counter.uncharge(count);
                     }
                 }
-                finished.complete_all();
-            })?;
-        }
-        done.iter()
-            .for_each(|finished| finished.wait_for_completion());
+            })
+        })?;
 
         assert!(!used.1.load(Relaxed));
         assert_eq!(counter.in_use(), 0);

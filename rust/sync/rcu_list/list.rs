@@ -282,22 +282,18 @@ impl<T> PinnedDrop for List<T> {
 mod tests {
     use super::*;
 
-    use crate::mm::slab::Cache;
+    use crate::{
+        mm::slab::Cache,
+        testing::task::OtherTask, //
+    };
 
     use kernel::{
         page::PAGE_SIZE,
-        sync::{
-            atomic::{
-                Acquire,
-                Release, //
-            },
-            Arc, //
-        },
+        sync::Arc,
         time::{
             delay::fsleep,
             Delta, //
-        },
-        workqueue, //
+        }, //
     };
 
     /// Returns the numbers on a list, as decimal digits.
@@ -350,20 +346,17 @@ mod tests {
         assert_eq!(walk.next(), Some(&1));
 
         // The walk is at the other value.
-        let (their_list, theirs) = (list.clone(), removed.clone());
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            let value = their_list.remove(back);
-            theirs.store(value.unwrap_or(u32::MAX), Release);
-        })?;
-        while removed.load(Acquire) != 2 {
-            fsleep(Delta::from_millis(1));
-        }
+        let remove = |entry| {
+            let (list, removed) = (list.clone(), removed.clone());
+            OtherTask::start(move || {
+                let value = list.remove(entry);
+                removed.store(value.unwrap_or(u32::MAX), Relaxed);
+            })
+        };
+        remove(back)?.wait();
+        assert_eq!(removed.load(Relaxed), 2);
 
-        let (their_list, theirs) = (list.clone(), removed.clone());
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            let value = their_list.remove(front);
-            theirs.store(value.unwrap_or(u32::MAX), Release);
-        })?;
+        let front = remove(front)?;
         fsleep(Delta::from_millis(20));
         assert_eq!(removed.load(Relaxed), 2);
         // A new walk skips the value that is being removed.
@@ -371,9 +364,8 @@ mod tests {
             fsleep(Delta::from_millis(1));
         }
         assert_eq!(walk.next(), None);
-        while removed.load(Acquire) != 1 {
-            fsleep(Delta::from_millis(1));
-        }
+        front.wait();
+        assert_eq!(removed.load(Relaxed), 1);
         Ok(())
     }
 

@@ -182,19 +182,18 @@ mod tests {
         prelude::*,
         sync::{
             atomic::{
-                Acquire,
                 Atomic,
-                Release, //
+                Relaxed, //
             },
-            Arc,
-            Completion, //
+            Arc, //
         },
         time::{
             delay::fsleep,
             Delta, //
-        },
-        workqueue, //
+        }, //
     };
+
+    use crate::testing::task::OtherTask;
 
     /// Returns the numbers on a list, as decimal digits.
     fn digits(list: &List<u32>) -> u32 {
@@ -224,23 +223,22 @@ mod tests {
         let _stays = list.push_front(7, GFP_KERNEL)?;
 
         let (their_list, theirs) = (list.clone(), done.clone());
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+        let writer = OtherTask::start(move || {
             for _ in 0..ROUNDS {
                 let removed = their_list
                     .push_front(1, GFP_KERNEL)
                     .is_ok_and(|entry| their_list.remove(entry).is_ok());
-                theirs.fetch_add(u32::from(removed), Release);
+                theirs.add(u32::from(removed), Relaxed);
             }
-            theirs.fetch_add(1000, Release);
         })?;
-        while done.load(Acquire) < 1000 {
+        while !writer.is_done() {
             for _ in 0..50 {
                 assert!([7, 17].contains(&digits(&list)));
             }
             // Without preemption, no other task runs here unless this task sleeps.
             fsleep(Delta::from_millis(1));
         }
-        assert_eq!(done.load(Acquire), 1000 + ROUNDS);
+        assert_eq!(done.load(Relaxed), ROUNDS);
         assert_eq!(digits(&list), 7);
         Ok(())
     }
@@ -248,14 +246,12 @@ mod tests {
     /// Removes a value in another task, as lockdep reports a removal by a task that walks a list.
     fn remove_in_worker(list: &Arc<List<u32>>, entry: Entry<u32>) -> Result<u32> {
         let removed = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-        let done = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        let (their_list, theirs, their_done) = (list.clone(), removed.clone(), done.clone());
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            theirs.store(their_list.remove(entry).unwrap_or(u32::MAX), Release);
-            their_done.complete_all();
-        })?;
-        done.wait_for_completion();
-        Ok(removed.load(Acquire))
+        let (their_list, theirs) = (list.clone(), removed.clone());
+        OtherTask::start(move || {
+            theirs.store(their_list.remove(entry).unwrap_or(u32::MAX), Relaxed);
+        })?
+        .wait();
+        Ok(removed.load(Relaxed))
     }
 
     #[test]

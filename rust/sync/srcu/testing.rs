@@ -11,15 +11,15 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc,
-        Completion, //
+        Arc, //
     },
     time::{
         delay::fsleep,
         Delta, //
-    },
-    workqueue, //
+    }, //
 };
+
+pub(super) use crate::testing::task::OtherTask;
 
 use super::{
     new_pointer,
@@ -67,46 +67,6 @@ impl Drop for Counted {
 /// Sleeps longer than most grace periods without readers take.
 pub(super) fn nap() {
     fsleep(Delta::from_millis(2));
-}
-
-/// A job that another task runs.
-pub(super) struct OtherTask(Arc<Job>);
-
-#[pin_data]
-struct Job {
-    #[pin]
-    done: Completion,
-    is_done: Atomic<u32>,
-}
-
-impl OtherTask {
-    /// Starts the job.
-    pub(super) fn start(job: impl FnOnce() + Send + 'static) -> Result<Self> {
-        let this = Arc::pin_init(
-            pin_init!(Job {
-                done <- Completion::new(),
-                is_done: Atomic::new(0),
-            }),
-            GFP_KERNEL,
-        )?;
-        let theirs = this.clone();
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            job();
-            theirs.is_done.store(1, Release);
-            theirs.done.complete_all();
-        })?;
-        Ok(Self(this))
-    }
-
-    /// Returns whether the job is done.
-    pub(super) fn is_done(&self) -> bool {
-        self.0.is_done.load(Acquire) == 1
-    }
-
-    /// Waits until the job is done.
-    pub(super) fn wait(self) {
-        self.0.done.wait_for_completion();
-    }
 }
 
 /// Replaces the value of `pointer`, and returns the old value retired.

@@ -306,13 +306,15 @@ mod tests {
         new_work,
         sync::Arc,
         workqueue::{
-            self,
             Work,
             WorkItem, //
         }, //
     };
 
-    use crate::module::cleanup::testing::empty_module;
+    use crate::{
+        module::cleanup::testing::empty_module,
+        testing::task::OtherTask, //
+    };
 
     /// Counts its runs, each of which takes some milliseconds.
     #[pin_data]
@@ -400,24 +402,17 @@ mod tests {
         let queue = queue()?;
         let (id, raw) = (queue.list_entry.as_ref().ok_or(EINVAL)?.id, queue.raw);
         let flushes = [begin_flush(id), begin_flush(id)];
-        let is_gone = Arc::new(Atomic::new(false), GFP_KERNEL)?;
 
-        let theirs = is_gone.clone();
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
-            drop(queue);
-            theirs.store(true, Release);
-        })?;
+        let destroyer = OtherTask::start(move || drop(queue))?;
         let mut was_there = true;
         for _ in flushes {
             for _ in 0..10 {
                 fsleep(Delta::from_millis(1));
-                was_there &= !is_gone.load(Acquire);
+                was_there &= !destroyer.is_done();
             }
             end_flush(id);
         }
-        while !is_gone.load(Acquire) {
-            fsleep(Delta::from_millis(1));
-        }
+        destroyer.wait();
 
         assert!(was_there);
         assert!(flushes == [Some((id, raw)); 2]);
