@@ -77,7 +77,7 @@ impl Skcipher {
 ///
 /// - From `oldest` on, modulo the size, `started` has `len` requests in FIFO order. The memory that
 ///   they point to is valid for `'d`.
-/// - They and `spare` are set up for `cipher` by [`new_buf()`].
+/// - They and `spare` are set up for `cipher` by `new_buf()`.
 /// - The queue is dropped before `'d` ends.
 pub struct Queue<'d> {
     cipher: &'d Skcipher,

@@ -115,7 +115,7 @@ impl SubmitList {
 /// # Invariants
 ///
 /// - The bios of `pending` are bios of targets `T`. Each has a clone that is ready for submission,
-///   and was added by [`SortedSubmitQueue::push()`].
+///   and was added by `SortedSubmitQueue::push()`.
 /// - The work of `pending` is queued to `queue` only.
 #[pin_data]
 pub struct SortedSubmitQueue<T: Target> {
