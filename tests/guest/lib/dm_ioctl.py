@@ -23,10 +23,13 @@ from typing import NamedTuple
 _HEADER = struct.Struct("=3I3Ii3IQ128s129s7x")
 # struct dm_target_spec: sector_start, length, status, next, target_type[16].
 _SPEC = struct.Struct("=QQiI16s")
+# struct dm_target_versions up to `name`: next, version[3].
+_VERSIONS = struct.Struct("=4I")
 _VERSION = (4, 0, 0)
 _LARGEST_LEN = 1 << 24
 
-_CREATE, _REMOVE, _SUSPEND, _STATUS, _LOAD, _CLEAR, _TABLE, _MESSAGE = 3, 4, 6, 7, 9, 10, 12, 14
+_CREATE, _REMOVE, _SUSPEND, _STATUS, _LOAD, _CLEAR, _TABLE = 3, 4, 6, 7, 9, 10, 12
+_LIST_VERSIONS, _MESSAGE = 13, 14
 
 READONLY = 1 << 0
 SUSPEND = 1 << 1
@@ -142,6 +145,18 @@ class Control:
     def table(self, name: str, flags: int = 0) -> list[Target]:
         """Returns the live table, or with QUERY_INACTIVE_TABLE the inactive one. Includes keys."""
         return self.status(name, STATUS_TABLE | flags)
+
+    def types(self) -> list[str]:
+        """Returns the names of all registered target types."""
+        data = self.call(_LIST_VERSIONS, "").data
+        found = []
+        offset = following = 0
+        while not found or following:
+            offset += following
+            following = _VERSIONS.unpack_from(data, offset)[0]
+            start = offset + _VERSIONS.size
+            found.append(data[start : data.index(b"\0", start)].decode())
+        return found
 
     def message(self, name: str, text: str, sector: int = 0) -> str:
         """Sends a message to the target at a sector. Returns its answer, which is often empty."""

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Leaked registrations of a module end before its code is freed."""
+
+import time
+
+import block
+import ktap
+import test_modules
+from dm_ioctl import KernelLog, Target
+from test_modules import load, unload
+
+_CPU_ONLINE = "/sys/devices/system/cpu/cpu3/online"
+
+
+class Suite(block.Suite):
+    """The cases."""
+
+    def setup(self) -> None:
+        test_modules.load_library()
+        self.log = KernelLog()
+
+    def teardown(self) -> None:
+        super().teardown()
+        for module in ("going_probe", "heir", "outlives"):
+            if test_modules.is_loaded(module):
+                unload(module)
+
+    def expect_nothing_left(self) -> None:
+        """No callback of the module is called, and its target is unregistered."""
+        assert not test_modules.is_loaded("going_probe"), "the module stayed"
+        if has_cpu_hotplug():
+            for state in "01":
+                with open(_CPU_ONLINE, "w") as online:
+                    online.write(state)
+        left = [name for name in self.control.types() if "going" in name]
+        ktap.expect_equal([], left, "targets that stayed")
+
+    def said(self, text: str) -> list[str]:
+        """Returns the messages of the modules with the text since the last call."""
+        return [line for line in self.log.lines() if text in line]
+
+    def test_destructor_registers_during_module_unload(self) -> None:
+        load("going_probe", "value=1")
+        unload("going_probe")
+        self.expect_nothing_left()
+        gone = [line for line in self.said("going_probe: CPU ") if " goes" in line]
+        assert gone, "nothing was registered"
+
+    def test_a_destructor_has_a_registration_of_its_module(self) -> None:
+        load("going_probe", "value=2")
+        assert "going_probe" in self.control.types(), "no target"
+        unload("going_probe")
+        self.expect_nothing_left()
+
+    def test_leaked_callbacks_have_a_registration(self) -> None:
+        load("going_probe", "leak=1")
+        assert "going_probe" in self.control.types(), "no target"
+        unload("going_probe")
+        self.expect_nothing_left()
+
+    def test_leaked_registration_drops_module_data_once(self) -> None:
+        load("going_probe", "leak=1")
+        ktap.expect_equal([], self.said("going_probe: the data is dropped"), "dropped too early")
+        unload("going_probe")
+        ktap.expect_equal(1, len(self.said("going_probe: the data is dropped")), "number of drops")
+        self.expect_nothing_left()
+
+    def test_leaked_callbacks_leave_a_value_to_a_destructor(self) -> None:
+        load("going_probe", "leak=1 value=3")
+        unload("going_probe")
+        # The module was loaded until the value was destroyed.
+        assert self.said("going_probe: destroyed"), "the value was not waited for"
+        self.expect_nothing_left()
+
+    def test_a_leaked_queue_has_work(self) -> None:
+        load("going_probe", "queue=1")
+        unload("going_probe")
+        # All queued items have run before the code is freed.
+        ktap.expect_equal(3, len(self.said("going_probe: a work item ends")), "items that have run")
+        self.expect_nothing_left()
+
+    def expect_no_item(self, queue: int) -> None:
+        """No item of a queue runs after the module has gone."""
+        load("going_probe", f"queue={queue}")
+        unload("going_probe")
+        self.log.lines()
+        time.sleep(2)
+        ktap.expect_equal([], self.said("going_probe: a work item ends"), "items that have run")
+        self.expect_nothing_left()
+
+    def test_a_leaked_queue_has_work_that_queues_itself(self) -> None:
+        self.expect_no_item(2)
+
+    def test_a_leaked_queue_has_work_that_queues_itself_and_registers(self) -> None:
+        self.expect_no_item(3)
+
+    def expect_waited_for(self, how: str) -> None:
+        """Unloading waits for a function that has ended the last bio of a target but has not returned. The
+        device below ends bios in process context, where the function may sleep.
+        """
+        self.make_ram(1024)
+        load("going_probe")
+        below = self.create("below", Target(0, 2048, "delay", "/dev/ram0 0 50"))
+        late = self.create("late", Target(0, 2048, "going_late", f"{below} {how}"))
+        block.read(late, 4096)
+        self.remove("late")
+        unload("going_probe")
+        assert self.said("going_probe: is late"), "the module went while its code ran"
+
+    def test_a_clone_is_ended_late(self) -> None:
+        self.expect_waited_for("clone")
+
+    def test_a_bio_that_came_back_is_ended_late(self) -> None:
+        self.expect_waited_for("end_io")
+
+    def test_a_queued_bio_is_ended_late(self) -> None:
+        self.expect_waited_for("queue")
+
+    def step(self, number: int) -> None:
+        """Loads and unloads `outlives`, which leaks values that other modules use. The module is most likely
+        loaded at the same address each time, as its size is the same.
+        """
+        load("outlives", f"step={number}")
+        unload("outlives")
+
+    def test_a_reloaded_module_waits_for_its_destructors(self) -> None:
+        self.step(1)
+        load("outlives", "step=2")
+        unloading = self.start(unload, "outlives")
+        time.sleep(3)
+        assert test_modules.is_loaded("outlives"), "the module went before its value was destroyed"
+        ktap.expect_equal([], self.said("outlives: destroyed"), "values destroyed during a read")
+        load("heir", "what=1")
+        ktap.expect_equal(None, unloading.end(), "error of the unload")
+        assert self.said("outlives: destroyed"), "the value was not destroyed"
+        self.step(3)
+
+    def test_locks_outlive_their_module(self) -> None:
+        """Lockdep reads the names and lock classes of these locks."""
+        self.step(4)
+        load("heir", "what=2")
+        assert self.said("heir: the sum is 15"), "the locks were not used"
+
+
+def has_cpu_hotplug() -> bool:
+    """Returns whether CPUs can go offline. User-Mode Linux has no such CPUs."""
+    return "User Mode Linux" not in block.text_of("/proc/cpuinfo")
+
+
+if __name__ == "__main__":
+    ktap.main(Suite, "module_going")
