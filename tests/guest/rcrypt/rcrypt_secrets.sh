@@ -22,8 +22,6 @@ setup() {
 	make_null_blk kscale size=4
 	for tags in '28 /dev/ram0' '48 /dev/ram1'; do
 		name=tags${tags% *}
-		dmsetup create "$name" --table "0 8 integrity ${tags#* } 0 ${tags% *} D 0"
-		dmsetup remove "$name"
 		dmsetup create "$name" --table "0 2048 integrity ${tags#* } 0 ${tags% *} D 0"
 	done
 }
