@@ -24,6 +24,13 @@ plain_kib=1024
 ! is_debug_kernel || plain_kib=256
 plain_sectors=$((plain_kib * 2))
 
+# use_plain <KiB>: the rest of the test uses so much plain data. Each sector costs time with a slow cipher.
+use_plain() {
+	plain_kib=$1
+	plain_sectors=$((plain_kib * 2))
+	plain=/tmp/plain.$plain_kib
+}
+
 load_crypt_modules() {
 	load_modules "$target_module" dm_crypt
 }

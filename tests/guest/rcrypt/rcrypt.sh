@@ -43,6 +43,7 @@ test_iv_beyond_32_bits() {
 }
 
 test_other_ciphers_and_iv_modes() {
+	use_plain 256
 	ciphers='aes-cbc-essiv:sha256 aes:2-cbc-plain64'
 	is_debug_kernel || ciphers="$ciphers aes-cbc-plain aes-cbc-plain64be aes-ecb aes-cbc-benbi
 		aes-cbc-null"
@@ -65,6 +66,7 @@ test_ciphers_that_need_much_memory() {
 
 # IV modes that also change the data of a sector.
 test_iv_modes_that_change_data() {
+	use_plain 256
 	for line in "aes-cbc-eboiv $key_256" "aes-cbc-elephant $key_512" "aes-cbc-tcw $key_512" \
 		"aes:64-cbc-lmk $(many_keys 64)" "capi:cbc(aes)-lmk $(many_keys 65)"; do
 		echo "${line% *}"
