@@ -46,18 +46,28 @@ pub(crate) fn register<B: Backend>(registry: &Registry<B>, reader: &mut UserSlic
     })
 }
 
+/// Calls `f` with the written line, which is `<name>`.
+fn with_name(reader: &mut UserSliceReader, f: impl FnOnce(&str) -> Result) -> Result {
+    with_words(reader, |mut words| {
+        let name = words.next().ok_or(EINVAL)?;
+        match words.next() {
+            None => f(name),
+            Some(_) => Err(EINVAL),
+        }
+    })
+}
+
 /// Unregisters the reclaimer `<name>`.
 pub(crate) fn unregister<B: Backend>(
     registry: &Registry<B>,
     reader: &mut UserSliceReader,
 ) -> Result {
-    with_words(reader, |mut words| {
-        let name = words.next().ok_or(EINVAL)?;
-        match words.next() {
-            None => registry.unregister(name),
-            Some(_) => Err(EINVAL),
-        }
-    })
+    with_name(reader, |name| registry.unregister(name))
+}
+
+/// Ends the sleep of the reclaimer `<name>`.
+pub(crate) fn wake<B: Backend>(registry: &Registry<B>, reader: &mut UserSliceReader) -> Result {
+    with_name(reader, |name| registry.wake(name))
 }
 
 /// Walks the registry, for any input.

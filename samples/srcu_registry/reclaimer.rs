@@ -9,13 +9,17 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
+            Relaxed,
             Release, //
         },
         Arc, //
     },
     time::{
         delay::fsleep,
-        Delta, //
+        Delta,
+        Instant,
+        Monotonic, //
     }, //
 };
 
@@ -27,10 +31,12 @@ use kscale::percpu::counter::PerCpuCounter;
 #[pin_data]
 pub(crate) struct Reclaimer {
     name: CString,
-    /// Sleep time of a call, in milliseconds.
+    /// Longest sleep of a call, in milliseconds.
     sleep_ms: u16,
     /// Set while a call sleeps. Concurrent calls do not sleep.
     is_asleep: Atomic<bool>,
+    /// The number of calls of [`wake()`](Self::wake). A change ends the sleep.
+    wakes: Atomic<u32>,
     /// Set after `unregister` returned.
     is_gone: Atomic<bool>,
     #[pin]
@@ -47,7 +53,8 @@ pub(crate) enum Call {
 }
 
 impl Reclaimer {
-    /// Creates a reclaimer whose calls sleep for `sleep_ms` milliseconds; 0 for no sleep.
+    /// Creates a reclaimer whose calls sleep for `sleep_ms` milliseconds, or until
+    /// [`wake()`](Self::wake); 0 for no sleep.
     pub(crate) fn new(name: &str, sleep_ms: u16) -> Result<Arc<Self>> {
         let name = CString::try_from_fmt(fmt!("{name}"))?;
 
@@ -56,6 +63,7 @@ impl Reclaimer {
                 name,
                 sleep_ms,
                 is_asleep: Atomic::new(false),
+                wakes: Atomic::new(0),
                 is_gone: Atomic::new(false),
                 calls <- PerCpuCounter::new(0),
             }),
@@ -71,15 +79,35 @@ impl Reclaimer {
     pub(crate) fn call(&self) -> Call {
         // A large batch, so that walks write to no cache line of another CPU.
         self.calls.add_batch(1, NonZeroU16::MAX);
-        if self.sleep_ms != 0 && !self.is_asleep.xchg(true, Acquire) {
-            fsleep(Delta::from_millis(self.sleep_ms.into()));
-            self.is_asleep.store(false, Release);
+        if self.sleep_ms != 0 {
+            self.sleep();
         }
         if self.is_gone.load(Acquire) {
             Call::Late
         } else {
             Call::InTime
         }
+    }
+
+    /// Sleeps, unless another call does.
+    fn sleep(&self) {
+        // Before the flag is set: a task that sees the flag may wake this one.
+        let wakes = self.wakes.load(Relaxed);
+        if self.is_asleep.xchg(true, Full) {
+            return;
+        }
+        let start = Instant::<Monotonic>::now();
+        while self.wakes.load(Relaxed) == wakes
+            && start.elapsed().as_millis() < self.sleep_ms.into()
+        {
+            fsleep(Delta::from_millis(1));
+        }
+        self.is_asleep.store(false, Release);
+    }
+
+    /// Ends the sleep of a call.
+    pub(crate) fn wake(&self) {
+        self.wakes.add(1, Relaxed);
     }
 
     /// Records that `unregister` has returned.

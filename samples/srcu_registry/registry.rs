@@ -41,7 +41,7 @@ pub(crate) struct Registry<B: Backend> {
 
 pub(crate) struct Registered<B: Backend> {
     pub(crate) reclaimer: Arc<Reclaimer>,
-    /// [`None`] during registration.
+    /// [`None`] during registration and unregistration.
     entry: Option<B::Entry>,
 }
 
@@ -112,17 +112,27 @@ impl<B: Backend> Registry<B> {
 
     /// Unregisters a reclaimer by name. Returns [`ENOENT`] if the name is not registered.
     pub(crate) fn unregister(&self, name: &str) -> Result {
-        let mut roster = self.roster.lock();
-        let index = roster
-            .iter()
-            .position(|it| it.entry.is_some() && it.reclaimer.name() == name);
-        let registered = roster.remove(index.ok_or(ENOENT)?).map_err(|_| ENOENT)?;
-        drop(roster);
+        let (reclaimer, entry) = {
+            let mut roster = self.roster.lock();
+            let named = roster.iter_mut().find(|it| it.reclaimer.name() == name);
+            let registered = named.ok_or(ENOENT)?;
+            let entry = registered.entry.take().ok_or(ENOENT)?;
+            (registered.reclaimer.clone(), entry)
+        };
 
-        if let Some(entry) = registered.entry {
-            self.backend.unregister(entry);
-        }
-        registered.reclaimer.mark_unregistered();
+        // Without the lock of the roster, as this may wait for a reclaimer that sleeps.
+        self.backend.unregister(entry);
+        reclaimer.mark_unregistered();
+        let mut roster = self.roster.lock();
+        roster.retain(|it| !Arc::ptr_eq(&it.reclaimer, &reclaimer));
+        Ok(())
+    }
+
+    /// Ends the sleep of a reclaimer. Returns [`ENOENT`] if the name is not registered.
+    pub(crate) fn wake(&self, name: &str) -> Result {
+        let roster = self.roster.lock();
+        let registered = roster.iter().find(|it| it.reclaimer.name() == name);
+        registered.ok_or(ENOENT)?.reclaimer.wake();
         Ok(())
     }
 

@@ -88,6 +88,7 @@ fn populate<'data, B: Backend>(registry: &'data Registry<B>, dir: &ScopedDir<'da
     dir.read_callback_file(c"percentiles", registry, &files::percentiles::<B>);
     dir.write_only_callback_file(c"register", registry, &files::register::<B>);
     dir.write_only_callback_file(c"unregister", registry, &files::unregister::<B>);
+    dir.write_only_callback_file(c"wake", registry, &files::wake::<B>);
     dir.write_only_callback_file(c"walk", registry, &files::walk::<B>);
     dir.write_only_callback_file(c"run", registry, &files::run::<B>);
 }

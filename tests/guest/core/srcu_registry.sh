@@ -12,9 +12,8 @@ root=/sys/kernel/debug/srcu_registry
 kunit_filter=/sys/module/kunit/parameters/filter_glob
 all='rwsem srcu refcount'
 load_ms=250
-# Duration of the sleep of a reclaimer. It must exceed the time that other calls take meanwhile.
-sleep_ms=1000
-! is_debug_kernel || sleep_ms=4000
+# The longest sleep of a reclaimer. Tests end it earlier.
+sleep_ms=60000
 
 setup() {
 	load_modules srcu_registry
@@ -22,6 +21,9 @@ setup() {
 
 # Also unregisters reclaimers of a failed test.
 teardown() {
+	for way in $all; do
+		[ ! -d $root ] || write $way wake sleeper 2>/dev/null || :
+	done
 	stop_background
 	if [ "$(cat $kunit_filter)" = kscale_srcu_guard ]; then
 		modprobe -r kscale
@@ -56,11 +58,28 @@ write() {
 	echo "$3" >"$root/$1/$2"
 }
 
-# start_sleeper <way> <milliseconds>: registers a reclaimer that sleeps, and starts a walk that calls it.
+# start_sleeper <way>: registers a reclaimer that sleeps, and starts a walk that calls it. `wake` ends the
+# sleep.
 start_sleeper() {
-	write "$1" register "sleeper $2"
+	write "$1" register "sleeper $sleep_ms"
 	start_background write "$1" walk 1
 	while ! is_asleep "$1" sleeper; do sleep 0.01; done
+}
+
+# end_sleep <way>: wakes the sleeper, and waits for all commands in the background.
+end_sleep() {
+	write "$1" wake sleeper
+	wait
+}
+
+# expect_unregister_waits <way> <name>: unregisters a reclaimer, and checks that this waits for the sleeper.
+expect_unregister_waits() {
+	start_background write "$1" unregister "$2"
+	unregister=$!
+	# A slow host notices an early return less often.
+	sleep 0.3
+	kill -0 $unregister 2>/dev/null || fail "$1: unregister of $2 did not wait for the sleeper"
+	end_sleep "$1"
 }
 
 expect_promises_kept() {
@@ -95,6 +114,9 @@ test_bad_lines_are_refused() {
 		unregister|
 		unregister|nobody
 		unregister|twice more
+		wake|
+		wake|nobody
+		wake|twice more
 		run|readers
 		run|readers=65
 		run|readers=-1
@@ -106,10 +128,8 @@ test_bad_lines_are_refused() {
 
 test_unregister_waits_for_the_call() {
 	for way in $all; do
-		start_sleeper $way 300
-		write $way unregister sleeper
-		# If unregister returned too early, the call now counts as late.
-		sleep 0.4
+		start_sleeper $way
+		expect_unregister_waits $way sleeper
 		expect_promises_kept $way
 	done
 }
@@ -117,33 +137,33 @@ test_unregister_waits_for_the_call() {
 test_a_sleeper_does_not_block_the_others() {
 	for way in srcu refcount; do
 		write $way register old
-		start_sleeper $way 2000
+		start_sleeper $way
 		write $way register new
 		write $way walk 1
 		expect_equal 1 "$(calls $way old)" "$way: calls of the old one"
 		expect_equal 1 "$(calls $way new)" "$way: calls of the new one"
 		is_asleep $way sleeper || fail "$way: waited for the sleeper"
-		stop_background
+		end_sleep $way
 	done
 }
 
 test_only_refcount_walks_do_not_delay_unregistration() {
 	write refcount register other
-	start_sleeper refcount 2000
+	start_sleeper refcount
 	write refcount unregister other
 	is_asleep refcount sleeper || fail 'refcount: waited for the sleeper'
+	end_sleep refcount
 
 	write srcu register other
-	start_sleeper srcu $sleep_ms
-	write srcu unregister other
-	! is_asleep srcu sleeper || fail 'srcu: did not wait for the sleeper'
+	start_sleeper srcu
+	expect_unregister_waits srcu other
 }
 
 # The problem of the semaphore that the other implementations solve.
 test_a_sleeper_blocks_all_others_under_a_semaphore() {
 	write rwsem register other
 	write rwsem register leaves
-	start_sleeper rwsem 2000
+	start_sleeper rwsem
 	start_background write rwsem unregister leaves
 	skipped=$(stat_of rwsem walks skipped)
 	while is_asleep rwsem sleeper; do
@@ -152,19 +172,24 @@ test_a_sleeper_blocks_all_others_under_a_semaphore() {
 	done
 	is_asleep rwsem sleeper || fail 'no walk was skipped'
 	expect_equal 0 "$(calls rwsem other)" 'calls of the other one'
+	end_sleep rwsem
 }
 
 test_srcu_walks_do_not_block_writers() {
 	write srcu register last
-	start_sleeper srcu $sleep_ms
+	start_sleeper srcu
 	write srcu register goes
+	start_background write srcu unregister goes
+	# The writer has changed the list when a walk no longer calls the reclaimer.
+	while before=$(calls srcu goes) && write srcu walk 1 && [ "$(calls srcu goes)" != "$before" ]; do :; done
+	is_asleep srcu sleeper || fail 'the writer waited for the sleeper'
 	cut_short=$(stat_of srcu walks cut_short)
-	write srcu unregister goes
-	wait
+	calls_of_last=$(calls srcu last)
+	end_sleep srcu
 	expect_equal $((cut_short + 1)) "$(stat_of srcu walks cut_short)" 'walks cut short'
-	expect_equal 0 "$(calls srcu last)" 'calls of the reclaimer after the sleeper'
+	expect_equal "$calls_of_last" "$(calls srcu last)" 'calls of the reclaimer after the sleeper'
 	write srcu walk 1
-	expect_equal 1 "$(calls srcu last)" 'calls after another walk'
+	expect_equal $((calls_of_last + 1)) "$(calls srcu last)" 'calls after another walk'
 }
 
 test_guarantees_hold_under_load() {
@@ -209,7 +234,8 @@ test_leaked_guard_is_logged() {
 # While walks sleep and writers run, unloading fails or waits for them.
 test_module_in_use_is_unloaded_cleanly() {
 	for way in $all; do
-		start_sleeper $way 300
+		write $way register 'sleeper 2000'
+		start_background write $way walk 1
 		start_background write $way run "readers=2 ms=$load_ms pause_us=50"
 	done
 	if ! rmmod srcu_registry 2>/tmp/rmmod.log; then
