@@ -62,9 +62,67 @@ pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
+/// What [`writable_param!`] expands to.
+///
+/// A crate may call another crate `kernel` or `core`, so the macro reaches nothing by these names.
+#[doc(hidden)]
+pub mod expansion {
+    pub use core::concat;
+
+    pub use kernel::{
+        bindings::{
+            __this_module, //
+            kernel_param,
+            kernel_param__bindgen_ty_1,
+            param_ops_uint,
+        },
+        module_param::KernelParam, //
+    };
+
+    /// The parameter whose name has this [`id()`]. Implemented for the type of the module, so that
+    /// two parameters of one name do not compile.
+    pub trait Named<const ID: u64> {}
+
+    /// Returns a number of a name: FNV-1a.
+    pub const fn id(name: &str) -> u64 {
+        let name = name.as_bytes();
+        let mut id: u64 = 0xcbf2_9ce4_8422_2325;
+        let mut index = 0;
+
+        while index < name.len() {
+            // CAST: From 8 to 64 bits.
+            id = (id ^ name[index] as u64).wrapping_mul(0x100_0000_01b3);
+            index += 1;
+        }
+        id
+    }
+
+    /// Returns whether a name has ASCII letters, digits and underscores only, as an identifier of C.
+    pub const fn is_name(name: &str) -> bool {
+        let name = name.as_bytes();
+        let mut index = 0;
+
+        while index < name.len() {
+            if !name[index].is_ascii_alphanumeric() && name[index] != b'_' {
+                return false;
+            }
+            index += 1;
+        }
+        index > 0
+    }
+}
+
 /// Declares a [`Param`] of the calling module: its name, default and description for `modinfo`.
 ///
+/// The name consists of ASCII letters, digits and underscores, and no other parameter that this
+/// macro declares in the module has it (checked at compile time): sysfs warns of a second file of
+/// one name.
+///
 /// `samples/rcrypt/split.rs` declares two.
+#[expect(
+    clippy::crate_in_macro_def,
+    reason = "the type is that of the calling module"
+)]
 #[macro_export]
 macro_rules! writable_param {
     (
@@ -74,10 +132,21 @@ macro_rules! writable_param {
         $(#[$meta])*
         $vis static $PARAM: $crate::module::param::Param = $crate::module::param::Param::new($default);
 
+        impl $crate::module::param::expansion::Named<{
+            $crate::module::param::expansion::id($name)
+        }> for crate::LocalModule {}
+
         // As `module!` does for read-only parameters.
         const _: () = {
-            const TYPE: &str = ::core::concat!("parmtype=", $name, ":uint\0");
-            const TEXT: &str = ::core::concat!("parm=", $name, ":", $text, "\0");
+            const TYPE: &str =
+                $crate::module::param::expansion::concat!("parmtype=", $name, ":uint\0");
+            const TEXT: &str =
+                $crate::module::param::expansion::concat!("parm=", $name, ":", $text, "\0");
+
+            assert!(
+                $crate::module::param::expansion::is_name($name),
+                "the name of a parameter consists of letters, digits and underscores"
+            );
 
             #[link_section = ".modinfo"]
             #[used(compiler)]
@@ -89,19 +158,24 @@ macro_rules! writable_param {
 
             #[link_section = "__param"]
             #[used(compiler)]
-            static KERNEL_PARAM: ::kernel::module_param::KernelParam =
-                ::kernel::module_param::KernelParam::new(::kernel::bindings::kernel_param {
-                    name: ::core::concat!($name, "\0").as_ptr().cast(),
-                    mod_: (&raw const ::kernel::bindings::__this_module).cast_mut(),
-                    // Parses and prints an `unsigned int`.
-                    ops: &raw const ::kernel::bindings::param_ops_uint,
-                    perm: 0o644,
-                    level: -1,
-                    flags: 0,
-                    __bindgen_anon_1: ::kernel::bindings::kernel_param__bindgen_ty_1 {
-                        arg: $PARAM.as_void_ptr(),
+            static KERNEL_PARAM: $crate::module::param::expansion::KernelParam =
+                $crate::module::param::expansion::KernelParam::new(
+                    $crate::module::param::expansion::kernel_param {
+                        name: $crate::module::param::expansion::concat!($name, "\0")
+                            .as_ptr()
+                            .cast(),
+                        mod_: (&raw const $crate::module::param::expansion::__this_module)
+                            .cast_mut(),
+                        // Parses and prints an `unsigned int`.
+                        ops: &raw const $crate::module::param::expansion::param_ops_uint,
+                        perm: 0o644,
+                        level: -1,
+                        flags: 0,
+                        __bindgen_anon_1: $crate::module::param::expansion::kernel_param__bindgen_ty_1 {
+                            arg: $PARAM.as_void_ptr(),
+                        },
                     },
-                });
+                );
         };
     };
 }

@@ -7,6 +7,11 @@ use kscale::module::param::{
     Param, //
 };
 
+use module::Case as LocalModule;
+
+#[path = "../common/module.rs"]
+mod module;
+
 writable_param! {
     static SIZE: Param = ("size", 0, "A size");
 }
