@@ -27,9 +27,12 @@ use kernel::{
     }, //
 };
 
-use core::ptr::{
-    self,
-    NonNull, //
+use core::{
+    ops::Range,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 
 use crate::{
@@ -134,23 +137,26 @@ impl Drop for ListEntry {
     }
 }
 
-/// Runs all items that are queued now, on all listed queues.
+/// Runs all items that are queued now.
+///
+/// Queues that are created meanwhile have no such items. They are not flushed, so that a task that
+/// creates queues all the time does not delay this.
 fn flush_all() {
-    let mut from = 0;
+    let mut ids = 0..QUEUES.lock().next;
 
-    while let Some((id, raw)) = begin_flush(from) {
+    while let Some((id, raw)) = begin_flush(&ids) {
         // SAFETY: The queue is not destroyed before `end_flush()`.
         unsafe { bindings::__flush_workqueue(raw.as_ptr()) };
         end_flush(id);
-        from = id.wrapping_add(1);
+        ids.start = id.wrapping_add(1);
     }
 }
 
-/// Returns the first queue whose id is at least `from`, and pins it until [`end_flush()`].
-fn begin_flush(from: u64) -> Option<(u64, NonNull<bindings::workqueue_struct>)> {
+/// Returns the first queue with one of the `ids`, and pins it until [`end_flush()`].
+fn begin_flush(ids: &Range<u64>) -> Option<(u64, NonNull<bindings::workqueue_struct>)> {
     let mut queues = QUEUES.lock();
-    let ids = queues.stack.iter().map(|queue| queue.id);
-    let id = ids.filter(|id| *id >= from).min()?;
+    let listed = queues.stack.iter().map(|queue| queue.id);
+    let id = listed.filter(|id| ids.contains(id)).min()?;
     let queue = queues.stack.find_mut(|queue| queue.id == id)?;
 
     // OVERFLOW: There are fewer tasks than `usize::MAX`.
@@ -303,8 +309,12 @@ mod tests {
     use kernel::{
         impl_has_work,
         module::this_module,
+        new_mutex,
         new_work,
-        sync::Arc,
+        sync::{
+            Arc,
+            Mutex, //
+        },
         workqueue::{
             Work,
             WorkItem, //
@@ -401,7 +411,8 @@ mod tests {
     fn a_queue_is_not_destroyed_while_it_is_flushed() -> Result {
         let queue = queue()?;
         let (id, raw) = (queue.list_entry.as_ref().ok_or(EINVAL)?.id, queue.raw);
-        let flushes = [begin_flush(id), begin_flush(id)];
+        let ids = id..id + 1;
+        let flushes = [begin_flush(&ids), begin_flush(&ids)];
 
         let destroyer = OtherTask::start(move || drop(queue))?;
         let mut was_there = true;
@@ -416,7 +427,88 @@ mod tests {
 
         assert!(was_there);
         assert!(flushes == [Some((id, raw)); 2]);
-        assert!(begin_flush(id).is_none());
+        assert!(begin_flush(&ids).is_none());
+        Ok(())
+    }
+
+    /// Creates a queue while its own queue is flushed. The item of the new queue runs until the
+    /// flush has ended.
+    #[pin_data]
+    struct Creator {
+        /// The new queue, and whether it has an item.
+        #[pin]
+        created: Mutex<Option<Workqueue>>,
+        has_created: Atomic<bool>,
+        is_flushed: Atomic<bool>,
+        has_ended: Atomic<bool>,
+        #[pin]
+        creates: Work<Creator, 0>,
+        #[pin]
+        runs: Work<Creator, 1>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self, 0> for Creator { self.creates }
+        impl HasWork<Self, 1> for Creator { self.runs }
+    }
+
+    impl WorkItem<0> for Creator {
+        type Pointer = Arc<Creator>;
+
+        fn run(this: Arc<Creator>) {
+            while !QUEUES.lock().stack.iter().any(|queue| queue.flushes > 0) {
+                fsleep(Delta::from_millis(1));
+            }
+            if let Ok(queue) = queue() {
+                let _ = queue.enqueue::<Arc<Creator>, 1>(this.clone());
+                *this.created.lock() = Some(queue);
+            }
+            this.has_created.store(true, Release);
+        }
+    }
+
+    impl WorkItem<1> for Creator {
+        type Pointer = Arc<Creator>;
+
+        fn run(this: Arc<Creator>) {
+            const MAX_MS: u32 = 60_000;
+
+            for _ in 0..MAX_MS {
+                if this.is_flushed.load(Acquire) {
+                    break;
+                }
+                fsleep(Delta::from_millis(1));
+            }
+            this.has_ended.store(true, Release);
+        }
+    }
+
+    #[test]
+    fn queues_that_are_created_during_a_flush_are_not_flushed() -> Result {
+        let queue = queue()?;
+        let item = Arc::pin_init(
+            pin_init!(Creator {
+                created <- new_mutex!(None),
+                has_created: Atomic::new(false),
+                is_flushed: Atomic::new(false),
+                has_ended: Atomic::new(false),
+                creates <- new_work!("kscale_workqueue_going::creates"),
+                runs <- new_work!("kscale_workqueue_going::runs"),
+            }),
+            GFP_KERNEL,
+        )?;
+        assert!(queue.enqueue::<Arc<Creator>, 0>(item.clone()).is_ok());
+
+        flush_all();
+
+        let (has_created, has_ended) =
+            (item.has_created.load(Acquire), item.has_ended.load(Acquire));
+        item.is_flushed.store(true, Release);
+        let created = item.created.lock().take();
+        assert!(created.is_some() && has_created);
+        drop(created);
+        assert!(!has_ended);
+        assert!(item.has_ended.load(Acquire));
         Ok(())
     }
 
