@@ -14,6 +14,12 @@
 //! A request waits for asynchronous drivers (`CRYPTO_ALG_ASYNC`). Not supported: drivers that
 //! allocate memory for a request (`CRYPTO_ALG_ALLOCATES_MEMORY`), and data in more than one piece.
 //!
+//! # Examples
+//!
+//! ```
+#![doc = include_str!("../../samples/examples/aead.rs")]
+//! ```
+//!
 //! C header: [`include/crypto/aead.h`](srctree/include/crypto/aead.h)
 
 mod authenc;

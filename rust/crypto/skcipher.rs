@@ -14,6 +14,12 @@
 //! in more than one piece, chained calls. For authenticated encryption see
 //! [`aead`](crate::crypto::aead).
 //!
+//! # Examples
+//!
+//! ```
+#![doc = include_str!("../../samples/examples/skcipher.rs")]
+//! ```
+//!
 //! C header: [`include/crypto/skcipher.h`](srctree/include/crypto/skcipher.h)
 //!
 //! [`Segment`]: crate::block::bio::Segment

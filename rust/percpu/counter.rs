@@ -27,6 +27,12 @@
 #![doc = include_str!("../../samples/examples/percpu_counter.rs")]
 //! ```
 //!
+//! Counters in an array, batches, and local counters:
+//!
+//! ```
+#![doc = include_str!("../../samples/examples/percpu_counter_array.rs")]
+//! ```
+//!
 //! C header: [`include/linux/percpu_counter.h`](srctree/include/linux/percpu_counter.h)
 //!
 //! [`Refcount`]: kernel::sync::Refcount

@@ -59,13 +59,25 @@
 //! Not supported: readers in NMIs on [`Normal`] domains (`srcu_read_lock_nmisafe()`), domains in
 //! static memory (`DEFINE_SRCU()`).
 //!
-//! C header: [`include/linux/srcu.h`](srctree/include/linux/srcu.h)
-//!
 //! # Examples
 //!
 //! ```
 #![doc = include_str!("../../samples/examples/srcu.rs")]
 //! ```
+//!
+//! A guard that another task drops:
+//!
+//! ```
+#![doc = include_str!("../../samples/examples/srcu_down_read.rs")]
+//! ```
+//!
+//! Grace periods that are expedited or polled, and destructors that sleep:
+//!
+//! ```
+#![doc = include_str!("../../samples/examples/srcu_grace_period.rs")]
+//! ```
+//!
+//! C header: [`include/linux/srcu.h`](srctree/include/linux/srcu.h)
 
 mod callbacks;
 mod domain;

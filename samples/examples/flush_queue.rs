@@ -50,6 +50,8 @@ pub(crate) fn example() -> Result {
         }
     }
 
+    // Flushes the ranges that are still queued, and frees them.
+    queue.flush();
     let flushes = registers.flushes.load(Relaxed);
     pr_info!("{flushes} flushes for 1000 ranges\n");
     Ok(())

@@ -23,6 +23,7 @@ const LIMIT_PFN: usize = (1 << 32) / PAGE_SIZE - 1;
 pub(crate) fn example() -> Result {
     let domain = Builder::new(PAGE_SIZE, 1)?.build();
     let cache = Cache::new(Arc::new(domain, GFP_KERNEL)?, Policy::Adaptive)?;
+    let cache = Arc::new(cache, GFP_KERNEL)?;
 
     for _io in 0..1000 {
         let range = cache.alloc(3, LIMIT_PFN, WhenFull::FlushRcaches)?;
@@ -35,5 +36,10 @@ pub(crate) fn example() -> Result {
 
     // 1, unless the task migrates: the next I/O allocates the range that this I/O frees.
     pr_info!("{} of 1000 from the tree\n", cache.counts().tree_allocs);
+
+    // A range that is stored in a struct holds a reference to the cache.
+    let stored = cache.alloc_arc(3, LIMIT_PFN, WhenFull::FlushRcaches)?;
+    let usage = cache.usage();
+    pr_info!("{:#x}, {} cached\n", stored.addr(), usage.cached);
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 use kernel::prelude::*;
 
+mod aead;
 mod cpuhp;
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod flush_queue;
@@ -21,12 +22,16 @@ mod mempool;
 mod page_stash;
 mod percpu;
 mod percpu_counter;
+mod percpu_counter_array;
 mod percpu_limiter;
 mod rcu_list;
 mod rwsem;
 mod shrinker;
+mod skcipher;
 mod slab;
 mod srcu;
+mod srcu_down_read;
+mod srcu_grace_period;
 
 module! {
     type: Examples,
@@ -47,6 +52,11 @@ impl kernel::Module for Examples {
 #[kunit_tests(kscale_examples)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn aead() -> Result {
+        aead::example()
+    }
 
     #[test]
     fn cpuhp() -> Result {
@@ -79,6 +89,11 @@ mod tests {
     }
 
     #[test]
+    fn percpu_counter_array() -> Result {
+        percpu_counter_array::example()
+    }
+
+    #[test]
     fn percpu_limiter() -> Result {
         percpu_limiter::example()
     }
@@ -99,8 +114,23 @@ mod tests {
     }
 
     #[test]
+    fn skcipher() -> Result {
+        skcipher::example()
+    }
+
+    #[test]
     fn slab() -> Result {
         slab::example()
+    }
+
+    #[test]
+    fn srcu_grace_period() -> Result {
+        srcu_grace_period::example()
+    }
+
+    #[test]
+    fn srcu_down_read() -> Result {
+        srcu_down_read::example()
     }
 
     #[test]

@@ -75,6 +75,23 @@ impl Names {
     }
 }
 
+impl Names {
+    /// Removes a name before it is the least recently used one.
+    fn remove(&self, id: usize) {
+        let name = self.by_id.lock().get_mut(id).and_then(Option::take);
+        if let Some(name) = name {
+            name.del();
+        }
+    }
+
+    /// Removes all names of all nodes and cgroups.
+    fn clear(&self) {
+        for name in self.lru.walk(usize::MAX, |_| Status::Isolate) {
+            let _forgotten = self.forget(&name);
+        }
+    }
+}
+
 #[vtable]
 impl Callbacks for Names {
     fn count_objects(&self, control: &ShrinkControl) -> Count {
@@ -89,12 +106,13 @@ impl Callbacks for Names {
                 Status::Isolate
             }
         });
-        let freed = isolated.len();
+        let (freed, scanned) = (isolated.len(), isolated.scanned());
         for name in isolated {
             // Dropped after the unlock, as is `name`, which may be the last reference.
             let _forgotten = self.forget(&name);
         }
-        Scan::freed(freed)
+        pr_debug!("node {}: {freed} of {scanned} names freed\n", control.nid());
+        Scan::freed_of(freed, scanned)
     }
 }
 
@@ -115,6 +133,9 @@ pub(crate) fn example() -> Result {
     let (_registration, names) = register()?;
 
     let name = names.get(3)?;
+    names.get(4)?;
+    names.remove(4);
     pr_info!("{} of {} cached\n", name.id, names.lru.count());
+    names.clear();
     Ok(())
 }

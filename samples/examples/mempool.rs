@@ -44,7 +44,9 @@ fn request(pool: &Arc<Requests>, sector: u64) -> Result<PoolBox<Arc<Requests>>> 
 
 pub(crate) fn example() -> Result {
     let requests = Arc::pin_init(Mempool::new(2, Kmalloc::new()), GFP_KERNEL)?;
-    let pages = KBox::pin_init(Mempool::new(MAX_PAGES, Pages::<0>), GFP_KERNEL)?;
+    let mut pages = KBox::pin_init(Mempool::new(1, Pages::<0>), GFP_KERNEL)?;
+    // Only an exclusive owner can resize a pool: a bulk has at most `min_nr()` elements.
+    pages.as_mut().resize(MAX_PAGES)?;
 
     let mut request = request(&requests, 1024)?;
     // All pages at once: a task that waits for pages holds none.
@@ -56,5 +58,14 @@ pub(crate) fn example() -> Result {
     }
 
     pr_info!("{} bytes from sector {}\n", request.bytes, request.sector);
+    // The other pages stay allocated until the bulk is dropped.
+    drop(buffer.take());
+    pr_info!("{} of {} pages in use\n", buffer.len(), pages.min_nr());
+
+    // Takes from the reserve without calling the allocator.
+    if let Some(memory) = requests.alloc_preallocated() {
+        let (sector, bytes) = (0, 0);
+        drop(memory.write(Request { sector, bytes }));
+    }
     Ok(())
 }

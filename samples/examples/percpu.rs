@@ -2,7 +2,11 @@
 
 //! Counts events without sharing a cache line, and stores the last event of each CPU.
 
-use kernel::prelude::*;
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::SpinLock, //
+};
 
 use core::cell::Cell;
 
@@ -13,13 +17,15 @@ use kscale::percpu::{
 };
 
 /// Indices of the integers.
-const EVENTS: usize = 0;
+const IN_FLIGHT: usize = 0;
 const BYTES: usize = 1;
 
 struct Events {
     counts: PerCpuInts<u64, 2>,
     /// A `Cell` allows one access at a time.
     last_bytes: PerCpu<Cell<u64>>,
+    /// The last errors, which other CPUs may read.
+    errors: PerCpu<SpinLock<Option<Error>>>,
 }
 
 impl Events {
@@ -27,31 +33,47 @@ impl Events {
         Ok(Self {
             counts: PerCpuInts::new()?,
             last_bytes: PerCpu::new(|_cpu| Ok(Cell::new(0)))?,
+            errors: PerCpu::pin_init(|_cpu| new_spinlock!(None))?,
         })
     }
 
-    /// Counts an event. Tasks and interrupts may call this concurrently.
+    /// Counts the start of an event. Tasks and interrupts may call this concurrently.
     ///
     /// Context: Any context. Never sleeps.
-    fn count(&self, bytes: u64) {
-        self.counts.at::<EVENTS>().inc();
+    fn start(&self, bytes: u64) {
+        self.counts.at::<IN_FLIGHT>().inc();
         self.counts.at::<BYTES>().add(bytes);
 
         let interrupts_off = local_interrupt_disable();
         self.last_bytes.this_cpu(&interrupts_off).set(bytes);
+    }
+
+    /// Counts the end of an event, maybe on another CPU: only the sum of all CPUs has a meaning.
+    ///
+    /// Context: Process context. Never sleeps.
+    fn end(&self, bytes: u64, result: Result) {
+        self.counts.at::<IN_FLIGHT>().dec();
+        if let Err(error) = result {
+            self.counts.at::<BYTES>().sub(bytes);
+            // The task may migrate meanwhile: the lock protects the value of any CPU.
+            *self.errors.raw_cpu().lock() = Some(error);
+        }
     }
 }
 
 pub(crate) fn example() -> Result {
     let mut events = Events::new()?;
 
-    events.count(512);
-    events.count(4096);
+    events.start(512);
+    events.start(4096);
+    events.end(512, Ok(()));
+    events.end(4096, Err(EIO));
 
     let bytes = events.counts.at::<BYTES>();
     for (cpu, of_cpu) in bytes.iter().filter(|(_, of_cpu)| *of_cpu != 0) {
+        let in_flight = events.counts.at::<IN_FLIGHT>().per_cpu(cpu);
         pr_info!(
-            "{of_cpu} of {} bytes on CPU {}\n",
+            "{of_cpu} of {} bytes on CPU {}, {in_flight:?} in flight\n",
             bytes.sum(),
             cpu.as_u32()
         );

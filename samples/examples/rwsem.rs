@@ -13,5 +13,9 @@ pub(crate) fn example() -> Result {
         Some(names) => pr_info!("{} names\n", names.len()),
         None => pr_info!("busy\n"),
     }
+    // Fails while there are readers.
+    if let Some(mut names) = names.try_write() {
+        names.clear();
+    }
     Ok(())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Caches some pages, and frees them when memory is short.
+//! Caches pages of a file system, and frees them when memory is short.
 
 use kernel::{
     new_spinlock,
@@ -10,6 +10,8 @@ use kernel::{
         SpinLock, //
     }, //
 };
+
+use core::num::NonZeroU32;
 
 use kscale::mm::{
     gfp::Gfp,
@@ -27,6 +29,7 @@ use kscale::mm::{
 };
 
 const MAX_PAGES: usize = 64;
+const BATCH_PAGES: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
 #[pin_data]
 struct Pages {
@@ -38,10 +41,17 @@ struct Pages {
 #[vtable]
 impl Callbacks for Pages {
     fn count_objects(&self, _control: &ShrinkControl) -> Count {
-        Count::new(self.pages.lock().len())
+        // Reclaim asks again later, and does not wait for the lock.
+        self.pages
+            .try_lock()
+            .map_or(Count::UNKNOWN, |pages| Count::new(pages.len()))
     }
 
     fn scan_objects(&self, control: &ScanControl) -> Scan {
+        // The task that needs memory may hold locks of the file system.
+        if !control.may_fs() || !control.may_io() {
+            return Scan::STOP;
+        }
         let mut freed = 0;
         while freed < control.nr_to_scan() {
             // Freed without the lock.
@@ -70,7 +80,10 @@ impl Cache {
             GFP_KERNEL,
         )?;
         // From here on reclaim may call back.
-        let registration = Shrinker::new(c"example_pages", Flags::NONE)?.register(pages.clone())?;
+        let registration = Shrinker::new(c"example_pages", Flags::NONE)?
+            .set_seeks(1)
+            .set_batch(BATCH_PAGES)
+            .register(pages.clone())?;
         Ok(Self {
             _registration: registration,
             pages,
@@ -79,7 +92,7 @@ impl Cache {
 
     fn get(&self) -> Result<Page> {
         let page = self.pages.pages.lock().pop();
-        page.map_or_else(|| Page::alloc(Gfp::KERNEL), Ok)
+        page.map_or_else(|| Page::alloc(Gfp::NOFS), Ok)
     }
 
     fn put(&self, page: Page) {
