@@ -31,7 +31,6 @@
 #include "helpers/kmemleak.c"
 #include "helpers/list_lru.c"
 #include "helpers/lockdep.c"
-#include "helpers/memcontrol.c"
 #include "helpers/mm.c"
 #include "helpers/module.c"
 #include "helpers/nodemask.c"

@@ -15,7 +15,6 @@
 pub mod boxed;
 pub mod gfp;
 pub mod list_lru;
-pub mod memcg;
 pub mod mempool;
 pub mod page;
 pub mod page_stash;

@@ -42,8 +42,8 @@ pub unsafe trait Uninit: Sized {
 
 /// A value in memory of type `M`. Drops the value first and then the memory.
 ///
-/// Derefs to the value. A value that is pinned by [`Boxed::pin_init`] or [`Boxed::into_pin`] does
-/// not move until it is dropped, even if the box is forgotten.
+/// Derefs to the value. A pinned value does not move until it is dropped, even if the box is
+/// forgotten.
 ///
 /// The context that drops the box must allow both the destructor of the value and the freeing of
 /// the memory.
@@ -62,7 +62,7 @@ impl<M: Uninit> Boxed<M> {
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn write(memory: M, value: M::Value) -> Self {
+    pub(crate) fn write(memory: M, value: M::Value) -> Self {
         // SAFETY: The address is valid for writes and aligned by the contract of `Uninit`.
         unsafe { memory.as_ptr().write(value) };
         // INVARIANT: The value was just written, and `self` is its only owner.
@@ -78,7 +78,7 @@ impl<M: Uninit> Boxed<M> {
     ///
     /// Context: The caller's context. May sleep if `init` or freeing the memory does.
     #[inline]
-    pub fn init<E>(memory: M, init: impl Init<M::Value, E>) -> Result<Self, E> {
+    pub(crate) fn init<E>(memory: M, init: impl Init<M::Value, E>) -> Result<Self, E> {
         // SAFETY:
         // - The address is valid for writes and aligned, and `memory` has exclusive access, by the
         //   contract of `Uninit`.
@@ -98,7 +98,7 @@ impl<M: Uninit> Boxed<M> {
     ///
     /// Context: As [`init`](Self::init).
     #[inline]
-    pub fn pin_init<E>(memory: M, init: impl PinInit<M::Value, E>) -> Result<Pin<Self>, E> {
+    pub(crate) fn pin_init<E>(memory: M, init: impl PinInit<M::Value, E>) -> Result<Pin<Self>, E> {
         // SAFETY:
         // - The address is valid for writes and aligned, and `memory` has exclusive access, by the
         //   contract of `Uninit`.
@@ -116,7 +116,7 @@ impl<M: Uninit> Boxed<M> {
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn into_pin(this: Self) -> Pin<Self> {
+    pub(crate) fn into_pin(this: Self) -> Pin<Self> {
         // SAFETY: The value does not move with the box, by the contract of `Uninit`, and no method
         // moves it out: `deref_mut()` cannot be called on a pinned box, and `drop()` drops the
         // value in place. The memory is not reused before that.

@@ -70,10 +70,10 @@ impl Gfp {
     const DIRECT_RECLAIM: Self = Self(1 << bindings::___GFP_DIRECT_RECLAIM_BIT);
 
     /// The allocation may start I/O (`__GFP_IO`).
-    const IO: Self = Self(1 << bindings::___GFP_IO_BIT);
+    pub(crate) const IO: Self = Self(1 << bindings::___GFP_IO_BIT);
 
     /// The allocation may call into file systems (`__GFP_FS`).
-    const FS: Self = Self(1 << bindings::___GFP_FS_BIT);
+    pub(crate) const FS: Self = Self(1 << bindings::___GFP_FS_BIT);
 
     /// Returns [`Gfp::NOIO`], or [`Gfp::ATOMIC`] in an interrupt and with interrupts or softirqs
     /// disabled.
@@ -120,36 +120,6 @@ impl Gfp {
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
-    }
-
-    /// Returns whether the allocation may sleep to reclaim memory.
-    ///
-    /// Does not consider the allocation scopes of the task.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub const fn may_direct_reclaim(self) -> bool {
-        self.contains(Self::DIRECT_RECLAIM)
-    }
-
-    /// Returns whether the allocation may start I/O.
-    ///
-    /// Does not consider the allocation scopes of the task, such as [`noio_scope()`].
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub const fn may_start_io(self) -> bool {
-        self.contains(Self::IO)
-    }
-
-    /// Returns whether the allocation may call into file systems.
-    ///
-    /// Does not consider the allocation scopes of the task.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub const fn may_enter_fs(self) -> bool {
-        self.contains(Self::FS)
     }
 }
 
@@ -220,9 +190,9 @@ mod tests {
         ];
 
         for (flags, may_direct_reclaim, may_start_io, may_enter_fs) in ROWS {
-            assert_eq!(flags.may_direct_reclaim(), may_direct_reclaim);
-            assert_eq!(flags.may_start_io(), may_start_io);
-            assert_eq!(flags.may_enter_fs(), may_enter_fs);
+            assert_eq!(flags.contains(Gfp::DIRECT_RECLAIM), may_direct_reclaim);
+            assert_eq!(flags.contains(Gfp::IO), may_start_io);
+            assert_eq!(flags.contains(Gfp::FS), may_enter_fs);
         }
     }
 

@@ -218,7 +218,7 @@ impl Page {
     ///
     /// Context: As [`alloc()`](Self::alloc).
     #[inline]
-    pub fn alloc_near(gfp: Gfp, cpu: CpuId) -> Result<Self> {
+    pub(crate) fn alloc_near(gfp: Gfp, cpu: CpuId) -> Result<Self> {
         #[cfg(kscale_kunit)]
         ALLOC.check()?;
         // SAFETY: The number is less than `nr_cpu_ids`, by the invariants of `CpuId`.

@@ -99,7 +99,7 @@ impl<T> PerCpu<T> {
     /// Fails with [`ENOMEM`] if there is no memory or the task is being killed.
     ///
     /// Context: As [`pin_init()`](Self::pin_init).
-    pub fn zeroed() -> Result<Self>
+    pub(crate) fn zeroed() -> Result<Self>
     where
         T: Zeroable,
     {
@@ -253,16 +253,6 @@ pub struct CpuGuard<'a, T> {
     _preemption: PreemptDisabled,
 }
 
-impl<T> CpuGuard<'_, T> {
-    /// Returns the CPU of the value.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn cpu(&self) -> CpuId {
-        CpuId::current()
-    }
-}
-
 impl<T> Deref for CpuGuard<'_, T> {
     type Target = T;
 
@@ -330,7 +320,7 @@ mod tests {
         let with_proof = (*numbers.this_cpu(&proof), CpuId::current().as_u32());
         drop(proof);
         let guard = numbers.get_cpu();
-        let with_guard = (*guard, guard.cpu().as_u32());
+        let with_guard = (*guard, CpuId::current().as_u32());
         drop(guard);
 
         assert_eq!(with_proof.0, with_proof.1);
@@ -459,7 +449,7 @@ mod tests {
         on_all_cpus(&numbers, |numbers| {
             for _ in 0..1000 {
                 let guard = numbers.get_cpu();
-                let mut is_own = guard.0 == guard.cpu().as_u32();
+                let mut is_own = guard.0 == CpuId::current().as_u32();
                 drop(guard);
                 let proof = local_interrupt_disable();
                 is_own &= numbers.this_cpu(&proof).0 == CpuId::current().as_u32();

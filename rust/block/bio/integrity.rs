@@ -111,7 +111,7 @@ impl IntegrityPayload {
     /// Returns the bytes.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         match &self.memory {
             Memory::Own(bytes) => bytes,
             // SAFETY: The first `len` bytes of the memory are initialised, by the type's

@@ -5,7 +5,6 @@
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc,
     types::Opaque, //
 };
 
@@ -14,10 +13,7 @@ use core::{
     ptr::NonNull, //
 };
 
-use crate::{
-    bindings,
-    sync::StableRef, //
-};
+use crate::bindings;
 
 use super::{
     range::Range,
@@ -121,43 +117,9 @@ impl Domain {
         limit_pfn: usize,
         alignment: Alignment,
     ) -> Result<Range<&Self>> {
-        Self::alloc_from(self, size_pfns, limit_pfn, alignment)
-    }
-
-    /// Allocates a range that holds a reference to the domain.
-    ///
-    /// As [`alloc`](Self::alloc) otherwise. Takes a reference to the domain, in a cache line that
-    /// all CPUs share.
-    ///
-    /// Context: As [`alloc`](Self::alloc).
-    #[inline]
-    pub fn alloc_arc(
-        self: &Arc<Self>,
-        size_pfns: usize,
-        limit_pfn: usize,
-        alignment: Alignment,
-    ) -> Result<Range<Arc<Self>>> {
-        Self::alloc_from(self.clone(), size_pfns, limit_pfn, alignment)
-    }
-
-    #[inline]
-    fn alloc_from<R: StableRef<Target = Self>>(
-        space: R,
-        size_pfns: usize,
-        limit_pfn: usize,
-        alignment: Alignment,
-    ) -> Result<Range<R>> {
-        let pfn = space.get_ref().alloc_pfn(size_pfns, limit_pfn, alignment)?;
+        let pfn = self.alloc_pfn(size_pfns, limit_pfn, alignment)?;
         // SAFETY: `alloc_pfn()` has just allocated it, and `free()` frees such ranges.
-        Ok(unsafe { Range::new(space, pfn, size_pfns) })
-    }
-
-    /// Returns the number of the first page frame that can be allocated.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn start_pfn(&self) -> usize {
-        self.start_pfn
+        Ok(unsafe { Range::new(self, pfn, size_pfns) })
     }
 
     /// Returns the number of the last page frame that has an address. This is the highest limit.
@@ -310,7 +272,7 @@ mod tests {
             (usize::MAX, usize::MAX, None),
         ];
         let domain = Builder::new(PAGE_SIZE, START)?.build();
-        assert_eq!((domain.start_pfn(), domain.last_pfn()), (START, LAST));
+        assert_eq!(domain.last_pfn(), LAST);
 
         for (size_pfns, limit_pfn, pfn) in ROWS {
             let range = domain.alloc(size_pfns, limit_pfn, Alignment::Any);
@@ -396,19 +358,6 @@ mod tests {
         assert_eq!(all_of(&domain, 19)?.len(), 10);
         let taken = domain.alloc(1, 9, Alignment::Any);
         assert_eq!(taken.map(|range| range.pfn()), Err(ENOMEM));
-        Ok(())
-    }
-
-    #[test]
-    fn arc_range_keeps_its_domain_alive() -> Result {
-        let domain = Arc::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?;
-        let range = domain.alloc_arc(2, 100, Alignment::Any)?;
-        let other = domain.alloc_arc(2, 100, Alignment::Any)?;
-        drop(domain);
-        drop(other);
-
-        let again = range.space().alloc(2, 98, Alignment::Any)?;
-        assert_eq!((range.pfn(), again.pfn()), (99, 97));
         Ok(())
     }
 }

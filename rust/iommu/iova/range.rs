@@ -87,7 +87,7 @@ impl<R: StableRef<Target: Space>> Range<R> {
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn space(&self) -> &R::Target {
+    pub(super) fn space(&self) -> &R::Target {
         self.space.get_ref()
     }
 }

@@ -122,9 +122,10 @@ pub struct ListLru<T: Send + Sync + 'static> {
 impl<T: Send + Sync + 'static> ListLru<T> {
     /// Creates the lists for a shrinker.
     ///
-    /// The lists are per memory cgroup if the shrinker is [cgroup-aware](Shrinker::is_memcg_aware).
-    /// In that case, the cgroup of the allocating task is charged for an item. `name` is the name
-    /// in `/proc/slabinfo`, see [`Cache::new()`].
+    /// The lists are per memory cgroup if the shrinker is
+    /// [`MEMCG_AWARE`](crate::mm::shrinker::Flags::MEMCG_AWARE). In that case, the cgroup of the
+    /// allocating task is charged for an item. `name` is the name in `/proc/slabinfo`, see
+    /// [`Cache::new()`].
     ///
     /// Returns [`EINVAL`] if the shrinker is not
     /// [`NUMA_AWARE`](crate::mm::shrinker::Flags::NUMA_AWARE) or if the name is invalid, and

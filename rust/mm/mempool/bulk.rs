@@ -187,17 +187,6 @@ impl<'a, S: Source> Bulk<'a, S> {
 }
 
 impl<S: Source<Memory = Page<ORDER>>, const ORDER: u32> Bulk<'_, S> {
-    /// Returns an iterator over the pages.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn pages(&self) -> impl Iterator<Item = &Page<ORDER>> {
-        self.slots.iter().map(|slot| {
-            // SAFETY: By the type invariants.
-            unsafe { slot.assume_init_ref() }
-        })
-    }
-
     /// Returns a mutable iterator over the pages.
     ///
     /// A page may be swapped for another page of the same order.
@@ -283,7 +272,7 @@ mod tests {
             for page in pages.pages_mut() {
                 page.fill(0xaa);
             }
-            assert_eq!(pages.pages().count(), 8);
+            assert_eq!(pages.len(), 8);
             drop(pages);
 
             assert!(pool.source().stats() == expected);
@@ -303,9 +292,9 @@ mod tests {
         ledger.refuse();
 
         for _ in 0..4 {
-            let pages = pool.alloc_bulk(&mut slots)?;
+            let mut pages = pool.alloc_bulk(&mut slots)?;
             assert!(pages
-                .pages()
+                .pages_mut()
                 .all(|page| page.references().load(Relaxed) == 1));
         }
         Ok(())
@@ -364,10 +353,10 @@ mod tests {
         let pool = KBox::pin_init(Mempool::new(256, Pages::<0>), GFP_KERNEL)?;
         let mut slots = slots::<256>();
 
-        let pages = pool.alloc_bulk(&mut slots)?;
+        let mut pages = pool.alloc_bulk(&mut slots)?;
 
         assert!(pages
-            .pages()
+            .pages_mut()
             .all(|page| page.references().load(Relaxed) == 1));
         // The reserve is unused, unless memory is short.
         assert!(pool.alloc_preallocated().is_some());
@@ -397,8 +386,8 @@ mod tests {
         let mut slots = slots::<2>();
         let mut held = [ptr::null_mut(); 2];
 
-        let pages = pool.alloc_bulk(&mut slots)?;
-        for (held, page) in held.iter_mut().zip(pages.pages()) {
+        let mut pages = pool.alloc_bulk(&mut slots)?;
+        for (held, page) in held.iter_mut().zip(pages.pages_mut()) {
             page.references().add(1, Relaxed);
             *held = page.as_ptr();
         }

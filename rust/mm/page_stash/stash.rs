@@ -168,13 +168,6 @@ impl PageStash {
         self.shared.of_cpu(cpu).map_or(0, |pages| pages.count())
     }
 
-    /// Returns the options that the stash was created with.
-    ///
-    /// Context: Any context. Never sleeps.
-    pub fn options(&self) -> &Options {
-        self.shared.options()
-    }
-
     /// Returns the number of pages that were filled and freed.
     ///
     /// Context: Any context. Never sleeps.
@@ -618,7 +611,7 @@ mod tests {
             backoff_ms: 11,
         };
 
-        assert_eq!(*PageStash::new(NAME, options)?.options(), options);
+        assert_eq!(*PageStash::new(NAME, options)?.shared.options(), options);
         Ok(())
     }
 

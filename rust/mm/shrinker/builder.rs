@@ -43,11 +43,6 @@ impl Flags {
     /// The kernel knows the cgroups with objects only from a [list](crate::mm::list_lru) of the
     /// shrinker.
     pub const MEMCG_AWARE: Self = Self(bindings::SHRINKER_MEMCG_AWARE);
-
-    /// As [`Self::MEMCG_AWARE`], for objects that are not in slab memory. The callbacks are called
-    /// even if the kernel does not charge slab memory (`SHRINKER_NONSLAB`).
-    pub const MEMCG_AWARE_NONSLAB: Self =
-        Self(bindings::SHRINKER_MEMCG_AWARE | bindings::SHRINKER_NONSLAB);
 }
 
 impl BitOr for Flags {
@@ -130,7 +125,7 @@ impl Shrinker {
     /// Returns whether the callbacks are called for each NUMA node.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn is_numa_aware(&self) -> bool {
+    pub(crate) fn is_numa_aware(&self) -> bool {
         self.flags() & bindings::SHRINKER_NUMA_AWARE != 0
     }
 
@@ -140,7 +135,7 @@ impl Shrinker {
     /// if they are disabled.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn is_memcg_aware(&self) -> bool {
+    pub(crate) fn is_memcg_aware(&self) -> bool {
         self.flags() & bindings::SHRINKER_MEMCG_AWARE != 0
     }
 

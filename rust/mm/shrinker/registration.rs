@@ -280,7 +280,7 @@ mod tests {
             self.called();
             let asked = [
                 control.nid(),
-                u32::from(control.memcg().is_some()),
+                u32::from(!control.target().1.is_null()),
                 u32::from(control.may_io()),
                 u32::from(control.may_fs()),
             ];
@@ -565,9 +565,7 @@ mod tests {
 
     #[test]
     fn requested_flags_are_set() -> Result {
-        const FLAGS: u32 = bindings::SHRINKER_NUMA_AWARE
-            | bindings::SHRINKER_MEMCG_AWARE
-            | bindings::SHRINKER_NONSLAB;
+        const FLAGS: u32 = bindings::SHRINKER_NUMA_AWARE | bindings::SHRINKER_MEMCG_AWARE;
         // Without memory cgroups, C clears their flags.
         let memcg = Shrinker::new(c"kunit", Flags::MEMCG_AWARE)?;
         let memcg_flags = if memcg.is_memcg_aware() {
@@ -579,7 +577,7 @@ mod tests {
             (Flags::NONE, 0),
             (Flags::NUMA_AWARE, bindings::SHRINKER_NUMA_AWARE),
             (Flags::MEMCG_AWARE, bindings::SHRINKER_MEMCG_AWARE),
-            (Flags::MEMCG_AWARE_NONSLAB | Flags::NUMA_AWARE, FLAGS),
+            (Flags::MEMCG_AWARE | Flags::NUMA_AWARE, FLAGS),
         ];
 
         for (flags, expected) in rows {

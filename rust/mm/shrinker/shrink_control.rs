@@ -10,10 +10,7 @@ use kernel::{
 
 use core::ops::Deref;
 
-use crate::mm::{
-    gfp::Gfp,
-    memcg::MemCgroup, //
-};
+use crate::mm::gfp::Gfp;
 
 /// The node and the memory cgroup of a shrinker call (`struct shrink_control`).
 ///
@@ -46,20 +43,6 @@ impl ShrinkControl {
     pub fn nid(&self) -> u32 {
         // CAST: A node number is not negative.
         self.target().0 as u32
-    }
-
-    /// Returns the memory cgroup, if there is one.
-    ///
-    /// Only meaningful if the shrinker is [`MEMCG_AWARE`](super::Flags::MEMCG_AWARE). Otherwise the
-    /// call is for the objects of all cgroups.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn memcg(&self) -> Option<&MemCgroup> {
-        let (_, memcg) = self.target();
-        // SAFETY: The caller of the callback has a reference until the callback returns, which is
-        // not before the borrow of `self` ends.
-        unsafe { MemCgroup::from_raw(memcg) }
     }
 
     /// Returns the node and the cgroup as C types.
@@ -117,7 +100,7 @@ impl ScanControl {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn may_io(&self) -> bool {
-        self.gfp().may_start_io()
+        self.gfp().contains(Gfp::IO)
     }
 
     /// Returns whether the scan may call into file systems (`__GFP_FS`).
@@ -125,7 +108,7 @@ impl ScanControl {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn may_fs(&self) -> bool {
-        self.gfp().may_enter_fs()
+        self.gfp().contains(Gfp::FS)
     }
 
     /// Returns the flags of the allocation that triggered reclaim.

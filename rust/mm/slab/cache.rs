@@ -158,13 +158,6 @@ impl<T> Cache<T> {
         Memory::new(self.clone(), gfp)
     }
 
-    /// Returns the name of the cache in `/proc/slabinfo`.
-    ///
-    /// Context: Any context. Never sleeps.
-    pub fn name(&self) -> &CStr {
-        &self.name
-    }
-
     /// Allocates memory for a value that may be added to `lru`.
     ///
     /// Returns [`ENOMEM`].
@@ -282,8 +275,8 @@ mod tests {
         let first = Cache::<u64>::new(c"kunit-twin")?;
         let second = Cache::<u64>::new(c"kunit-twin")?;
 
-        assert!(first.name() != second.name());
-        assert!(first.name().to_bytes().starts_with(b"kunit-twin-"));
+        assert!(first.name.to_bytes() != second.name.to_bytes());
+        assert!(first.name.to_bytes().starts_with(b"kunit-twin-"));
         Ok(())
     }
 

@@ -50,7 +50,7 @@ impl<T, F: Flavor> List<T, F> {
         // INVARIANT: The guard is of this list's domain.
         ListGuard {
             list: self,
-            guard: self.domain().read_lock(),
+            _guard: self.domain().read_lock(),
         }
     }
 
@@ -74,11 +74,11 @@ impl<T, F: Flavor> List<T, F> {
 ///
 /// # Invariants
 ///
-/// `guard` is of the domain of `list`.
+/// `_guard` is of the domain of `list`.
 #[must_use = "the critical section ends at once"]
 pub struct ListGuard<'a, T, F: Flavor> {
     list: &'a List<T, F>,
-    guard: Guard<'a, F>,
+    _guard: Guard<'a, F>,
 }
 
 impl<'a, T, F: Flavor> ListGuard<'a, T, F> {
@@ -90,14 +90,6 @@ impl<'a, T, F: Flavor> ListGuard<'a, T, F> {
     pub fn walk(&self) -> Walk<'_, T> {
         // SAFETY: By the type invariants a guard is held, and `self` is borrowed.
         unsafe { self.list.walk_unchecked() }
-    }
-
-    /// Returns the guard, for other items of its domain.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn guard(&self) -> &Guard<'a, F> {
-        &self.guard
     }
 }
 

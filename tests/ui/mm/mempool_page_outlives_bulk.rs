@@ -14,9 +14,13 @@ use kscale::mm::{
     page::Page, //
 };
 
-fn uses(pool: &Mempool<Pages>, slots: &mut [MaybeUninit<Page>], uses: fn(Option<&Page>)) -> Result {
-    let bulk = pool.alloc_bulk(slots)?;
-    let page = bulk.pages().next();
+fn uses(
+    pool: &Mempool<Pages>,
+    slots: &mut [MaybeUninit<Page>],
+    uses: fn(Option<&mut Page>),
+) -> Result {
+    let mut bulk = pool.alloc_bulk(slots)?;
+    let page = bulk.pages_mut().next();
     drop(bulk);
     uses(page);
     Ok(())

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is asked for does not outlive the callback, nor does the cgroup.
+//! The argument of a callback does not outlive the callback.
 
 use kernel::prelude::*;
 
-use kscale::mm::{
-    memcg::MemCgroup,
-    shrinker::{
-        Callbacks,
-        Count,
-        Scan,
-        ScanControl,
-        ShrinkControl, //
-    }, //
+use kscale::mm::shrinker::{
+    Callbacks,
+    Count,
+    Scan,
+    ScanControl,
+    ShrinkControl, //
 };
 
 use module::Case as LocalModule;
@@ -21,19 +18,19 @@ use module::Case as LocalModule;
 mod module;
 
 struct Cache {
-    control: fn(&'static ShrinkControl),
-    memcg: fn(&'static MemCgroup),
+    count: fn(&'static ShrinkControl),
+    scan: fn(&'static ScanControl),
 }
 
 #[vtable]
 impl Callbacks for Cache {
     fn count_objects(&self, control: &ShrinkControl) -> Count {
-        (self.control)(control);
+        (self.count)(control);
         Count::EMPTY
     }
 
     fn scan_objects(&self, control: &ScanControl) -> Scan {
-        control.memcg().map(self.memcg);
+        (self.scan)(control);
         Scan::STOP
     }
 }

@@ -6,6 +6,8 @@ use kernel::prelude::*;
 
 use kscale::percpu::PerCpu;
 
-pub fn large() -> Result<PerCpu<[u8; PerCpu::<u8>::MAX_SIZE_BYTES + 1]>> {
-    PerCpu::zeroed()
+const SIZE_BYTES: usize = PerCpu::<u8>::MAX_SIZE_BYTES + 1;
+
+pub fn large() -> Result<PerCpu<[u8; SIZE_BYTES]>> {
+    PerCpu::new(|_| Ok([0; SIZE_BYTES]))
 }

@@ -34,13 +34,6 @@ impl<T: Target> BioList<T> {
         }
     }
 
-    /// Returns whether the list is empty.
-    ///
-    /// Context: Any context. Never sleeps.
-    pub fn is_empty(&self) -> bool {
-        self.head.is_none() && self.tail.is_none()
-    }
-
     /// Adds a bio at the end.
     ///
     /// Context: Any context. Never sleeps. C: `bio_list_add()`.

@@ -198,17 +198,6 @@ impl<T: Target> Bio<T> {
     }
 }
 
-impl<T: Target> Bio<T, InIrq> {
-    /// Returns whether this is outside hard interrupts and interrupts are enabled, as
-    /// [`EndBio::irqs_enabled()`](crate::block::dm::EndBio::irqs_enabled).
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn irqs_enabled(&self) -> bool {
-        irqs_enabled()
-    }
-}
-
 impl<T: Target, C> Drop for Bio<T, C> {
     fn drop(&mut self) {
         // SAFETY: `self` is not used again.

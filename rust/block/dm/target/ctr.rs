@@ -49,7 +49,7 @@ impl TargetBuilder<'_> {
     /// Returns the first sector of the line on the mapped device.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn begin_sectors(&self) -> u64 {
+    pub(super) fn begin_sectors(&self) -> u64 {
         // SAFETY: `ti` is alive by the type invariants.
         unsafe { (*self.ti).begin }
     }

@@ -50,7 +50,7 @@ impl<'a> StatusBuf<'a> {
     /// Returns whether the text is empty.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 

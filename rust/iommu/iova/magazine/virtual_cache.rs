@@ -101,32 +101,6 @@ impl VirtualCache {
         self.caches.trim();
     }
 
-    /// Takes a CPU offline: frees its ranges. It caches nothing any more.
-    ///
-    /// Fails with [`EINVAL`] if there is no such CPU.
-    ///
-    /// Context: Any context except NMI. Never sleeps.
-    pub fn offline(&self, cpu: usize) -> Result {
-        if cpu >= self.cpus {
-            return Err(EINVAL);
-        }
-        self.caches.close(cpu);
-        Ok(())
-    }
-
-    /// Brings a CPU online.
-    ///
-    /// Fails with [`EINVAL`] if there is no such CPU.
-    ///
-    /// Context: Any context except NMI. Never sleeps.
-    pub fn online(&self, cpu: usize) -> Result {
-        if cpu >= self.cpus {
-            return Err(EINVAL);
-        }
-        self.caches.open(cpu);
-        Ok(())
-    }
-
     /// Returns the event counts.
     ///
     /// Context: Any context. Never sleeps.
@@ -244,8 +218,6 @@ mod tests {
         let cache = cache(Policy::Scaled, 2)?;
         for (cpu, expected) in [(0, Ok(())), (1, Ok(())), (2, Err(EINVAL))] {
             assert_eq!(cache.run_on(cpu), expected);
-            assert_eq!(cache.offline(cpu), expected);
-            assert_eq!(cache.online(cpu), expected);
         }
         Ok(())
     }
@@ -356,13 +328,13 @@ mod tests {
             let cache = cache(policy, 2)?;
             pass(&cache, 100, 0, 1)?;
 
-            cache.offline(1)?;
+            cache.caches.close(1);
             assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
             // Code still runs on the offline CPU.
             pass(&cache, 100, 1, 1)?;
             assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
 
-            cache.online(1)?;
+            cache.caches.open(1);
             pass(&cache, 100, 1, 1)?;
             assert_eq!(cache.usage().cached, 100);
         }
@@ -459,8 +431,8 @@ mod tests {
             for step in 0..2000 {
                 cache.run_on(random.below(CPUS))?;
                 if random.below(1000) == 0 {
-                    cache.offline(random.below(CPUS))?;
-                    cache.online(random.below(CPUS))?;
+                    cache.caches.close(random.below(CPUS));
+                    cache.caches.open(random.below(CPUS));
                 }
                 // In turn, mostly allocations and mostly frees.
                 if random.below(10) < if step % 1000 < 500 { 7 } else { 2 } {
