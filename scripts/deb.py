@@ -35,6 +35,9 @@ DKMS = {
     "etc/kernel/header_postinst.d/kscale-dkms": "packaging/kscale-dkms/kernel-hook",
     "etc/kernel/postinst.d/kscale-dkms": "packaging/kscale-dkms/kernel-hook",
     "usr/share/doc/kscale-dkms/your-kernel.md": "docs/your-kernel.md",
+    "usr/share/initramfs-tools/hooks/rcrypt": "packaging/kscale-dkms/initramfs-hook",
+    "usr/share/kscale/initramfs": "packaging/kscale-dkms/initramfs",
+    "usr/share/kscale/rcrypt-root.conf": "packaging/kscale-dkms/rcrypt-root.conf",
     "usr/share/kscale/why": "packaging/kscale-dkms/why",
     "usr/src/kscale-@VERSION@/dkms.conf": "packaging/kscale-dkms/dkms.conf",
 }

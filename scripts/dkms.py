@@ -21,8 +21,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-# Before the modules that read it.
-os.environ.setdefault("KSCALE_CACHE", "/var/cache/kscale")
+# Before the modules that read it. That of the calling user does not count.
+os.environ["KSCALE_CACHE"] = os.environ.get("KSCALE_DKMS_CACHE") or "/var/cache/kscale"
 # Variables that DKMS sets for modules in C.
 for name in ("ARCH", "CC", "KERNEL_CC", "KERNEL_LD", "LD", "LLVM", "MAKEFLAGS"):
     os.environ.pop(name, None)

@@ -32,9 +32,11 @@ RELEASE = "trixie"
 SUITE = "trixie-backports"
 META = "linux-image-amd64"
 
-# Packages that `make kernel-rust` and `make modules` need, as in docs/your-kernel.md.
+# Packages that `make kernel-rust` and `make modules` need, as in docs/your-kernel.md, and those that
+# kscale-dkms and an initramfs for a root file system on LUKS need.
 PACKAGES = """
     bc bindgen bison flex gcc kmod libelf-dev libssl-dev make openssl pahole python3 rust-src rustc xz-utils
+    cryptsetup-initramfs dkms initramfs-tools zstd
 """.split()
 
 # Directories of the image's modules that the suites use.
@@ -44,7 +46,7 @@ PARTS = """
 """.split()
 
 # Increment this number when the content changes, so that older entries of the cache are not used.
-RECIPE = 1
+RECIPE = 2
 
 
 def newest() -> tuple[str, str, list[str]]:
@@ -76,9 +78,17 @@ def wrap() -> list[str]:
     return ["unshare", "--map-root-user", "--map-auto", "--mount", "--propagation", "private"]
 
 
-def run_in(root: Path, *argv: str, **env: str) -> int:
-    """Runs a command in a root file system that has the checkout and the kernel sources mounted."""
+def run_in(root: Path, *argv: str, layer: Path | None = None, **env: str) -> int:
+    """Runs a command in a root file system that has the checkout and the kernel sources mounted.
+
+    Changes of the root file system go to the directory `layer` if there is one.
+    """
     script = """
+        if [ -n "$layer" ]; then
+            mkdir -p "$layer/upper" "$layer/work" "$layer/root"
+            lower=$root root=$layer/root
+            mount -t overlay -o "lowerdir=$lower,upperdir=$layer/upper,workdir=$layer/work" overlay "$root"
+        fi
         for dir in dev proc sys; do mount --rbind /$dir "$root/$dir"; done
         mount -t tmpfs tmpfs "$root/tmp"
         mkdir -p "$root$checkout" "$root/cache/source"
@@ -89,6 +99,7 @@ def run_in(root: Path, *argv: str, **env: str) -> int:
     """
     variables = {
         "root": str(root), "checkout": str(CHECKOUT), "sources": str(cache_dir() / "source"),
+        "layer": str(layer or ""),
     }
     words = [f"{name}={value}" for name, value in env.items()]
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -179,7 +190,8 @@ def fetch(entry: Path, release: str, packages: Sequence[str]) -> None:
     # The user of mmdebstrap needs access.
     entry.chmod(0o755)
     source.mirror_source()
-    make_root(entry / "root", [*packages, f"linux-headers-{release}"])
+    series = ".".join(release.split(".")[:2])
+    make_root(entry / "root", [f"linux-source-{series}", *packages, f"linux-headers-{release}"])
     lay_out(entry, release)
     os.sync()
     (entry / ".complete").write_text(f"{release}\n")

@@ -14,8 +14,9 @@ A guest that does not boot, or ends early, is one failure of its current suite a
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
 With --long, other steps run: the suites marked `long`; the suites of the release kernel on the
-kernels kcsan and rt; those marked `stock` on the kernel of a distribution; kscale's code under Miri if
-Miri is installed; leaks, deadlocks and a data race, which the kernel must report.
+kernels kcsan and rt; those marked `stock` on the kernel of a distribution; the packages, and root
+file systems on LUKS, on that kernel; kscale's code under Miri if Miri is installed; leaks, deadlocks
+and a data race, which the kernel must report.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= selects the suites of one
 kernel, without the other steps.
@@ -59,6 +60,7 @@ COUNTS_S = 20
 MIRI_S = 120
 MUTANT_S = 25
 SAMPLE_S = 90
+PACKAGES_S = 700
 BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30}
 # All KUnit suites together.
 KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60, "stock": 0}
@@ -500,6 +502,9 @@ def all_steps(
             table = [suite for suite in suites.planned() if suite.runs(kernel, is_long)]
             if table:
                 steps += kernel_steps(parser, builds, kernel, table, is_long)
+    if is_long and chosen in ("", suites.STOCK):
+        packages = [str(TESTS / "packages/run.py")]
+        steps.append(host_step("packages", PACKAGES_S, parser, lambda: packages))
     if chosen:
         return steps
     if is_long:

@@ -169,10 +169,12 @@ class Build(test_kernel_rust.Trees, Unpacked):
     def run_dkms(self, release: str = RELEASE, **env: str) -> subprocess.CompletedProcess:
         """Runs the script PRE_BUILD."""
         env = {
-            "KSCALE_CACHE": str(self.temp / "var"), "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "KSCALE_DKMS_CACHE": str(self.temp / "var"), "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin",
             "RUSTC": f"{self.bin}/rustc", "BINDGEN": f"{self.bin}/bindgen", "HOME": "/nonexistent",
             # As DKMS sets them.
-            "ARCH": "x86_64", "CC": "gcc-fancy", "MAKEFLAGS": "-j7", **env,
+            "ARCH": "x86_64", "CC": "gcc-fancy", "MAKEFLAGS": "-j7",
+            # Of a user.
+            "KSCALE_CACHE": "/nonexistent", **env,
         }
         argv = [str(self.build / "scripts/dkms.py"), "build", release, str(self.kdir)]
         run = subprocess.run(argv, env=env, cwd=self.build, capture_output=True, text=True)
@@ -279,7 +281,7 @@ class Build(test_kernel_rust.Trees, Unpacked):
 
     def test_full_disk(self) -> None:
         full = shutil.disk_usage("/")._replace(free=100 << 20)
-        with mock.patch.dict(os.environ, {"KSCALE_CACHE": str(self.temp / "var")}):
+        with mock.patch.dict(os.environ, {"KSCALE_DKMS_CACHE": str(self.temp / "var")}):
             sys.path.insert(0, str(SCRIPTS))
             import dkms
             errors = io.StringIO()
@@ -290,6 +292,61 @@ class Build(test_kernel_rust.Trees, Unpacked):
                 self.assertEqual(dkms.build_or_say_why(RELEASE, self.kdir), SKIPPED)
         self.assertIn("100 MiB free", errors.getvalue())
         self.assertIn("100 MiB free", (self.temp / "var/failed" / RELEASE).read_text())
+
+
+class RcryptRoot(Unpacked):
+    """The setting of modprobe that loads rcrypt in place of dm-crypt."""
+
+    def setUp(self) -> None:
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.temp = Path(temp.name)
+        self.setting = self.root / "usr/share/kscale/rcrypt-root.conf"
+        # Loads the modules of a file, and returns the status in another one for all others.
+        path = self.temp / "modprobe"
+        path.write_text(f"""#!/bin/sh
+            echo "$@" >>{self.temp}/log
+            for name in rcrypt dm_crypt; do case " $* " in *" $name "*)
+                ! grep -qx $name {self.temp}/loads || exec mkdir {self.temp}/$name
+                exit $(cat {self.temp}/status) ;;
+            esac; done
+        """)
+        path.chmod(0o755)
+
+    def commands(self, loads: str, status: int = 1) -> list[str]:
+        """Runs the command as modprobe does, and returns those that it runs."""
+        (self.temp / "loads").write_text(loads)
+        (self.temp / "status").write_text(str(status))
+        (line,) = re.findall("^install dm_crypt (.*)$", self.setting.read_text(), re.MULTILINE)
+        line = line.replace("/sbin/modprobe", f"{self.temp}/modprobe").replace("/sys/module", str(self.temp))
+        self.status = subprocess.run(["sh", "-c", line], env={"CMDLINE_OPTS": "a=b"}).returncode
+        return (self.temp / "log").read_text().splitlines()
+
+    RCRYPT = "-q -b rcrypt replace=1"
+    DM_CRYPT = "-q --ignore-install dm_crypt a=b"
+
+    def test_rcrypt_is_loaded(self) -> None:
+        self.assertEqual(self.commands("rcrypt\ndm_crypt\n"), [self.RCRYPT])
+        self.assertEqual(self.status, 0)
+
+    def test_kernel_without_rcrypt_loads_dm_crypt(self) -> None:
+        self.assertEqual(self.commands("dm_crypt\n"), [self.RCRYPT, self.DM_CRYPT])
+        self.assertEqual(self.status, 0)
+
+    def test_blacklisted_rcrypt_leaves_dm_crypt(self) -> None:
+        # modprobe -b succeeds without loading a module of the blacklist.
+        self.assertEqual(self.commands("dm_crypt\n", status=0), [self.RCRYPT, self.DM_CRYPT])
+
+    def test_kernel_without_both(self) -> None:
+        self.commands("")
+        self.assertEqual(self.status, 1)
+
+    def test_modprobe_reads_it(self) -> None:
+        shutil.copy(self.setting, self.temp)
+        modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin") or "modprobe"
+        argv = [modprobe, "-C", str(self.temp), "--showconfig"]
+        found = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        self.assertIn("install dm_crypt {", found)
 
 
 class Maintainer(Unpacked):
@@ -303,9 +360,10 @@ class Maintainer(Unpacked):
         (self.temp / "lib/modules/7.3-a/build/include").mkdir(parents=True)
         (self.temp / "lib/modules/7.3-headless").mkdir()
         (self.temp / "usr/share/kscale").mkdir(parents=True)
-        path = self.temp / "usr/share/kscale/why"
-        path.write_text('#!/bin/sh\necho why "$@"\n')
-        path.chmod(0o755)
+        for name in ("why", "initramfs"):
+            path = self.temp / "usr/share/kscale" / name
+            path.write_text(f'#!/bin/sh\necho {name} "$@"\n')
+            path.chmod(0o755)
         # An older version, which is built and installed.
         self.old = self.dkms / "0.0.9"
         (self.old / "7.3-a/x86_64/module").mkdir(parents=True)
@@ -346,6 +404,7 @@ class Maintainer(Unpacked):
         remove = "dkms remove -m kscale -v 0.0.9 -k 7.3-a"
         self.assertIn(install, found)
         self.assertLess(found.index(install), found.index(remove))
+        self.assertIn("initramfs 7.3-a", found)
         self.assertNotIn("7.3-headless", "\n".join(found))
 
     def test_failed_build_leaves_older_modules_and_says_why(self) -> None:
@@ -376,6 +435,45 @@ class Maintainer(Unpacked):
         (self.temp / "var/cache/kscale/kernel-rust").mkdir(parents=True)
         self.run_script("postrm", "remove")
         self.assertFalse((self.temp / "var/cache/kscale").exists())
+
+    def test_removal_leaves_the_root_to_dm_crypt(self) -> None:
+        settings = self.temp / "etc/modprobe.d"
+        settings.mkdir(parents=True)
+        (self.temp / "bin/update-initramfs").write_text('#!/bin/sh\necho update-initramfs "$@"\n')
+        (self.temp / "bin/update-initramfs").chmod(0o755)
+        link = settings / "rcrypt-root.conf"
+        link.symlink_to("/usr/share/kscale/rcrypt-root.conf")
+        self.assertEqual(self.run_script("postrm", "upgrade", "9"), [])
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(self.run_script("postrm", "remove"), ["update-initramfs -u -k all"])
+        # modprobe complains of a link that leads nowhere.
+        self.assertFalse(link.is_symlink())
+        # A file is that of the administrator.
+        link.touch()
+        self.assertEqual(self.run_script("postrm", "purge"), [])
+        self.assertTrue(link.exists())
+
+    def test_hook_prints_the_reason_and_fails_no_update(self) -> None:
+        for name in ("why", "initramfs"):
+            text = (self.root / "usr/share/kscale" / name).read_text()
+            for directory in ("/var/cache", "/etc/modprobe.d", "/boot"):
+                text = text.replace(directory, f"{self.temp}{directory}")
+            (self.temp / "usr/share/kscale" / name).write_text(text)
+        hook = (self.root / "etc/kernel/header_postinst.d/kscale-dkms").read_text()
+        path = self.temp / "etc/header_postinst.d/kscale-dkms"
+        path.parent.mkdir(parents=True)
+        path.write_text(hook.replace("/usr/share", f"{self.temp}/usr/share"))
+        failed = self.temp / "var/cache/kscale/failed/7.3-a"
+        failed.parent.mkdir(parents=True)
+        failed.write_text("no source\ninstall it\n")
+        run = subprocess.run(["sh", str(path), "7.3-a"], capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stdout), (0, ""))
+        self.assertEqual(run.stderr.splitlines(), [
+            f"kscale: version {self.version} is not built for Linux 7.3-a:", "kscale: no source",
+            "kscale: install it", "kscale: then run: dkms autoinstall -k 7.3-a",
+        ])
+        run = subprocess.run(["sh", str(path), "7.3-b"], capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
 
     def test_autoinstall_can_be_turned_off(self) -> None:
         (self.temp / "etc/dkms").mkdir(parents=True)
