@@ -271,6 +271,10 @@ mod tests {
         sync::atomic::{
             Atomic,
             Relaxed, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
         }, //
     };
 
@@ -317,6 +321,72 @@ mod tests {
             drop(failures);
             assert_eq!(all_of(&domain, 400)?.len(), 400);
         }
+        Ok(())
+    }
+
+    /// Allocates ranges, and frees them on one CPU.
+    fn free_here(cache: &Cache, size_pfns: usize, count: usize) -> Result {
+        let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            ranges.push(
+                cache.alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?,
+                GFP_KERNEL,
+            )?;
+        }
+        let here = migrate_disable();
+        ranges.clear();
+        drop(here);
+        Ok(())
+    }
+
+    /// Returns whether the work item that trims the depots is queued, or runs.
+    fn is_trim_queued(cache: &Cache) -> bool {
+        let this = Arc::as_ptr(&cache.shared).cast_mut();
+        // SAFETY: `cache` keeps the value alive.
+        let work = unsafe { <Shared as HasWork<Shared>>::raw_get_work(this) };
+        // SAFETY: The work item was initialised with the value.
+        unsafe { bindings::work_busy(work.cast()) != 0 }
+    }
+
+    #[test]
+    fn trim_is_queued_for_a_magazine_in_a_depot() -> Result {
+        // Policy, size, freed ranges, whether a depot that is trimmed gets a magazine.
+        const ROWS: [(Policy, usize, usize, bool); 6] = [
+            (Policy::Adaptive, 1, 1, false),
+            (Policy::Adaptive, 1, 2 * MAGAZINE_SIZE, false),
+            (Policy::Adaptive, 1, 2 * MAGAZINE_SIZE + 1, true),
+            (Policy::Adaptive, 32, 2 * MAGAZINE_SIZE + 1, true),
+            // Larger ranges are not cached.
+            (Policy::Adaptive, 33, 10, false),
+            (Policy::Scaled, 1, 2 * MAGAZINE_SIZE + 1, false),
+        ];
+
+        for (policy, size_pfns, count, expected) in ROWS {
+            let cache = Cache::new(domain()?, policy)?;
+            free_here(&cache, size_pfns, count)?;
+            assert_eq!(is_trim_queued(&cache), expected);
+        }
+        Ok(())
+    }
+
+    /// Waits until the work item has nothing left to do.
+    #[test]
+    fn trimmed_keeps_a_magazine_for_each_online_cpu() -> Result {
+        const MAX_POLLS: usize = 6000;
+        // SAFETY: Reads a count.
+        let online: usize = unsafe { bindings::num_online_cpus() }.into_safe_cast();
+        let cache = Cache::new(domain()?, Policy::Trimmed)?;
+        free_here(&cache, 1, (2 + online + 2) * MAGAZINE_SIZE)?;
+        assert_eq!(cache.usage().depot, online + 2);
+
+        for _ in 0..MAX_POLLS {
+            if !is_trim_queued(&cache) {
+                break;
+            }
+            fsleep(Delta::from_millis(10));
+        }
+        assert!(!is_trim_queued(&cache));
+        assert_eq!(cache.usage().depot, online);
         Ok(())
     }
 

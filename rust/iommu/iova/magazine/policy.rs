@@ -273,6 +273,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn adaptive_is_due_while_a_magazine_is_left() {
+        // Magazines, surplus that is freed, whether to look again.
+        const ROWS: [(usize, usize, bool); 5] = [
+            (0, 0, false),
+            (1, 0, true),
+            (1, 1, false),
+            (3, 2, true),
+            (3, 3, false),
+        ];
+        let state = Policy::Adaptive.state(4);
+
+        for (depot, count, expected) in ROWS {
+            assert_eq!(state.is_due(depot, count), expected);
+        }
+    }
+
     /// Returns how many magazines a depot loses in a window, if `taken` are removed and added again
     /// in each tick.
     fn trim_a_window(state: &mut State, depot: &mut usize, taken: usize) -> usize {

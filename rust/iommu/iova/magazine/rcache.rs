@@ -153,8 +153,9 @@ where
         drop(emptied);
 
         match when_empty {
-            WhenEmpty::Steal if pfn.is_none() => self.steal(limit_pfn, backing),
-            _ => pfn,
+            // The depot was empty, so there is no range.
+            WhenEmpty::Steal => self.steal(limit_pfn, backing),
+            WhenEmpty::Allocate => pfn,
         }
     }
 

@@ -288,6 +288,25 @@ mod tests {
     }
 
     #[test]
+    fn no_cached_range_is_above_the_limit() -> Result {
+        let cache = cache(Policy::Adaptive, 1)?;
+        drop(cache.alloc(5, LIMIT_PFN, WhenFull::FlushRcaches)?);
+        drop(cache.alloc(8, LIMIT_PFN, WhenFull::FlushRcaches)?);
+
+        // Both sizes take up eight page frames, of which page frame 0 can be none.
+        for (size_pfns, limit_pfn, expected) in [
+            (5, 5, Err(EINVAL)),
+            (5, 7, Err(EINVAL)),
+            (8, 7, Err(EINVAL)),
+            (5, 15, Ok(8)),
+        ] {
+            let result = cache.alloc(size_pfns, limit_pfn, WhenFull::Fail);
+            assert_eq!(result.map(|range| range.pfn()), expected);
+        }
+        Ok(())
+    }
+
+    #[test]
     fn full_magazines_move_between_cpus() -> Result {
         for policy in Policy::ALL {
             let cache = cache(policy, 2)?;
@@ -297,6 +316,84 @@ mod tests {
             pass(&cache, MAGAZINE_SIZE, 0, 0)?;
             assert_eq!(cache.counts().tree_allocs, 3 * MAGAZINE_SIZE);
             assert_eq!(cache.usage().depot, 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn usage_has_the_memory_of_nodes_and_magazines() -> Result {
+        let cache = cache(Policy::Trimmed, 2)?;
+        assert_eq!(cache.usage().bytes(), 0);
+
+        pass(&cache, 3 * MAGAZINE_SIZE, 0, 1)?;
+        let usage = cache.usage();
+        assert_eq!((usage.ranges, usage.magazines), (3 * MAGAZINE_SIZE, 3));
+        // A node takes 64 bytes, and a magazine 1 KiB.
+        assert_eq!(usage.bytes(), 3 * MAGAZINE_SIZE * 64 + 3 * 1024);
+        Ok(())
+    }
+
+    #[test]
+    fn longest_depot_is_counted_from_call_to_call() -> Result {
+        let cache = cache(Policy::Trimmed, 2)?;
+        assert_eq!(cache.take_longest(), [0; ORDERS]);
+
+        // Fills both magazines of CPU 1, and moves two to the depot.
+        pass(&cache, 4 * MAGAZINE_SIZE, 0, 1)?;
+        assert_eq!(cache.usage().depot, 2);
+        pass(&cache, 2 * MAGAZINE_SIZE, 0, 0)?;
+        assert_eq!(cache.usage().depot, 0);
+
+        assert_eq!(cache.take_longest(), [2, 0, 0, 0, 0, 0]);
+        assert_eq!(cache.take_longest(), [0; ORDERS]);
+        Ok(())
+    }
+
+    /// C keeps one of the two empty magazines.
+    #[test]
+    fn only_adaptive_frees_both_empty_magazines() -> Result {
+        for policy in Policy::ALL {
+            let cache = cache(policy, 2)?;
+            pass(&cache, 3 * MAGAZINE_SIZE, 0, 1)?;
+            let before = cache.usage();
+            assert_eq!(before.depot, 1);
+
+            // Empties both magazines of CPU 1, which then takes the magazine of the depot.
+            let mut ranges = KVec::with_capacity(2 * MAGAZINE_SIZE + 1, GFP_KERNEL)?;
+            for _ in 0..=2 * MAGAZINE_SIZE {
+                let range = cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?;
+                ranges.push(range, GFP_KERNEL)?;
+            }
+            let freed = if policy == Policy::Adaptive { 2 } else { 1 };
+            assert_eq!(cache.usage().depot, 0);
+            assert_eq!(cache.usage().magazines, before.magazines - freed);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_search_visits_every_cpu() -> Result {
+        // Number of CPUs, the one with ranges, one without.
+        const ROWS: [(usize, usize, usize); 5] =
+            [(2, 0, 1), (2, 1, 0), (3, 0, 2), (3, 2, 0), (32, 0, 31)];
+
+        for (cpus, owner, other) in ROWS {
+            let cache = cache(Policy::Adaptive, cpus)?;
+            let mut ranges = KVec::with_capacity(MAGAZINE_SIZE, GFP_KERNEL)?;
+            // An offline CPU does not search, so no search has failed before.
+            cache.caches.close(owner);
+            cache.run_on(owner)?;
+            for _ in 0..MAGAZINE_SIZE {
+                let range = cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?;
+                ranges.push(range, GFP_KERNEL)?;
+            }
+            cache.caches.open(owner);
+            drop(ranges);
+
+            cache.run_on(other)?;
+            drop(cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?);
+            let counts = cache.counts();
+            assert_eq!((counts.tree_allocs, counts.steals), (MAGAZINE_SIZE, 1));
         }
         Ok(())
     }
@@ -399,8 +496,14 @@ mod tests {
                 pass(&cache, 400, 0, 1)?;
                 let _low = domain.alloc(15, 15, Alignment::Any)?;
 
+                let before = cache.usage();
+                assert_eq!(before.depot, 2);
                 assert_eq!(cache.alloc(1, 15, when_full).err(), Some(ENOMEM));
-                assert_eq!(cache.usage().cached, cached);
+                let after = cache.usage();
+                assert_eq!(after.cached, cached);
+                // The CPUs keep their empty magazines, as in C.
+                let freed = if cached == 0 { before.depot } else { 0 };
+                assert_eq!(after.magazines, before.magazines - freed);
             }
         }
         Ok(())
