@@ -136,7 +136,13 @@ mod tests {
         Arc, //
     };
 
-    use crate::testing::task::run_jobs;
+    use crate::{
+        percpu::{
+            possible_cpus,
+            testing::migrate_disable, //
+        },
+        testing::task::run_jobs, //
+    };
 
     const MAX: u64 = CreditCounter::MAX_LIMIT;
 
@@ -367,6 +373,115 @@ mod tests {
 
         assert_eq!(counter.pool.open(), 0);
         assert!(counter.try_charge(1000));
+        Ok(())
+    }
+
+    /// The number of credits that all CPUs share.
+    fn shared(counter: &CreditCounter) -> u64 {
+        counter.limit() - counter.in_use() - counter.pool.parked().unsigned_abs()
+    }
+
+    /// Calls `f` as often as told, and returns how often that changed the shared count.
+    fn changes(counter: &CreditCounter, calls: u64, f: impl Fn()) -> u64 {
+        let mut changes = 0;
+
+        for _ in 0..calls {
+            let before = shared(counter);
+            f();
+            changes += u64::from(shared(counter) != before);
+        }
+        changes
+    }
+
+    #[test]
+    fn far_from_the_limit_a_cpu_uses_its_slot() -> Result {
+        const CALLS: u64 = 640;
+        let counter = CreditCounter::new(MAX)?;
+        let here = migrate_disable();
+
+        let taken = changes(&counter, CALLS, || assert!(counter.try_charge(1)));
+        let returned = changes(&counter, CALLS, || counter.uncharge(1));
+        let both = changes(&counter, CALLS, || {
+            assert!(counter.try_charge(1));
+            counter.uncharge(1);
+        });
+        drop(here);
+
+        // About one call in 32.
+        assert!((1..=CALLS / 32 + 1).contains(&taken));
+        assert!((1..=CALLS / 32 + 1).contains(&returned));
+        assert!(both <= 1);
+        assert_eq!(counter.in_use(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_slot_has_credits_for_64_requests_at_most() -> Result {
+        for count in [1, 3, 1000] {
+            let counter = CreditCounter::new(MAX)?;
+            let here = migrate_disable();
+            counter.charge(1000 * count)?;
+
+            let mut most = 0;
+            for _ in 0..1000 {
+                counter.uncharge(count);
+                most = most.max(counter.pool.parked().unsigned_abs());
+            }
+            drop(here);
+            assert!((32 * count..=64 * count).contains(&most));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn all_cpus_park_half_of_the_free_credits_at_most() -> Result {
+        let cpus = possible_cpus().count() as u64;
+        for limit in [16 * cpus, 31 * cpus] {
+            let counter = CreditCounter::new(limit)?;
+            let here = migrate_disable();
+            assert!(counter.try_charge(1));
+            let parked = counter.pool.parked().unsigned_abs();
+            drop(here);
+
+            assert!((1..=limit / 2 / cpus).contains(&parked));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn credits_that_a_release_parks_are_found() -> Result {
+        let counter = CreditCounter::new(1 << 20)?;
+        counter.charge(1 << 19)?;
+        let here = migrate_disable();
+        counter.uncharge(1);
+        drop(here);
+        assert_eq!((counter.pool.open(), counter.pool.parked()), (1, 1));
+
+        assert!(!counter.try_charge((1 << 19) + 2));
+        counter.uncharge(1);
+        assert!(counter.try_charge((1 << 19) + 2));
+        assert_eq!(counter.in_use(), counter.limit());
+        Ok(())
+    }
+
+    #[test]
+    fn a_slot_is_closed_near_the_limit() -> Result {
+        let counter = CreditCounter::new(MAX)?;
+        let here = migrate_disable();
+        // Takes the last parked credit. The slot stays open.
+        assert!(counter.try_charge(1));
+        while counter.pool.parked() > 0 {
+            assert!(counter.try_charge(1));
+        }
+        assert_eq!(counter.pool.open(), 1);
+
+        let rest = MAX - counter.in_use();
+        counter.charge(rest)?;
+        counter.uncharge(1);
+        drop(here);
+
+        assert_eq!((counter.pool.open(), counter.pool.parked()), (0, 0));
+        assert_eq!(counter.in_use(), MAX - 1);
         Ok(())
     }
 

@@ -124,7 +124,7 @@ impl<S: Slots> Pool<S> {
             state: Atomic::new(State::new(limit, 0).0),
             limit: Atomic::new(limit),
             // All CPUs together get at most half of the free credits.
-            share_shift: cpus.max(1).next_power_of_two().trailing_zeros() + 1,
+            share_shift: cpus.next_power_of_two().trailing_zeros() + 1,
             slots,
         }
     }
@@ -292,12 +292,19 @@ impl<S: Slots> Pool<S> {
 
     /// Returns the number of credits in use. Exact if no call runs concurrently.
     pub(super) fn in_use(&self) -> i64 {
-        let mut unused = self.state().free();
+        let unused = self.state().free() + self.parked();
+
+        self.limit() - unused
+    }
+
+    /// Returns the number of credits parked in all slots. Exact if no call runs concurrently.
+    pub(super) fn parked(&self) -> i64 {
+        let mut parked = 0;
 
         self.slots.for_each(|slot| {
-            unused += (slot.load(Relaxed) - 1).max(0);
+            parked += (slot.load(Relaxed) - 1).max(0);
         });
-        self.limit() - unused
+        parked
     }
 
     /// Returns the number of open slots. Exact if no call runs concurrently.
