@@ -9,7 +9,7 @@
 //! The target `probe_integrity` attaches a payload of 1 MiB to each bio, and ends the bio.
 //!
 //! The target `probe_chain`, `<start> <len> probe_chain <n>`, accepts reads one sector at a time.
-//! It keeps each bio in the per-bio data of the next one, and drops the `n`th.
+//! It keeps each bio in the per-bio data of the next one, and drops the `n`th. It is audited.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,8 @@ use kernel::{
         Write as _, //
     },
     new_mutex,
+    num::casts::IntoSafeCast,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
@@ -93,8 +95,14 @@ impl kernel::Module for ProbeModule {
 enum What {
     /// Remap it to the device.
     Remap,
+    /// Remap it with tags.
+    RemapTagged,
     /// Remap it one sector at a time.
     Partial,
+    /// As [`What::Partial`], but remap bios that must not be split.
+    Divide,
+    /// Write zeros to its memory, as far as it is writable, and remap it.
+    Scribble,
     /// Submit it later, from a worker.
     Submit,
     /// Submit it a second time after its completion.
@@ -106,6 +114,8 @@ enum What {
     Collect,
     /// Submit a clone that shares its memory.
     Share,
+    /// As [`What::Share`], with tags.
+    ShareTagged,
     /// Submit a clone with bounce pages and a copy of the data.
     Bounce,
     /// As [`What::Bounce`], but the first sector is not filled.
@@ -128,14 +138,18 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 17] = [
+const NAMES: [(&str, What); 21] = [
     ("remap", What::Remap),
+    ("remap_tagged", What::RemapTagged),
     ("partial", What::Partial),
+    ("divide", What::Divide),
+    ("scribble", What::Scribble),
     ("submit", What::Submit),
     ("resubmit", What::Resubmit),
     ("submit_another", What::SubmitAnother),
     ("collect", What::Collect),
     ("share", What::Share),
+    ("share_tagged", What::ShareTagged),
     ("bounce", What::Bounce),
     ("bounce_unfilled", What::BounceUnfilled),
     ("read_at_once", What::ReadAtOnce),
@@ -147,6 +161,11 @@ const NAMES: [(&str, What); 17] = [
     ("drop", What::Drop),
     ("stay", What::Stay),
 ];
+
+/// The number of bytes of the tags.
+const TAGS_LEN: u32 = 8;
+
+static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// The number of existing [`PerBio`] values.
 static LIVE: Atomic<i64> = Atomic::new(0);
@@ -226,6 +245,7 @@ impl Probe {
 impl dm::Target for Probe {
     const NAME: &'static CStr = c"probe";
     const VERSION: [u32; 3] = [1, 0, 0];
+    const ATOMIC_WRITES: bool = true;
 
     type ModuleData = ();
     type PerBio = PerBio;
@@ -246,6 +266,7 @@ impl dm::Target for Probe {
         let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"dm_probe", Flags::UNBOUND, 4)?;
         builder.send_flush_bios();
+        builder.send_discard_bios();
 
         Ok(try_pin_init!(Self {
             device,
@@ -266,12 +287,18 @@ impl dm::Target for Probe {
         self.mapped.add(1, Relaxed);
         bio.data().sector = sector;
 
-        if bio.is_flush() {
+        if bio.is_flush() && self.what != What::Divide {
             return bio.remap(self.device, 0);
         }
         match self.what {
             What::SubmitAnother if sector == 0 => bio.defer(|bio| self.kept.lock().push(bio)),
             What::Remap | What::Forgive | What::Stay | What::Resubmit | What::SubmitAnother => {
+                bio.remap(self.device, sector)
+            }
+            What::RemapTagged => {
+                if let Some(tags) = IntegrityPayload::new(TAGS_LEN) {
+                    bio.set_integrity(tags);
+                }
                 bio.remap(self.device, sector)
             }
             What::Collect => match bio.accept_partial(NonZeroU32::MIN) {
@@ -282,8 +309,30 @@ impl dm::Target for Probe {
                 Ok(()) => bio.remap(self.device, sector),
                 Err(_) => bio.kill(),
             },
+            What::Divide => {
+                // No bio is that long.
+                let is_wrong = bio.accept_partial(NonZeroU32::MAX).is_ok();
+                // A discard has a length, but no memory.
+                let has_data = matches!(bio.op(), Op::Read | Op::Write) && !bio.is_flush();
+                if is_wrong || has_data != (bio.segments().remaining_bytes() > 0) {
+                    return bio.kill();
+                }
+                // Fails, and changes nothing, if the bio must not be split.
+                let _ = bio.accept_partial(NonZeroU32::MIN);
+                let to = if bio.is_flush() { 0 } else { sector };
+                bio.remap(self.device, to)
+            }
+            What::Scribble => {
+                let (_, mut memory) = bio.segments_mut();
+                while let Some(mut segment) = memory.next_segment(NonZeroU32::MAX) {
+                    let len = segment.len().into_safe_cast();
+                    // A segment is within a page.
+                    let _ = segment.write_at(0, ZEROS.get(..len).unwrap_or_default());
+                }
+                bio.remap(self.device, sector)
+            }
             What::Submit => bio.defer(|bio| bio.queue(queue, submit)),
-            What::Share => bio.defer(|bio| bio.queue(queue, share)),
+            What::Share | What::ShareTagged => bio.defer(|bio| bio.queue(queue, share)),
             What::Bounce | What::BounceUnfilled => bio.defer(|bio| bio.queue(queue, bounce)),
             What::ReadAtOnce => bio.defer(read),
             What::Requeue => bio.requeue(),
@@ -398,9 +447,16 @@ fn submit(mut bio: dm::Bio<Probe>) {
 /// Submits a clone of a bio.
 fn share(mut bio: dm::Bio<Probe>) {
     let sector = bio.data().sector;
-    let device = bio.target().device;
+    let (device, what) = (bio.target().device, bio.target().what);
     match bio.share(|target| &target.get_ref().bios) {
-        Ok(clone) => clone.submit(device, sector, dm::IrqBio::end),
+        Ok(mut clone) => {
+            if what == What::ShareTagged {
+                if let Some(tags) = IntegrityPayload::new(TAGS_LEN) {
+                    clone.set_integrity(tags);
+                }
+            }
+            clone.submit(device, sector, dm::IrqBio::end);
+        }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),
     }
 }
@@ -498,6 +554,7 @@ struct ProbeChain {
 impl dm::Target for ProbeChain {
     const NAME: &'static CStr = c"probe_chain";
     const VERSION: [u32; 3] = [1, 0, 0];
+    const AUDITED: bool = true;
 
     type ModuleData = ();
     type PerBio = Link;

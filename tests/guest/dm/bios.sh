@@ -146,6 +146,24 @@ test_remapped_bios_stay_as_they_are() {
 	done
 }
 
+# The target shortens each bio that arrives to a sector if it may: not if a part would have another meaning.
+test_only_reads_and_writes_are_split() {
+	make ours "probe $recorder divide"
+	while read -r count bio; do
+		# shellcheck disable=SC2086
+		expect_result 0 ours $bio
+		expect_equal "$count" "$(arrived | wc -l)" "bios of $bio"
+	done <<-END
+		8 $read 0 8 4096
+		1 $read 0 8 512
+		8 $write 0 8 4096
+		8 $write $((fua | sync)) 8 4096
+		1 $write $atomic 2048 4096
+		1 $write $((preflush | sync)) 0 0
+		1 $discard 0 8 4096
+	END
+}
+
 test_writes_of_another_memory_stay_as_they_are() {
 	make theirs "linear $recorder 0"
 	make ours "probe $recorder bounce"

@@ -7,6 +7,9 @@ behaviour.
 
 import errno
 import os
+import re
+import socket
+import struct
 import subprocess
 from collections.abc import Callable
 
@@ -70,6 +73,20 @@ class Suite(block.Suite):
         self.expect_data(self.probe("partial"))
         self.expect_status("mapped=256 ended=256 ")
 
+    def test_zone_writes_are_not_split(self) -> None:
+        device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
+        node = self.probe("divide", device, block.fields_of("/sys/block/null0/size")[0])
+        data = DATA[:4096]
+        block.write(node, data)
+        self.expect_status("mapped=1 ended=1 ")
+        ktap.expect_equal(data, block.read(node, len(data)), "data")
+        self.expect_status("mapped=9 ended=9 ")
+
+    def test_only_reads_have_writable_memory(self) -> None:
+        node = self.probe("scribble")
+        block.write(node, DATA)
+        ktap.expect_equal(DATA, block.read("/dev/ram0", len(DATA)), "data on the device")
+
     def test_a_bio_is_sent_by_a_worker(self) -> None:
         self.expect_data(self.probe("submit"))
         self.expect_status("mapped=8 ended=8 ")
@@ -111,8 +128,29 @@ class Suite(block.Suite):
         # The bios themselves were not sent to the device.
         self.expect_status("mapped=8 ended=0 ")
 
+    def test_tags_must_fit_the_device(self) -> None:
+        """The device stores no tags, so it gets no bio with some."""
+        for behaviour in ("remap_tagged", "share_tagged"):
+            node = self.probe(behaviour)
+            before = block.fields_of("/sys/block/ram0/stat")
+            self.expect_errors(node)
+            ktap.expect_equal(before, block.fields_of("/sys/block/ram0/stat"), "I/O of the device")
+            self.expect_status("mapped=2 ")
+            self.remove("probe")
+
     def test_bounced_clone_has_its_own_pages(self) -> None:
         self.expect_data(self.probe("bounce"))
+
+    def test_memory_of_clones_is_freed(self) -> None:
+        node = self.probe("bounce")
+        data = bytes(SECTORS * 512)
+        block.write(node, data, block=16384)
+        before = free_kib()
+        for _ in range(24):
+            block.write(node, data, block=16384)
+        after = free_kib()
+        # The clones had pages of 24 MiB.
+        assert before - after < 12288, f"{before} KiB were free, {after} KiB are now"
 
     def test_unfilled_clone_is_not_written(self) -> None:
         """Otherwise old contents of the clone's memory would get to the device."""
@@ -187,6 +225,19 @@ class Suite(block.Suite):
         warnings = [line for line in log.lines() if "WARNING" in line]
         ktap.expect_equal([], warnings, "warnings")
 
+    def test_zone_reads_are_requeued(self) -> None:
+        device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
+        sectors = block.fields_of("/sys/block/null0/size")[0]
+        node = self.probe("requeue_in_suspend", device, sectors)
+        suspend = self.start(self.control.suspend, "probe", NOFLUSH)
+        block.wait_until(lambda: "presuspend" in self.status())
+        read = self.start(block.read, node, 4096)
+        ktap.expect_equal(None, suspend.end(), "error of the suspend")
+        self.control.load("probe", [Target(0, sectors, "probe", f"{device} remap")])
+        self.control.resume("probe")
+        ktap.expect_equal(None, read.end(), "error of the read")
+        self.expect_status("mapped=1 ended=1 ")
+
     def test_map_cannot_wait_for_a_read(self) -> None:
         self.expect_error(errno.EIO, block.read, self.probe("read_at_once"), 4096)
         self.expect_status("mapped=1 ")
@@ -248,7 +299,8 @@ class Suite(block.Suite):
     def test_message_returns_text(self) -> None:
         self.probe("remap")
         ktap.expect_equal("<first><second>", self.control.message("probe", "echo first second"), "answer")
-        ktap.expect_equal("", self.control.message("probe", "nothing"), "answer")
+        # A text would be read from memory that has the sector.
+        ktap.expect_equal("", self.control.message("probe", "nothing", sector=ord("A")), "answer")
         self.expect_error(errno.EINVAL, self.control.message, "probe", "unknown")
 
     def test_long_message_result_is_returned(self) -> None:
@@ -257,11 +309,57 @@ class Suite(block.Suite):
         answer = self.control.message("probe", f"echo {' '.join(words)}")
         ktap.expect_equal("".join(f"<{word}>" for word in words), answer, "answer")
 
+    def test_audited_targets_are_recorded(self) -> None:
+        """Without an audit daemon, the records are in the kernel log."""
+        with open("/proc/sys/kernel/printk_ratelimit", "w") as file:
+            file.write("0")
+        log = KernelLog()
+        set_auditing(True)
+        try:
+            self.probe("remap")
+            self.remove("probe")
+            self.create("probe", Target(0, SECTORS, "probe_chain", "1"))
+            self.remove("probe")
+            self.expect_error(
+                errno.EINVAL, self.create, "probe", Target(0, SECTORS, "probe_chain", "none")
+            )
+            # The kernel writes records asynchronously, in order. This is the last one.
+            set_auditing(True)
+            lines: list[str] = []
+            block.wait_until(lambda: is_set_twice(lines, log))
+        finally:
+            set_auditing(False)
+
+        pattern = r"audit\(.*\): module=(\S+) op=(\w+) .* error_msg='(.*)' res=(\d)"
+        records = [match.groups() for line in lines if (match := re.search(pattern, line))]
+        expected = [
+            ("probe_chain", "ctr", "success", "1"),
+            ("probe_chain", "dtr", "success", "1"),
+            ("probe_chain", "ctr", "bad number", "0"),
+            ("probe_chain", "dtr", "success", "1"),
+        ]
+        ktap.expect_equal(expected, records, "records")
+
     def test_modules_can_be_unloaded(self) -> None:
         subprocess.run(["modprobe", "-r", "dm_probe", "brd", "null_blk"], check=True)
         left = [line for line in block.text_of("/proc/modules").splitlines() if line.startswith("dm_probe ")]
         ktap.expect_equal([], left, "modules that are left")
         subprocess.run(["umount", "-l", MODULES], check=True)
+
+
+def set_auditing(is_on: bool) -> None:
+    """Enables or disables auditing: AUDIT_SET with AUDIT_STATUS_ENABLED, as `auditctl -e` does."""
+    status = struct.pack("=11I", 1, is_on, *[0] * 9)
+    header = struct.pack("=IHHII", 16 + len(status), 1001, 1 | 4, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9) as audit:
+        audit.send(header + status)
+        ktap.expect_equal(0, struct.unpack_from("=i", audit.recv(4096), 16)[0], "error")
+
+
+def is_set_twice(lines: list[str], log: KernelLog) -> bool:
+    """Adds new lines of the log. Returns whether all of them have two records of set_auditing()."""
+    lines += log.lines()
+    return sum("op=set audit_enabled" in line for line in lines) == 2
 
 
 def free_kib() -> int:

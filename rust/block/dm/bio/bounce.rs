@@ -267,3 +267,181 @@ unsafe fn free<S: Source<Memory = Page>>(
         unsafe { pool.free_bulk_raw(pages) };
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_bounce)]
+mod tests {
+    use super::*;
+
+    use core::num::NonZeroU16;
+
+    use kernel::sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    };
+
+    use crate::mm::mempool::Allocator;
+
+    const MAX_PAGES: usize = bindings::BIO_MAX_VECS as usize;
+
+    /// Counts that tests share with their source of pages.
+    struct Counts {
+        pages: Atomic<usize>,
+        compounds: Atomic<usize>,
+        /// The orders that were asked for, the last one in the lowest four bits.
+        orders: Atomic<usize>,
+        /// The largest order that is given, 0 for none.
+        max_order: Atomic<u32>,
+    }
+
+    struct Counted(Arc<Counts>);
+
+    impl Allocator for Counted {
+        type Memory = Page;
+
+        fn alloc(&self, gfp: Gfp) -> Option<Page> {
+            let page = Page::alloc(gfp).ok()?;
+            self.0.pages.add(1, Relaxed);
+            Some(page)
+        }
+
+        fn free(&self, page: Page) {
+            self.0.pages.fetch_sub(1, Relaxed);
+            drop(page);
+        }
+    }
+
+    impl CompoundSource for Counted {
+        fn alloc_compound(&self, max_order: NonZeroU32) -> Option<CompoundPage> {
+            let orders = self.0.orders.load(Relaxed);
+            // CAST: At most 10.
+            self.0
+                .orders
+                .store(orders << 4 | max_order.get() as usize, Relaxed);
+            let order = max_order.get().min(self.0.max_order.load(Relaxed));
+            let compound = CompoundPage::alloc(Gfp::KERNEL, NonZeroU32::new(order)?).ok()?;
+            self.0.compounds.add(1, Relaxed);
+            Some(compound)
+        }
+
+        fn free_compound(&self, compound: CompoundPage) {
+            self.0.compounds.fetch_sub(1, Relaxed);
+            drop(compound);
+        }
+    }
+
+    /// A set of bios, a pool of pages, and the counts of its source.
+    struct Memory {
+        set: Pin<KBox<BioSet>>,
+        pool: Pin<KBox<Mempool<Counted>>>,
+        counts: Arc<Counts>,
+    }
+
+    impl Memory {
+        fn new(min_nr: usize) -> Result<Self> {
+            let counts = Counts {
+                pages: Atomic::new(0),
+                compounds: Atomic::new(0),
+                orders: Atomic::new(0),
+                max_order: Atomic::new(0),
+            };
+            let counts = Arc::new(counts, GFP_KERNEL)?;
+            let source = Counted(counts.clone());
+            Ok(Self {
+                set: KBox::pin_init(BioSet::new(NonZeroU16::MIN), GFP_KERNEL)?,
+                pool: KBox::pin_init(Mempool::new(min_nr, source), GFP_KERNEL)?,
+                counts,
+            })
+        }
+
+        /// Allocates and frees a bio of `len` bytes. Returns the number of its segments and its
+        /// length, or [`None`] if it is refused.
+        fn use_bio(&self, len: usize) -> Option<(u16, u32)> {
+            let (set, pool) = (&*self.set, &*self.pool);
+            self.counts.orders.store(0, Relaxed);
+            // SAFETY: The bio is freed below, before the set and the pool are.
+            let bio = unsafe {
+                alloc(
+                    set,
+                    pool,
+                    bindings::req_op_REQ_OP_WRITE,
+                    len,
+                    Counted::alloc_compound,
+                )
+            }?;
+            // SAFETY: The bio is alive.
+            let (count, size) =
+                unsafe { ((*bio.as_ptr()).bi_vcnt, (*bio.as_ptr()).bi_iter.bi_size) };
+            // SAFETY: The bio came from `alloc()` with that pool and that source, and is not used
+            // again.
+            unsafe {
+                free_compound_pages::<Counted>(bio, core::ptr::from_ref(pool).cast());
+                bindings::bio_put(bio.as_ptr());
+            }
+            Some((count, size))
+        }
+
+        /// Returns the allocated pages and compound pages.
+        fn allocated(&self) -> (usize, usize) {
+            (
+                self.counts.pages.load(Relaxed),
+                self.counts.compounds.load(Relaxed),
+            )
+        }
+    }
+
+    #[test]
+    fn a_bio_has_the_pages_that_the_pool_guarantees() -> Result {
+        // Guaranteed pages, bytes, pages of the bio.
+        const ROWS: [(usize, usize, Option<u16>); 9] = [
+            (4, 0, None),
+            (4, 1, Some(1)),
+            (4, PAGE_SIZE + 1, Some(2)),
+            (4, 4 * PAGE_SIZE, Some(4)),
+            (4, 4 * PAGE_SIZE + 1, None),
+            (MAX_PAGES, 16 * PAGE_SIZE, Some(16)),
+            (MAX_PAGES, MAX_PAGES * PAGE_SIZE, Some(256)),
+            (MAX_PAGES, MAX_PAGES * PAGE_SIZE + 1, None),
+            (MAX_PAGES + 1, MAX_PAGES * PAGE_SIZE + 1, None),
+        ];
+
+        for (min_nr, len, expected) in ROWS {
+            let memory = Memory::new(min_nr)?;
+            // CAST: At most 1 MiB.
+            let expected = expected.map(|count| (count, len as u32));
+            assert_eq!(memory.use_bio(len), expected);
+            // Only the reserve is left.
+            assert_eq!(memory.allocated(), (min_nr, 0));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn compound_pages_are_as_large_as_possible() -> Result {
+        // Largest order of the source, pages of the bio, segments, orders that were asked for.
+        const ROWS: [(u32, usize, u16, usize); 7] = [
+            (0, 1, 1, 0),
+            (0, 16, 16, 0x4),
+            (4, 16, 1, 0x4),
+            // Eight pages, four pages, two pages, one page.
+            (9, 15, 4, 0x321),
+            (2, 15, 5, 0x3221),
+            (1, 7, 4, 0x211),
+            (3, 17, 3, 0x43),
+        ];
+
+        for (max_order, pages, segments, orders) in ROWS {
+            let memory = Memory::new(MAX_PAGES)?;
+            memory.counts.max_order.store(max_order, Relaxed);
+            let len = pages * PAGE_SIZE;
+            // CAST: At most 1 MiB.
+            assert_eq!(memory.use_bio(len), Some((segments, len as u32)));
+            assert_eq!(memory.counts.orders.load(Relaxed), orders);
+            assert_eq!(memory.allocated(), (MAX_PAGES, 0));
+        }
+        Ok(())
+    }
+}

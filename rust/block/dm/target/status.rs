@@ -113,6 +113,18 @@ mod tests {
         );
     }
 
+    /// Userspace gets the buffer of a target that writes nothing, too.
+    #[test]
+    fn no_text_is_an_empty_string() {
+        let devices = Devices::new();
+        let mut buf = [0xff_u8; 4];
+        assert_eq!(
+            StatusBuf::new(&mut buf, &devices).as_bytes_with_nul(),
+            b"\0"
+        );
+        assert_eq!(StatusBuf::new(&mut [], &devices).as_bytes_with_nul(), b"");
+    }
+
     #[test]
     fn long_text_is_truncated_and_terminated() {
         let devices = Devices::new();
