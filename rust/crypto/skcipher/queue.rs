@@ -228,8 +228,20 @@ mod tests {
 
     use kernel::{
         ffi::c_int,
-        str::CString, //
+        str::CString,
+        sync::atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        },
+        workqueue, //
     };
+
+    use core::ptr::with_exposed_provenance_mut;
 
     const LEN: u32 = 512;
     const IV: [u8; 16] = [3; 16];
@@ -339,6 +351,56 @@ mod tests {
             result
         })?;
         assert!(under_way >= 4);
+        Ok(())
+    }
+
+    static IS_COMPLETE: Atomic<bool> = Atomic::new(false);
+
+    /// A driver that completes the request some milliseconds later.
+    ///
+    /// # Safety
+    ///
+    /// The request must have a callback, and must exist until that is called.
+    unsafe extern "C" fn takes_time(request: *mut bindings::skcipher_request) -> c_int {
+        // SAFETY: By this function's contract.
+        let (complete, data) = unsafe {
+            (
+                (*request).base.complete,
+                (*request).base.data.expose_provenance(),
+            )
+        };
+
+        let later = workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            fsleep(Delta::from_millis(20));
+            IS_COMPLETE.store(true, Release);
+            // SAFETY: By this function's contract.
+            unsafe { complete.map(|complete| complete(with_exposed_provenance_mut(data), 0)) };
+        });
+        match later {
+            Ok(()) => EINPROGRESS.to_errno(),
+            Err(_) => ENOMEM.to_errno(),
+        }
+    }
+
+    #[test]
+    fn the_drop_of_a_request_waits_for_the_driver() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(1)?;
+        let mut was_complete = false;
+
+        cipher.queue(|queue| {
+            let buffer = buffers.first_mut().ok_or(EINVAL)?;
+            start(queue, buffer, takes_time, None)?;
+            let request = queue.started.first_mut().and_then(Option::take);
+            // INVARIANT: No request is left.
+            (queue.oldest, queue.len) = (0, 0);
+            let was_in_flight = request.is_some();
+            drop(request);
+            was_complete = was_in_flight && IS_COMPLETE.load(Acquire);
+            Ok(())
+        })?;
+
+        assert!(was_complete);
         Ok(())
     }
 

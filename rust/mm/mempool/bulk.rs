@@ -221,6 +221,7 @@ mod tests {
                 Stats, //
             },
             Allocator,
+            Kmalloc,
             Pages, //
         },
         *, //
@@ -231,7 +232,10 @@ mod tests {
         NonNull, //
     };
 
-    use kernel::sync::atomic::Relaxed;
+    use kernel::{
+        page::PAGE_SIZE,
+        sync::atomic::Relaxed, //
+    };
 
     /// Returns `N` empty slots.
     fn slots<const N: usize>() -> [MaybeUninit<Page>; N] {
@@ -280,6 +284,30 @@ mod tests {
             drop(pool);
             assert_eq!(ledger.live(), 0);
         }
+        Ok(())
+    }
+
+    /// The source frees the elements that the reserve has no room for.
+    #[test]
+    fn surplus_memory_is_freed() -> Result {
+        const LEN: usize = 1 << 16;
+        const ROUNDS: usize = 48;
+        let pool = KBox::pin_init(Mempool::new(8, Kmalloc::<[u8; LEN]>::new()), GFP_KERNEL)?;
+        let available = || {
+            // SAFETY: Reads counters.
+            unsafe { bindings::si_mem_available() }
+                .max(0)
+                .unsigned_abs() as usize
+        };
+        let before = available();
+
+        for _ in 0..ROUNDS {
+            let mut slots = [const { MaybeUninit::uninit() }; 8];
+            drop(pool.alloc_bulk(&mut slots)?);
+        }
+
+        let lost = before.saturating_sub(available()) * PAGE_SIZE;
+        assert!(lost < ROUNDS * 8 * LEN / 2);
         Ok(())
     }
 
