@@ -318,6 +318,7 @@ mod tests {
             (IvMode::Lmk, 64 * 16, 64, 16, Some((64, 0))),
             (IvMode::Lmk, 65 * 16, 64, 16, Some((65, 16))),
             (IvMode::Lmk, 65 * 16 + 3, 64, 16, Some((65, 16))),
+            (IvMode::Lmk, 49, 2, 16, Some((3, 16))),
             (IvMode::Lmk, 3, 64, 16, Some((65, 0))),
             (IvMode::Tcw, 64, 1, 16, Some((3, 32))),
             (IvMode::Tcw, 8, 2, 8, Some((4, 24))),

@@ -424,6 +424,14 @@ mod tests {
         assert_eq!(keys.may_resume(), Err(EAGAIN));
         assert_eq!(device.set_key(FIRST.to_bytes()), Ok(()));
         assert_eq!(keys.may_resume(), Ok(()));
+
+        // Of a key of any length.
+        let short = KeyLayout {
+            size_bytes: 1,
+            ..device.config.key_layout
+        };
+        assert_eq!(keys.set_key(b"0g", &short), Err(EINVAL));
+        assert!(shown(keys)?.is_none());
         Ok(())
     }
 }

@@ -139,6 +139,25 @@ mod tests {
     }
 
     #[test]
+    fn only_cpus_with_bios_are_shown() -> Result {
+        // Reads, writes, whether there is a line of a CPU.
+        for (reads, writes, is_shown) in [(0, 0, false), (1, 0, true), (0, 1, true)] {
+            let stats = Stats::new()?;
+            stats.at::<READS>().add(reads);
+            stats.at::<WRITES>().add(writes);
+            let text = CString::try_from_fmt(fmt!("{}", Shown(&stats)))?;
+            let text = text.to_str().map_err(|_| EINVAL)?;
+
+            let line = text.lines().find(|line| line.starts_with("cpu "));
+            assert_eq!(line.is_some(), is_shown);
+            let end = CString::try_from_fmt(fmt!(" reads {reads} writes {writes}"))?;
+            let end = end.to_str().map_err(|_| EINVAL)?;
+            assert!(line.is_none_or(|line| line.ends_with(end)));
+        }
+        Ok(())
+    }
+
+    #[test]
     fn a_write_has_whole_pages() {
         const PAGE: u32 = PAGE_SIZE as u32;
 

@@ -91,8 +91,17 @@ mod tests {
 
     #[test]
     fn failed_allocations_are_uncharged() -> Result {
-        for mode in MODES {
-            let pages = pages_of(mode, PageMode::Mixed)?;
+        let page_modes = [
+            PageMode::Single,
+            PageMode::Compound,
+            PageMode::Recycled(8),
+            PageMode::Mixed,
+        ];
+        for (mode, page_mode) in MODES
+            .into_iter()
+            .flat_map(|mode| page_modes.map(|page_mode| (mode, page_mode)))
+        {
+            let pages = pages_of(mode, page_mode)?;
             let order = NonZeroU32::MIN.saturating_add(1);
             let mut slots = [const { None }; 8];
 
@@ -109,11 +118,26 @@ mod tests {
     }
 
     #[test]
+    fn single_pages_are_counted_unless_for_the_reserve() -> Result {
+        let pages = pages_of(LimitMode::Exact, PageMode::Single)?;
+        let count = || pages.share.0.stats.at::<SINGLE_PAGES>().sum();
+
+        let reserve = pages.alloc(Gfp::KERNEL).ok_or(ENOMEM)?;
+        assert_eq!(count(), 0);
+        let page = pages.alloc(OPTIONAL).ok_or(ENOMEM)?;
+        assert_eq!(count(), 1);
+        pages.free(reserve);
+        pages.free(page);
+        Ok(())
+    }
+
+    #[test]
     fn three_modes_allocate_in_bulk() -> Result {
         for (mode, count) in [
             (PageMode::Single, 0),
             (PageMode::Bulk, 8),
             (PageMode::Compound, 0),
+            (PageMode::Recycled(0), 8),
             (PageMode::Recycled(8), 8),
             (PageMode::Mixed, 8),
         ] {
@@ -241,6 +265,7 @@ mod tests {
         let others = [(); 3].map(|()| Share::new(shared.clone()));
         let share = alone.limit_pages();
         assert!(share <= limit / 4 + 1 || share == MIN_PAGES_PER_TARGET);
+        assert!(limit >= MIN_PAGES_PER_TARGET && share >= MIN_PAGES_PER_TARGET);
 
         drop(others);
         assert_eq!(alone.limit_pages(), limit);
