@@ -8,13 +8,12 @@ behaviour.
 import errno
 import os
 import re
-import socket
-import struct
 import subprocess
 from collections.abc import Callable
 
 import block
 import ktap
+from audit import Auditing
 from dm_ioctl import NOFLUSH, QUERY_INACTIVE_TABLE, READONLY, KernelLog, Target
 
 MODULES = f"/lib/modules/{os.uname().release}"
@@ -310,12 +309,7 @@ class Suite(block.Suite):
         ktap.expect_equal("".join(f"<{word}>" for word in words), answer, "answer")
 
     def test_audited_targets_are_recorded(self) -> None:
-        """Without an audit daemon, the records are in the kernel log."""
-        with open("/proc/sys/kernel/printk_ratelimit", "w") as file:
-            file.write("0")
-        log = KernelLog()
-        set_auditing(True)
-        try:
+        with Auditing(KernelLog()) as auditing:
             self.probe("remap")
             self.remove("probe")
             self.create("probe", Target(0, SECTORS, "probe_chain", "1"))
@@ -323,12 +317,7 @@ class Suite(block.Suite):
             self.expect_error(
                 errno.EINVAL, self.create, "probe", Target(0, SECTORS, "probe_chain", "none")
             )
-            # The kernel writes records asynchronously, in order. This is the last one.
-            set_auditing(True)
-            lines: list[str] = []
-            block.wait_until(lambda: is_set_twice(lines, log))
-        finally:
-            set_auditing(False)
+            lines = auditing.lines()
 
         pattern = r"audit\(.*\): module=(\S+) op=(\w+) .* error_msg='(.*)' res=(\d)"
         records = [match.groups() for line in lines if (match := re.search(pattern, line))]
@@ -345,21 +334,6 @@ class Suite(block.Suite):
         left = [line for line in block.text_of("/proc/modules").splitlines() if line.startswith("dm_probe ")]
         ktap.expect_equal([], left, "modules that are left")
         subprocess.run(["umount", "-l", MODULES], check=True)
-
-
-def set_auditing(is_on: bool) -> None:
-    """Enables or disables auditing: AUDIT_SET with AUDIT_STATUS_ENABLED, as `auditctl -e` does."""
-    status = struct.pack("=11I", 1, is_on, *[0] * 9)
-    header = struct.pack("=IHHII", 16 + len(status), 1001, 1 | 4, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9) as audit:
-        audit.send(header + status)
-        ktap.expect_equal(0, struct.unpack_from("=i", audit.recv(4096), 16)[0], "error")
-
-
-def is_set_twice(lines: list[str], log: KernelLog) -> bool:
-    """Adds new lines of the log. Returns whether all of them have two records of set_auditing()."""
-    lines += log.lines()
-    return sum("op=set audit_enabled" in line for line in lines) == 2
 
 
 def free_kib() -> int:

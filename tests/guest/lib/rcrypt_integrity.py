@@ -12,6 +12,7 @@ import threading
 
 import block
 import ktap
+from audit import Auditing
 from dm_ioctl import KernelLog, Target
 
 TARGET = os.environ.get("KSCALE_TARGET") or "rcrypt"
@@ -112,6 +113,21 @@ class Suite(block.Suite):
             self.expect_both_read(f"capi:{cipher}-random", key, 0, 0, f"1 integrity:{tag}:aead")
             self.remove_both()
 
+    def test_random_vectors_are_used_once(self) -> None:
+        """With GCM, a second sector with the same key and vector would reveal both."""
+        self.make_both(28)
+        ours = self.map("ours", TARGET, self.integrity[0], (GCM, KEY_256, 0, 0, "1 integrity:28:aead"))
+        count = 0
+        different = set()
+        for _ in range(2):
+            block.write(ours, bytes(K64), block=16384)
+            data = block.read(self.integrity[0], K64)
+            sectors = [data[start : start + 512] for start in range(0, K64, 512)]
+            count += len(sectors)
+            # Equal plaintext has equal ciphertext if the vector is the same.
+            different.update(sectors)
+        ktap.expect_equal(count, len(different), "different sectors")
+
     def test_vectors_of_the_sector_number(self) -> None:
         cbc = "authenc(hmac(sha256),cbc(aes))"
         for tag, cipher, key in (
@@ -183,9 +199,15 @@ class Suite(block.Suite):
         ours, theirs = self.map_pair(0, GCM, KEY_256, 0, 0, "1 integrity:28:aead")
         block.write(ours, self.plain, block=K64)
         self.change_byte()
-        self.log.lines()
-        ktap.expect_equal(read_error(theirs, CHANGED), read_error(ours, CHANGED), "error")
-        self.expect_in_log(f"INTEGRITY AEAD ERROR, sector {CHANGED}")
+        with Auditing(self.log) as auditing:
+            ktap.expect_equal(read_error(theirs, CHANGED), read_error(ours, CHANGED), "error")
+            lines = auditing.lines()
+        message = f"INTEGRITY AEAD ERROR, sector {CHANGED}"
+        assert any(message in line for line in lines), f"no '{message}' in {lines}"
+        records = [line for line in lines if f": module={TARGET} " in line]
+        ktap.expect_equal(1, len(records), "records")
+        assert "op=integrity-aead dev=" in records[0], records
+        assert records[0].endswith(f" sector={CHANGED} res=0"), records
         # A bio fails as a whole. The bios next to it succeed.
         assert read_error(ours, 0, 8192), "read"
         ktap.expect_equal(PLAIN[: 9 * 512], read_sectors(ours, 0, 9), "sectors before")
@@ -248,7 +270,7 @@ class Suite(block.Suite):
         """A program that writes to the buffer of its own read must not cause an authentication error."""
         self.make_both(28)
         for options in ("1 integrity:28:aead", "2 integrity:28:aead no_read_workqueue"):
-            ours = self.map("ours", TARGET, self.integrity[0], (GCM, KEY_256, 0, 0, options))
+            ours = self.map("ours", TARGET, self.integrity[0], (GCM, KEY_256, 0, 16, options))
             block.write(ours, self.plain, block=K64)
             self.log.lines()
             read_into_scribbled_buffer(ours)
