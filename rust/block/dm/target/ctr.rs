@@ -180,3 +180,72 @@ impl TargetBuilder<'_> {
         unsafe { bindings::dm_target::set_accounts_remapped_io_raw(self.ti, true) };
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_ctr)]
+mod tests {
+    use super::*;
+
+    /// The requests of a line, in the order of the methods.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Requests {
+        emulate_zone_append: bool,
+        flush_bios: u32,
+        discard_bios: u32,
+        limit_swap_bios: bool,
+    }
+
+    /// Returns the requests of a line after a call of `method`.
+    fn requests(method: impl FnOnce(&mut TargetBuilder<'_>)) -> Result<Requests> {
+        let mut ti = KBox::new(bindings::dm_target::default(), GFP_KERNEL)?;
+        // SAFETY: The methods only write fields of the target, which no device mapper uses.
+        method(&mut unsafe { TargetBuilder::new(&raw mut *ti) });
+        Ok(Requests {
+            emulate_zone_append: ti.emulate_zone_append(),
+            flush_bios: ti.num_flush_bios,
+            discard_bios: ti.num_discard_bios,
+            limit_swap_bios: ti.limit_swap_bios(),
+        })
+    }
+
+    #[test]
+    fn each_method_makes_one_request() -> Result {
+        let nothing = || Requests {
+            emulate_zone_append: false,
+            flush_bios: 0,
+            discard_bios: 0,
+            limit_swap_bios: false,
+        };
+
+        assert_eq!(requests(|_| ())?, nothing());
+        assert_eq!(
+            requests(|line| line.emulate_zone_append())?,
+            Requests {
+                emulate_zone_append: true,
+                ..nothing()
+            }
+        );
+        assert_eq!(
+            requests(|line| line.send_flush_bios())?,
+            Requests {
+                flush_bios: 1,
+                ..nothing()
+            }
+        );
+        assert_eq!(
+            requests(|line| line.send_discard_bios())?,
+            Requests {
+                discard_bios: 1,
+                ..nothing()
+            }
+        );
+        assert_eq!(
+            requests(|line| line.limit_swap_bios())?,
+            Requests {
+                limit_swap_bios: true,
+                ..nothing()
+            }
+        );
+        Ok(())
+    }
+}
