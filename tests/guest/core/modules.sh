@@ -107,9 +107,12 @@ test_used_modules_are_not_unloaded_under_io() {
 	for name in $targets; do
 		make "$name"
 		load_with_io "$name"
+		# Keeps the device open: fio closes it between two passes.
+		exec 8<"/dev/mapper/$name"
 		expect_busy rmmod "$(module_of "$name")"
 		expect_busy dmsetup remove "$name"
 		wait_for_io "$name"
+		exec 8<&-
 		stop_background
 		dmsetup remove "$name"
 		rmmod "$(module_of "$name")"
