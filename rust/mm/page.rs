@@ -360,6 +360,27 @@ pub fn totalram_pages() -> usize {
     unsafe { bindings::totalram_pages() }
 }
 
+/// Calls `use_memory`, which allocates and frees `bytes`, for an eighth of the memory in total. Returns
+/// whether the memory is free again.
+///
+/// Less than half of it may stay in caches, such as the quarantine of KASAN.
+#[cfg(kscale_kunit)]
+pub(crate) fn frees_memory(bytes: usize, use_memory: impl Fn() -> Result) -> Result<bool> {
+    let free_pages = || {
+        let mut info = core::mem::MaybeUninit::<bindings::sysinfo>::zeroed();
+        // SAFETY: The function writes to `info`.
+        unsafe { bindings::si_meminfo(info.as_mut_ptr()) };
+        // SAFETY: All bytes are initialised, and the struct has integers only.
+        unsafe { (*info.as_ptr()).freeram }
+    };
+    let before = free_pages();
+
+    for _ in 0..=totalram_pages() / 8 * PAGE_SIZE / bytes {
+        use_memory()?;
+    }
+    Ok(before < free_pages() + totalram_pages() / 16)
+}
+
 #[cfg(kscale_kunit)]
 #[kunit_tests(kscale_page)]
 mod tests {
@@ -569,14 +590,16 @@ mod tests {
 
     #[test]
     fn compound_pages_are_freed_whole() -> Result {
-        // Allocate more blocks in total than fit into memory.
-        for _ in 0..=totalram_pages() >> 8 {
-            drop(Page::<8>::alloc(EASILY)?);
-        }
         let order = core::num::NonZeroU32::new(8).ok_or(EINVAL)?;
-        for _ in 0..=totalram_pages() >> 8 {
+
+        assert!(frees_memory(PAGE_SIZE << 8, || {
+            drop(Page::<8>::alloc(EASILY)?);
+            Ok(())
+        })?);
+        assert!(frees_memory(PAGE_SIZE << 8, || {
             drop(CompoundPage::alloc(EASILY, order)?);
-        }
+            Ok(())
+        })?);
         Ok(())
     }
 
