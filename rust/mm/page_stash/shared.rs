@@ -143,10 +143,6 @@ impl Shared {
         )
     }
 
-    pub(super) fn options(&self) -> &Options {
-        &self.options
-    }
-
     pub(super) fn stats(&self) -> Stats {
         Stats {
             filled: self.filled.load(Relaxed),

@@ -604,18 +604,6 @@ mod tests {
     }
 
     #[test]
-    fn options_are_returned() -> Result {
-        let options = Options {
-            pages_per_cpu: 7,
-            floor_per_cpu: 3,
-            backoff_ms: 11,
-        };
-
-        assert_eq!(*PageStash::new(NAME, options)?.shared.options(), options);
-        Ok(())
-    }
-
-    #[test]
     fn reclaim_frees_pages_and_starts_a_back_off() -> Result {
         let cache = cache(4, 1)?;
         for _ in 0..4 {
