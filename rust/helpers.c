@@ -49,6 +49,7 @@
 #include "helpers/slab.c"
 #include "helpers/srcu.c"
 #include "helpers/string.c"
+#include "helpers/task_stack.c"
 #include "helpers/timer.c"
 #include "helpers/topology.c"
 #include "helpers/trusted-type.c"

@@ -14,8 +14,8 @@
 //!
 //! A [`PerCpuCounterArray`] has several counters of one kind in one allocation.
 //!
-//! Do not put counters on the stack with `stack_pin_init!`: kernels with
-//! `CONFIG_DEBUG_OBJECTS_PERCPU_COUNTER` warn, as they do for C counters.
+//! Counters cannot be on the stack: kernels with `CONFIG_DEBUG_OBJECTS_PERCPU_COUNTER` warn of a C
+//! counter there.
 //!
 //! Use [`Refcount`] for a count that decides when to free. Use a
 //! [limiter](crate::percpu::limiter) for a hard limit, or for a limit that a load stays close to.

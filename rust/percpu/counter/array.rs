@@ -53,7 +53,8 @@ impl<const N: usize, C: Kind> PerCpuCounterArray<N, C> {
     ///
     /// Takes four bytes per counter and possible CPU.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated, and with [`EINVAL`] on the
+    /// stack.
     ///
     /// Context: Process context. May sleep. C: `percpu_counter_init_many()` in
     /// `include/linux/percpu_counter.h`.

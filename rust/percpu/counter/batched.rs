@@ -39,7 +39,8 @@ impl PerCpuCounter {
     ///
     /// Takes four bytes per possible CPU.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated, and with [`EINVAL`] on the
+    /// stack.
     ///
     /// Context: Process context. May sleep. C: `percpu_counter_init()` in
     /// `include/linux/percpu_counter.h`.
@@ -263,6 +264,13 @@ mod tests {
 
     fn counter(initial: i64) -> Result<Pin<KBox<PerCpuCounter>>> {
         KBox::try_pin_init(PerCpuCounter::new(initial), GFP_KERNEL)
+    }
+
+    #[test]
+    fn counters_are_not_on_the_stack() {
+        pin_init::stack_try_pin_init!(let counter: PerCpuCounter = PerCpuCounter::new(5));
+
+        assert!(matches!(counter, Err(error) if error == EINVAL));
     }
 
     #[test]

@@ -36,7 +36,8 @@ impl LocalPerCpuCounter {
     ///
     /// Takes four bytes per possible CPU.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated, and with [`EINVAL`] on the
+    /// stack.
     ///
     /// Context: Process context. May sleep.
     pub fn new(initial: i64) -> impl PinInit<Self, Error> {

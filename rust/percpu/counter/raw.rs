@@ -43,7 +43,8 @@ impl<const N: usize> Counters<N> {
 
     /// Creates counters with the value `initial`.
     ///
-    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated.
+    /// Fails with [`ENOMEM`] if the per-CPU memory cannot be allocated, and with [`EINVAL`] on the
+    /// stack.
     ///
     /// Context: Process context. May sleep.
     pub(super) fn new(initial: i64) -> impl PinInit<Self, Error> {
@@ -52,6 +53,10 @@ impl<const N: usize> Counters<N> {
         try_pin_init!(Self {
             // INVARIANT: `inner` is initialised for `N` counters if this closure returns `Ok`.
             inner <- Opaque::try_ffi_init(move |slot: *mut [bindings::percpu_counter; N]| {
+                // SAFETY: The function compares the address with that of the current task's stack.
+                if unsafe { bindings::object_is_on_stack(slot.cast()) } {
+                    return Err(EINVAL);
+                }
                 // SAFETY:
                 // - `slot` is valid for writes of `N` counters, by the contract of
                 //   `try_ffi_init()`. `N` is not 0, so the first counter, which C writes on
