@@ -71,10 +71,10 @@ pub mod expansion {
 
     pub use kernel::{
         bindings::{
-            __this_module, //
+            __this_module,
             kernel_param,
             kernel_param__bindgen_ty_1,
-            param_ops_uint,
+            param_ops_uint, //
         },
         module_param::KernelParam, //
     };
@@ -84,6 +84,8 @@ pub mod expansion {
     pub trait Named<const ID: u64> {}
 
     /// Returns a number of a name: FNV-1a.
+    ///
+    /// Context: Any context. Never sleeps. Evaluated at compile time.
     pub const fn id(name: &str) -> u64 {
         let name = name.as_bytes();
         let mut id: u64 = 0xcbf2_9ce4_8422_2325;
@@ -98,6 +100,8 @@ pub mod expansion {
     }
 
     /// Returns whether a name has ASCII letters, digits and underscores only, as an identifier of C.
+    ///
+    /// Context: Any context. Never sleeps. Evaluated at compile time.
     pub const fn is_name(name: &str) -> bool {
         let name = name.as_bytes();
         let mut index = 0;
