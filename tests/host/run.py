@@ -21,15 +21,17 @@ class KtapResult(unittest.TestResult):
 
     def __init__(self) -> None:
         super().__init__()
+        self.out = sys.stdout
+        """Tests may replace sys.stdout, and unittest reports a failure before it is restored."""
         self.subtests: list[str] = []
         """The failed subtests of the current test."""
 
     def _print(self, test: unittest.TestCase, ok: bool, detail: str = "") -> None:
         self.subtests = []
         for line in detail.splitlines():
-            print(f"# {line}")
+            print(f"# {line}", file=self.out)
         name = test.id().partition(".")[2] or test.id()
-        print(f"{'ok' if ok else 'not ok'} {self.testsRun} {name}", flush=True)
+        print(f"{'ok' if ok else 'not ok'} {self.testsRun} {name}", file=self.out, flush=True)
 
     def addSuccess(self, test: unittest.TestCase) -> None:
         super().addSuccess(test)

@@ -41,6 +41,13 @@ class Results(unittest.TestCase):
     def test_a_broken_test_is_not_ok(self) -> None:
         self.assertEqual(self.lines_of(lambda case: case.no_such_method()), ["not ok 1"])
 
+    def test_a_failure_of_a_test_that_replaces_stdout_is_printed(self) -> None:
+        def body(case: unittest.TestCase) -> None:
+            case.enterContext(contextlib.redirect_stdout(io.StringIO()))
+            case.fail("while stdout is replaced")
+
+        self.assertEqual(self.lines_of(body), ["not ok 1"])
+
     def test_subtests_that_pass_are_one_success(self) -> None:
         def body(case: unittest.TestCase) -> None:
             for number in range(3):

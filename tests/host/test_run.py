@@ -190,7 +190,7 @@ class OneKernel(Quiet):
             self.assertIn(name, names)
         self.assertNotIn("stock kernel", names)
         names = self.names(True, "")
-        for name in ("stock kernel", "kcsan kernel", "miri", "a race"):
+        for name in ("stock kernel", "kcsan kernel", "miri", "data race"):
             self.assertIn(name, names)
 
     def test_a_kernel_without_suites_is_refused(self) -> None:
