@@ -97,8 +97,7 @@ class Suite(ktap.Suite):
         self._background: list[Background] = []
         # Without udev only the cases open devices, so no device is busy by chance.
         if os.path.exists("/run/udev/control"):
-            subprocess.run(["udevadm", "control", "--exit"], check=True)
-            os.unlink("/run/udev/control")
+            subprocess.run(["/run/kscale/udev", "stop"], check=True)
 
     def create(self, name: str, *targets: dm_ioctl.Target) -> str:
         """Creates a mapped device, with a table if there are targets. Returns its node."""

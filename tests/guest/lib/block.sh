@@ -5,8 +5,7 @@
 
 # Stops udev: otherwise a device may be busy because udev has opened it.
 if [ -S /run/udev/control ]; then
-	udevadm control --exit
-	rm -f /run/udev/control
+	/run/kscale/udev stop
 fi
 export DM_DISABLE_UDEV=1
 
