@@ -269,6 +269,14 @@ class Suite(block.Suite):
         # 100 writes with an integrity payload of 1 MiB each.
         assert before - after < 51200, f"{before} KiB were free, {after} KiB are now"
 
+    def test_bios_are_not_polled(self) -> None:
+        """A target may own its bios, and polling would access them."""
+        device = self.make_null_blk("null0", size=1, poll_queues=1)
+        self.probe("remap", device)
+        self.create("linear", Target(0, SECTORS, "linear", f"{device} 0"))
+        polled = [block.fields_of(f"/sys/block/{name}/queue/io_poll") for name in ("dm-0", "dm-1")]
+        ktap.expect_equal([[0], [1]], polled, "io_poll")
+
     def test_hooks_are_called_in_order(self) -> None:
         self.probe("remap")
         self.expect_status("hooks=preresume,resume,")
@@ -311,6 +319,8 @@ class Suite(block.Suite):
     def test_audited_targets_are_recorded(self) -> None:
         with Auditing(KernelLog()) as auditing:
             self.probe("remap")
+            self.remove("probe")
+            self.expect_error(errno.EINVAL, self.probe, "unknown")
             self.remove("probe")
             self.create("probe", Target(0, SECTORS, "probe_chain", "1"))
             self.remove("probe")
