@@ -287,17 +287,8 @@ mod tests {
     /// Allocates and frees enough ranges to fill magazines and move some to the depot.
     fn use_it(cache: &Cache) -> Result {
         for (size_pfns, count) in [(1, 2 * MAGAZINE_SIZE + 1), (3, 10), (40, 10)] {
-            let mut ranges = KVec::with_capacity(count, GFP_KERNEL)?;
-            for _ in 0..count {
-                ranges.push(
-                    cache.alloc(size_pfns, LIMIT_PFN, WhenFull::FlushRcaches)?,
-                    GFP_KERNEL,
-                )?;
-            }
-            // On one CPU, which has no room for all of them.
-            let here = migrate_disable();
-            ranges.clear();
-            drop(here);
+            // The CPU has no room for all of them.
+            free_here(cache, size_pfns, count)?;
         }
         Ok(())
     }
