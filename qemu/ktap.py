@@ -178,6 +178,8 @@ class Parser:
         for name in re.findall(r"^# unasked KUnit suite (\S+)$", text, re.MULTILINE):
             if name not in suites.names("kunit"):
                 rows.append(Suite(name, 0, 1, 0, ["unknown KUnit suite"]))
+        for name in re.findall(r"^# KUnit module (\S+) stays loaded$", text, re.MULTILINE):
+            rows.append(Suite(name, 0, 1, 0, ["the test build stays loaded"]))
         self._junit.write_junit_result(tree, str(out / "junit.xml"))
         missing = [row for row in rows if row.name not in reported or row.more]
         add_missing(out / "junit.xml", run, missing)

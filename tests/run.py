@@ -385,6 +385,18 @@ def deadlock(what: int) -> str:
     return f"modprobe deadlocks what={what} & until {reported}; do sleep 1; done"
 
 
+def report_row(what: str, module: str, status: int, wanted: int, log: str) -> ktap.Suite:
+    """Returns the row of a guest that must end with the status `wanted`.
+
+    A report must name code of the module, as does the line before a WARNING. Otherwise it is about
+    something else.
+    """
+    why = [] if status == wanted else [f"the guest ended with status {status}"]
+    if wanted == machine.End.SPLAT and f"[{module}]" not in log:
+        why.append(f"the log does not name [{module}]")
+    return ktap.Suite(what, int(not why), int(bool(why)), 0, why)
+
+
 def report_steps(builds: Builds) -> Iterator[Step]:
     """Returns steps with planted leaks, deadlocks and a data race: the run of each guest must fail.
 
@@ -436,10 +448,9 @@ def report_steps(builds: Builds) -> Iterator[Step]:
             if "deadlocks" in command:
                 options += ["--root", "busybox", "--cpus", "2", "--append", "kunit.enable=0"]
             status = boot(kdir, modules, directory, TIMEOUT_S[kernel], options)
-            is_right = status == wanted
-            reason = [f"the guest ended with status {status}"]
-            row = ktap.Suite(what, int(is_right), int(not is_right), 0, reason)
-            return [Outcome("report", [row])]
+            module = command.partition("modprobe ")[2].split()[0].rstrip(";")
+            log = (directory / "console.log").read_text(errors="replace")
+            return [Outcome("report", [report_row(what, module, status, wanted, log)])]
 
         yield Step("report", what, BOOT_S[kernel], run)
 

@@ -72,6 +72,10 @@ class Judge(unittest.TestCase):
         self.assertEqual([suite.ok() for suite in result.suites], [True, False])
         self.assertEqual(self.junit.get("failures"), "1")
 
+    def test_kunit_module_that_stays_loaded_fails(self) -> None:
+        result = self.judge(f"{GOOD}# KUnit module kscale stays loaded\n")
+        self.assertEqual([suite.name for suite in result.suites if not suite.ok()], ["kscale"])
+
     def test_missing_case_fails(self) -> None:
         self.assertGreater(self.judge(GOOD.replace("    ok 2 b\n", "")).failed, 0)
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import ktap
+import machine
 import suites
 
 SOURCE = Path(__file__).resolve().parents[1] / "run.py"
@@ -231,6 +232,18 @@ class Steps(Quiet):
         self.assertEqual([(row.was_run, row.not_passed()) for row in rows],
                          [(False, 0), (False, 0), (True, 1)])
         self.assertIn("modules were not built", rows[-1].failures[0])
+
+    def test_report_about_something_else_is_a_failure(self) -> None:
+        splat, other = "[leaky]", "[brd]"
+        for status, module, reason in (
+            (machine.End.SPLAT, splat, []),
+            (machine.End.SPLAT, other, ["the log does not name [leaky]"]),
+            (0, splat, ["the guest ended with status 0"]),
+        ):
+            with self.subTest(status=status, module=module):
+                log = f"[    1.0] WARNING: CPU: 0 at x\n[    1.0]  f+0x1/0x2 {module}\n"
+                row = run.report_row("x", "leaky", status, machine.End.SPLAT, log)
+                self.assertEqual((row.failures, row.ok()), (reason, not reason))
 
     def test_cpu_time_of_a_step_is_counted(self) -> None:
         burn = "import time\nwhile time.process_time() < 0.5: pass\nprint('burnt')"

@@ -28,9 +28,9 @@ map_all() {
 		"0 $((size_kib * 2)) $2 aes-xts-plain64 $key_512 0 $3 0${4:+ $4}"
 }
 
-# used_kib <ram disk>: prints the size of its pages. Pages are freed after a grace period.
+# used_kib <ram disk>: prints the size of its pages. Waits for the RCU callbacks that free pages.
 used_kib() {
-	sleep 0.2
+	echo 1 >/sys/module/rcutree/parameters/do_rcu_barrier
 	echo $(($(cat "/sys/kernel/debug/ramdisk_pages/$1") * 4))
 }
 

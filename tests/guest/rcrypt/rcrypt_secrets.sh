@@ -121,10 +121,18 @@ expect_all_found() {
 	expect_equal "$(ls $keys | wc -l)" "$(wc -l </tmp/before)" 'keys'
 }
 
-# expect_none_found: no key is in memory. Waits first: keys of the keyring are freed asynchronously.
+# search_until_gone <pattern>: searches until no key that matches the pattern is in memory, at most 60
+# times. The kernel frees keys of the keyring asynchronously. The last result is in /tmp/after.
+search_until_gone() {
+	for _ in $(seq 60); do
+		search >/tmp/after
+		grep -q -- "$1 [1-9]" /tmp/after || break
+		sleep 1
+	done
+}
+
 expect_none_found() {
-	sleep 2
-	search >/tmp/after
+	search_until_gone "-$target"
 	echo "after:"
 	cat /tmp/after
 	! grep -- "-$target [1-9]" /tmp/after || fail 'keys are still in memory'
@@ -190,8 +198,8 @@ test_suspended_luks_devices() {
 		dd if=/dev/zero of="/dev/mapper/luks-$one" bs=64k count=4 oflag=direct status=none
 		expect_all_found
 		cryptsetup luksSuspend "luks-$one"
-		sleep 2
-		search >"/tmp/after_$one"
+		search_until_gone -rcrypt
+		cp /tmp/after "/tmp/after_$one"
 		cat "/tmp/after_$one"
 		dmsetup remove "luks-$one"
 		rm "$keys/luks-$one"
