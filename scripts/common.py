@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import NoReturn
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -22,6 +23,17 @@ MAKE_VARIABLES = """
     KCONFIG_ALLCONFIG KCONFIG_CONFIG KRUSTFLAGS LLVM M MAKEFLAGS MAKELEVEL MAKEOVERRIDES MFLAGS MO
     O V W
 """.split()
+
+
+def _print_exception(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Prints an exception that ends the program. Ctrl-C prints nothing."""
+    if kind is not KeyboardInterrupt:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _print_exception
 
 
 class Died(SystemExit):

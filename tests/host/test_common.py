@@ -2,6 +2,8 @@
 """scripts/common.py"""
 
 import os
+import signal
+import subprocess
 import sys
 import unittest
 import unittest.mock
@@ -34,3 +36,22 @@ class Cache(unittest.TestCase):
     def test_a_relative_path_is_of_the_working_directory(self) -> None:
         # Some commands run in another directory.
         self.assertEqual(self.cache(KSCALE_CACHE="own"), Path.cwd() / "own")
+
+
+class Interrupt(unittest.TestCase):
+    """An exception that ends a program"""
+
+    def printed(self, error: str) -> tuple[int, str]:
+        """Returns the status and the standard error of a program that raises `error`."""
+        program = f"import sys; sys.path.append({str(Path(common.__file__).parent)!r})\n"
+        program += f"import common\nraise {error}"
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        return run.returncode, run.stderr
+
+    def test_ctrl_c_prints_nothing(self) -> None:
+        self.assertEqual(self.printed("KeyboardInterrupt"), (-signal.SIGINT, ""))
+
+    def test_other_exceptions_are_printed(self) -> None:
+        status, text = self.printed("ValueError('why')")
+        self.assertEqual(status, 1)
+        self.assertIn("ValueError: why", text)
