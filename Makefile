@@ -14,6 +14,8 @@ SETUP := $(HERE)/scripts/setup.sh
 # Runs a script by the Python that the set-up found.
 PY = $(SETUP) $(tools) && . $(CACHE)/tools.mk && export QEMU && exec "$$PYTHON" $(HERE)
 Q := $(if $(filter 1,$(V)),,@)
+# Scripts that run make share the jobs of this one. make runs a line with + even with -n.
+RECURSE := $(if $(findstring n,$(firstword -$(MAKEFLAGS))),,+)
 
 # make exports the variables of its command line; the scripts read them from the environment.
 export KSCALE_CACHE := $(CACHE)
@@ -24,23 +26,23 @@ kernel-rust install uninstall: private tools := --modules
 
 .PHONY: modules
 modules:
-	+$(Q)$(PY)/scripts/kbuild.py modules
+	$(RECURSE)$(Q)$(PY)/scripts/kbuild.py modules
 
 .PHONY: modules_install
 modules_install:
-	+$(Q)$(PY)/scripts/kbuild.py modules_install
+	$(RECURSE)$(Q)$(PY)/scripts/kbuild.py modules_install
 
 .PHONY: install
 install:
-	+$(Q)$(PY)/scripts/install.py install
+	$(RECURSE)$(Q)$(PY)/scripts/install.py install
 
 .PHONY: uninstall
 uninstall:
-	+$(Q)$(PY)/scripts/install.py uninstall
+	$(RECURSE)$(Q)$(PY)/scripts/install.py uninstall
 
 .PHONY: kernel-rust
 kernel-rust:
-	+$(Q)$(PY)/scripts/kernel_rust.py
+	$(RECURSE)$(Q)$(PY)/scripts/kernel_rust.py
 
 # Needs none of the tools, only those of Debian.
 .PHONY: deb
@@ -49,35 +51,35 @@ deb:
 
 .PHONY: demo
 demo:
-	+$(Q)$(PY)/scripts/demo.py
+	$(RECURSE)$(Q)$(PY)/scripts/demo.py
 
 .PHONY: test
 test:
-	+$(Q)$(SETUP) --plots && $(PY)/tests/run.py
+	$(RECURSE)$(Q)$(SETUP) --plots && $(PY)/tests/run.py
 
 .PHONY: test-long
 test-long:
-	+$(Q)$(PY)/tests/run.py --long
+	$(RECURSE)$(Q)$(PY)/tests/run.py --long
 
 .PHONY: bench
 bench:
-	+$(Q)$(SETUP) --plots && $(PY)/bench/bench.py
+	$(RECURSE)$(Q)$(SETUP) --plots && $(PY)/bench/bench.py
 
 .PHONY: mutants
 mutants:
-	+$(Q)$(PY)/tests/mutants/run.py
+	$(RECURSE)$(Q)$(PY)/tests/mutants/run.py
 
 .PHONY: kunit
 kunit:
-	+$(Q)$(PY)/tests/kunit.py
+	$(RECURSE)$(Q)$(PY)/tests/kunit.py
 
 .PHONY: guest
 guest:
-	+$(Q)$(PY)/scripts/guest.py
+	$(RECURSE)$(Q)$(PY)/scripts/guest.py
 
 .PHONY: shell
 shell:
-	+$(Q)$(PY)/scripts/guest.py --shell
+	$(RECURSE)$(Q)$(PY)/scripts/guest.py --shell
 
 .PHONY: setup
 setup:
@@ -97,11 +99,11 @@ rustfmtcheck:
 
 .PHONY: rustdoc
 rustdoc:
-	+$(Q)$(PY)/scripts/crates.py rustdoc
+	$(RECURSE)$(Q)$(PY)/scripts/crates.py rustdoc
 
 .PHONY: rust-analyzer
 rust-analyzer:
-	+$(Q)$(PY)/scripts/crates.py rust-analyzer
+	$(RECURSE)$(Q)$(PY)/scripts/crates.py rust-analyzer
 
 .PHONY: clean
 clean:

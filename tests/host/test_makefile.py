@@ -39,3 +39,27 @@ class Makefile(unittest.TestCase):
         for target in targets:
             with self.subTest(target):
                 self.assertRegex(run.stdout, rf"(?m)^  {target} ")
+
+    def test_scripts_share_the_jobs_and_a_dry_run_starts_none(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="kscale-") as directory:
+            checkout = Path(directory)
+            shutil.copy(CHECKOUT / "Makefile", checkout)
+            (checkout / "scripts").mkdir()
+            for name, body in (("scripts/setup.sh", ""), ("python", 'echo "ran: $MAKEFLAGS"')):
+                (checkout / name).write_text(f"#!/bin/sh\n{body}\n")
+                (checkout / name).chmod(0o755)
+            (checkout / "tools.mk").write_text(f"PYTHON={checkout}/python\n")
+
+            env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+            env["KSCALE_CACHE"] = str(checkout)
+            found = {}
+            for flag in ("-j3", "-n"):
+                run = subprocess.run(
+                    ["make", "-C", directory, flag, "test-long"],
+                    env=env, capture_output=True, text=True, check=False,
+                )
+                self.assertEqual((run.returncode, run.stderr), (0, ""))
+                found[flag] = run.stdout
+        self.assertRegex(found["-j3"], r"(?m)^ran: .*--jobserver-auth=")
+        self.assertIn("tests/run.py --long", found["-n"])
+        self.assertNotIn("ran:", found["-n"])
