@@ -31,6 +31,7 @@ from common import (
     note,
     output_of,
 )
+import compat
 import stock
 from source import (
     Source,
@@ -214,7 +215,9 @@ class Build:
 def ensure(flavour: str) -> Path:
     """Returns the build directory of a kernel. Builds the kernel if the cache lacks it."""
     tools = load_tools()
-    source = make_patched(find_source(), FLAVOURS[flavour].patches)
+    found = find_source()
+    compat.announce(found)
+    source = make_patched(found, FLAVOURS[flavour].patches)
     entry = entry_path(flavour, source, tools)
     if not is_complete(entry, source):
         with locked(entry.with_name(entry.name + ".lock"), f"builds the {flavour} kernel"):

@@ -536,6 +536,13 @@ def all_steps(
     ]
 
 
+def print_differences() -> None:
+    """Prints what the tests need of the given kernel, and what is missing there or differs."""
+    run = subprocess.run([sys.executable, str(CHECKOUT / "scripts/compat.py")], check=False)
+    if run.returncode:
+        raise SystemExit(run.returncode)
+
+
 def report(steps: list[Step], outcomes: list[Outcome], start: float) -> int:
     """Writes junit.xml, prints the tables, and returns the exit status of the program."""
     # Suites without a KTAP document of their own.
@@ -566,6 +573,8 @@ def main(argv: list[str]) -> int:
 
     # Two runs would delete the logs of each other.
     with common.locked(OUT.with_suffix(".lock"), "tests this checkout"):
+        if os.environ.get("KSRC") or os.environ.get("SERIES"):
+            print_differences()
         kdir = script_result(["kernel.py", "release"])
         builds = Builds()
         try:
