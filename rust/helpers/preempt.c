@@ -64,13 +64,20 @@ static __always_inline bool kscale_interrupt_disable_is_deep(void)
 	return (preempt_count() & HARDIRQ_DISABLE_MASK) > HARDIRQ_DISABLE_MASK / 2;
 }
 
-/* As local_interrupt_disable(), without a limit on the number of nested calls. */
+/*
+ * As local_interrupt_disable(), without a limit on the number of nested calls.
+ *
+ * Interrupts may be enabled at any depth: an interrupt that leaks its proofs returns to a task with
+ * interrupts enabled, and preempt_count() still counts them.
+ */
 __kscale_helper void kscale_helper_local_interrupt_disable(void)
 {
-	if (unlikely(kscale_interrupt_disable_is_deep()))
+	if (unlikely(kscale_interrupt_disable_is_deep())) {
+		local_irq_disable();
 		raw_cpu_inc(kscale_interrupt_disable_more);
-	else
+	} else {
 		local_interrupt_disable();
+	}
 }
 
 /* The reverse. Calls that preempt_count() does not count are reversed first. */
@@ -85,6 +92,11 @@ __kscale_helper void kscale_helper_local_interrupt_enable(void)
 		raw_cpu_write(kscale_interrupt_disable_more, 0);
 	}
 	local_interrupt_enable();
+}
+
+__kscale_helper void kscale_helper_local_irq_enable(void)
+{
+	local_irq_enable();
 }
 
 /* False without CONFIG_PREEMPT_COUNT, as in_atomic() does not detect spinlocks then. */

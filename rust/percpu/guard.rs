@@ -214,6 +214,38 @@ mod tests {
     }
 
     #[test]
+    fn interrupts_are_off_after_an_interrupt_leaked_guards() -> Result {
+        // More than there are bits for.
+        const PROOFS: usize = 1000;
+        let mut leaked = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
+        for _ in 0..PROOFS {
+            if leaked
+                .push_within_capacity(local_interrupt_disable())
+                .is_err()
+            {
+                break;
+            }
+        }
+        let count = leaked.len();
+        // As the return from an interrupt does.
+        //
+        // SAFETY: Interrupts were on before the first proof, and the code up to the next proof does
+        // not rely on the proofs.
+        unsafe { bindings::local_irq_enable() };
+        let before = interrupts_are_on();
+        let proof = local_interrupt_disable();
+        let while_alive = interrupts_are_on();
+        drop(proof);
+        drop(leaked);
+
+        assert_eq!(count, PROOFS);
+        assert!(before);
+        assert!(!while_alive);
+        assert!(interrupts_are_on());
+        Ok(())
+    }
+
+    #[test]
     fn preemption_guards_drop_in_any_order() {
         let (outer, inner) = (preempt_disable(), preempt_disable());
         drop(outer);
