@@ -17,6 +17,9 @@ from typing import NoReturn
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
+# The oldest series of the kernel that the modules are built for.
+OLDEST = "7.3"
+
 # Variables of a calling make, or of the user for another kernel. Builds start without them.
 MAKE_VARIABLES = """
     ARCH C CC CLIPPY CROSS_COMPILE KBUILD_EXTMOD KBUILD_EXTMOD_OUTPUT KBUILD_OUTPUT KCFLAGS

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Installs the modules of this project for a kernel of the system, and tells whether that is possible.
+"""Installs the modules of this project for a kernel of the system, or prints why that is impossible.
 
 Usage: install.py install    build the modules, install them in updates/kscale, run depmod
        install.py uninstall  remove them, run depmod

@@ -8,9 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from common import parse_version
-
-OLDEST = (7, 3)
+from common import OLDEST, parse_version
 
 # Files that rustc reads to compile a module, and the kernel's lists of flags for bindgen. Header packages
 # of distributions often lack them.
@@ -229,8 +227,8 @@ def problems(kdir: Path, tools: dict[str, str]) -> Iterator[str]:
         yield (f"{name} is not a built kernel, {what} is missing: give the O= directory of a "
                "complete build, or build a kernel by leaving out KDIR=")
         return
-    if parse_version(release)[:2] < OLDEST:
-        yield (f"{name} is Linux {release}, older than 7.3: build a newer kernel, or leave "
+    if parse_version(release)[:2] < parse_version(OLDEST):
+        yield (f"{name} is Linux {release}, older than {OLDEST}: build a newer kernel, or leave "
                "out KDIR=")
     reasons = list(option_problems(config))
     if not reasons:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from common import (
     CHECKOUT,
+    OLDEST,
     Progress,
     cache_dir,
     die,
@@ -23,7 +24,7 @@ from common import (
 
 PATCHES = CHECKOUT / "qemu/patches"
 
-# The series that this project is developed with. It is taken as long as a suite offers it, and no older one.
+# The series that this project is developed with. It is taken as long as a suite offers it.
 SERIES = "7.3"
 PREFIX = "linux-source-"
 
@@ -85,9 +86,9 @@ def user_source(tree: Path) -> Source:
     tree = tree.resolve()
     version = kernel_version(tree)
     if not version:
-        die(f"KSRC={tree} is not a kernel source tree: give one of Linux {SERIES} or newer")
-    if tuple(map(int, version.split("."))) < tuple(map(int, SERIES.split("."))):
-        die(f"KSRC={tree} is Linux {version}: give a tree of {SERIES} or newer")
+        die(f"KSRC={tree} is not a kernel source tree: give one of Linux {OLDEST} or newer")
+    if numbers_in(version) < numbers_in(OLDEST):
+        die(f"KSRC={tree} is Linux {version}: give a tree of {OLDEST} or newer")
     for left in (".config", "include/config", "arch/x86/include/generated"):
         if (tree / left).exists():
             die(f"KSRC={tree} has an in-tree build ({left} exists): run make mrproper in it, or give "
@@ -104,8 +105,8 @@ def numbers_in(text: str) -> list[int]:
 def wanted_series() -> str:
     """Returns the series of SERIES=; an empty text if any will do."""
     given = os.environ.get("SERIES", "")
-    if given and (not re.fullmatch(r"\d+\.\d+", given) or numbers_in(given) < numbers_in(SERIES)):
-        die(f"SERIES={given} is not a series of Linux: give {SERIES} or a later one, such as 7.4")
+    if given and (not re.fullmatch(r"\d+\.\d+", given) or numbers_in(given) < numbers_in(OLDEST)):
+        die(f"SERIES={given} is not a series of Linux: give {OLDEST} or a later one, such as 7.4")
     return given
 
 
@@ -176,11 +177,11 @@ def stanzas(suite: str) -> dict[str, dict[str, str]]:
 
 
 def offers(suite: str) -> Iterator[Offer]:
-    """Yields the source packages of a suite that are not older than SERIES."""
+    """Yields the source packages of a suite that are not older than OLDEST."""
     for name, fields in stanzas(suite).items():
         series = name.removeprefix(PREFIX)
         is_series = name.startswith(PREFIX) and re.fullmatch(r"\d+\.\d+", series)
-        if is_series and numbers_in(series) >= numbers_in(SERIES):
+        if is_series and numbers_in(series) >= numbers_in(OLDEST):
             yield Offer(suite, name, fields["Version"], int(fields.get("Size", "0")))
 
 
