@@ -15,6 +15,11 @@ kscale-gen := $(abspath $(obj)/rust)
 # Read by rust/bindings.rs through env!().
 export KSCALE_GEN := $(kscale-gen)
 
+# -- What differs between kernels -------------------------------------------------------------
+
+# The headers in compat/ take declarations from the source of the kernel where it is there.
+ccflags-y += -I $(abspath $(srctree))
+
 # -- Bindings ---------------------------------------------------------------------------------
 
 # Types of kernel::bindings must be the same Rust types here. So only declarations of these headers

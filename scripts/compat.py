@@ -54,6 +54,7 @@ class Tree:
 
     def __init__(self, path: Path, needs: Needs) -> None:
         self.path = path
+        self.copied = needs.called_of_c
         names = frozenset(needs.names)
         wanted = names | {f"{prefix}{name}" for prefix in ("rust_helper_", "RUST_CONST_HELPER_")
                           for name in needs.bound}
@@ -73,7 +74,13 @@ class Tree:
     def found(self, name: str) -> list[Declaration]:
         """Returns the declarations of a C name, those of the kernel's own Rust helpers included."""
         found = self.c.find(name) or self.c.find(f"RUST_CONST_HELPER_{name}")
-        return found or self.c.find(f"rust_helper_{name}")
+        found = found or self.c.find(f"rust_helper_{name}")
+        # This project may have a prototype of an exported function that no header has.
+        path = self.c.exports.get(name) if name in self.copied else None
+        if not found and path:
+            defined = self.c.definition(name, path)
+            found = [defined] if defined else []
+        return found
 
     def code(self, name: str) -> tuple[str, set[str]]:
         """Returns the file that has the code behind a C name, and the code."""

@@ -211,6 +211,9 @@ class CTree:
         """Returns the path in the tree of `#include <header>`; an empty text if there is none."""
         if header.startswith("generated/") or header.startswith("config/"):
             return ""
+        # A header that is not among those for modules.
+        if header.startswith("drivers/") and (self.tree / header).is_file():
+            return header
         asm = header.removeprefix("asm/") if header.startswith("asm/") else header
         for directory in INCLUDES:
             name = asm if directory.endswith("asm-generic") else header

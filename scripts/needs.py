@@ -17,7 +17,7 @@ CODE = ("rust", "samples", "tests/modules", "bench")
 # C code of user space.
 USER_SPACE = ("bench/load.c",)
 # Names of this project and of the compiler.
-OWN = re.compile(r"_*kscale_|__builtin_|__BINDGEN__$|__VA_ARGS__$|__alignof__$", re.IGNORECASE)
+OWN = re.compile(r"_*kscale_|__builtin_|__BINDGEN__$|__VA_ARGS__$|__alignof__$|__has_include$", re.IGNORECASE)
 
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 CITED = re.compile(r"((?:`\w+\(\)`(?:,|\s+and|\s+or)?\s+)+)in\s+`([\w/.-]+\.[ch])`")
@@ -95,6 +95,12 @@ class CFile(File):
         return {name for name in found - KEYWORDS - self.own
                 if not OWN.match(name) and not name.startswith("CONFIG_") and not name[0].isdigit()
                 and not (name in local and name.islower() and not name.endswith("_t"))}
+
+    @cached_property
+    def prototypes(self) -> set[str]:
+        """The functions of the kernel that the file declares itself, as no header of the kernel does."""
+        found = re.findall(r"^\w[\w \t*]*?\b(\w+)\((?:[^(){};]|\([^(){};]*\))*\);", self.code, re.MULTILINE)
+        return {name for name in found if not OWN.match(name) and not name.isupper()}
 
     @cached_property
     def members_only(self) -> set[str]:
@@ -198,7 +204,7 @@ class Needs:
             for name in file.bindings - self.helpers:
                 found.setdefault(name, []).append(file.name)
         for each in self.c:
-            for name in each.names - self.own_of_c:
+            for name in each.names - self.own_of_c | each.prototypes & self.called_of_c:
                 found.setdefault(name, []).append(each.name)
         return found
 
@@ -206,6 +212,13 @@ class Needs:
     def own_of_c(self) -> set[str]:
         """The names that C files of this project define."""
         return {name for file in self.c for name in file.own}
+
+    @cached_property
+    def called_of_c(self) -> set[str]:
+        """The functions that C files of this project declare, but do not define."""
+        defined = {name for file in self.c for name in re.findall(
+            r"^\w[\w \t*]*?\b(\w+)\((?:[^(){};]|\([^(){};]*\))*\)\s*\{", file.code, re.MULTILINE)}
+        return {name for file in self.c for name in file.prototypes} - defined
 
     @cached_property
     def bound(self) -> frozenset[str]:

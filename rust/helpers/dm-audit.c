@@ -3,13 +3,7 @@
 #include <linux/audit.h>
 #include <linux/device-mapper.h>
 
-/* From drivers/md/dm-audit.h, which out-of-tree modules cannot include. */
-#ifdef CONFIG_DM_AUDIT
-void dm_audit_log_ti(int audit_type, const char *dm_msg_prefix, const char *op,
-		     struct dm_target *ti, int result);
-void dm_audit_log_bio(const char *dm_msg_prefix, const char *op, struct bio *bio, sector_t sector,
-		      int result);
-#endif
+#include "../compat/dm-audit.h"
 
 __kscale_helper void kscale_helper_dm_audit_log_bio(const char *dm_msg_prefix, const char *op,
 						    struct bio *bio, sector_t sector, int result)

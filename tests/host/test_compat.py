@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,6 +13,7 @@ from unittest import mock
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+import common
 import compat
 import kdir
 import needs
@@ -81,6 +83,12 @@ static void wait_for_rain(struct pond *pond, u64 litres)
 {
 	schedule();
 }
+
+void rain(struct pond *pond, int drops)
+{
+	pond->level += drops;
+}
+EXPORT_SYMBOL(rain);
 """,
     "lib/Kconfig": "menuconfig POND\n\tbool\n",
     "rust/bindings/bindings_helper.h": "#include <linux/pond.h>\n",
@@ -128,6 +136,7 @@ __kscale_helper struct pond *kscale_helper_pond_new(int depth)
 	return pond;
 }
 """,
+    "rust/compat/rain.h": "void rain(struct pond *pond,\n	  int drops);\nvoid kscale_rain(void);\n",
     "rust/pond.rs": """\
 use kernel::{
     ffi::c_int,
@@ -226,6 +235,11 @@ class MadeUp(unittest.TestCase):
 
     def test_parameter_of_another_type(self) -> None:
         self.assertEqual(self.rows((self.POND, "u64 litres, enum", "u32 litres, enum")), ["other type: pond_fill"])
+
+    def test_function_that_no_header_of_the_kernel_declares(self) -> None:
+        self.assertEqual(self.rows((self.LIB, "int drops)", "long drops)")), ["other type: rain"])
+        self.assertEqual(self.rows((self.LIB, "+= drops", "= drops")), ["other code: rain"])
+        self.assertEqual(self.rows((self.LIB, "rain)", "drizzle)"))[:1], ["missing: rain"])
 
     def test_function_that_is_inline_now(self) -> None:
         self.assertEqual(self.rows((
@@ -345,3 +359,43 @@ class Real(unittest.TestCase):
         self.assertIn("compared with", rows[0])
         self.assertTrue(rows[0].endswith(": 1 missing"), rows)
         self.assertIn("rust/mm/shrinker/builder.rs and 1 more", rows[3])
+
+
+# A helper that writes audit records needs only these types.
+TYPES = "struct bio; struct dm_target; typedef unsigned long long sector_t;\n#define AUDIT_DM_CTRL 1\n"
+HELPER = "#define __kscale_helper static __attribute__((unused))\n#include \"{}/rust/helpers/dm-audit.c\"\n"
+PROTOTYPES = """\
+void dm_audit_log_bio(const char *dm_msg_prefix, const char *op, struct bio *bio, {} sector, int result);
+void dm_audit_log_ti(int audit_type, const char *dm_msg_prefix, const char *op,
+                     struct dm_target *ti, int result);
+"""
+
+
+class Prototypes(unittest.TestCase):
+    """Compiles the helper that calls functions which no header for modules declares."""
+
+    def setUp(self) -> None:
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.tree = Path(temp.name)
+        write(self.tree, {"include/linux/audit.h": "#pragma once\n" + TYPES,
+                          "include/linux/device-mapper.h": "#include <linux/audit.h>\n",
+                          "helper.c": HELPER.format(SCRIPTS.parent)})
+
+    def compile(self) -> str:
+        """Compiles the helper and returns the messages of the compiler."""
+        llvm = common.load_tools()["LLVM"]
+        argv = [kdir.clang_of(llvm), "-fsyntax-only", "-Wall", "-DCONFIG_DM_AUDIT", "-I", str(self.tree),
+                "-I", str(self.tree / "include"), str(self.tree / "helper.c")]
+        return subprocess.run(argv, capture_output=True, text=True).stderr
+
+    def test_headers_of_a_package(self) -> None:
+        self.assertEqual(self.compile(), "")
+
+    def test_source_with_the_same_prototypes(self) -> None:
+        write(self.tree, {"drivers/md/dm-audit.h": PROTOTYPES.format("sector_t")})
+        self.assertEqual(self.compile(), "")
+
+    def test_source_with_another_prototype(self) -> None:
+        write(self.tree, {"drivers/md/dm-audit.h": PROTOTYPES.format("struct bio *")})
+        self.assertIn("incompatible integer to pointer", self.compile())
