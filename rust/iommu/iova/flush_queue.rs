@@ -27,8 +27,9 @@
 //!
 //! Ranges are queued in any context except NMI, without sleeping. [`Iotlb::flush_all()`] is called
 //! with interrupts off and the lock of a ring held, by the timer in a softirq, or by a task that
-//! flushes or drops the queue. Several CPUs may call it at once. It must not use its own queue, as
-//! it would wait for the lock of the ring (deadlock): types do not prevent that.
+//! flushes or drops the queue. Several CPUs may call it at once. It must not use its own queue, or
+//! another one whose `flush_all()` uses the first, as it would wait for the lock of the ring
+//! (deadlock): types do not prevent that.
 //!
 //! Not supported: C's single ring for all CPUs, and freeing page tables along with ranges.
 //!
