@@ -189,9 +189,10 @@ def option_problems(config: dict[str, str]) -> Iterator[str]:
         yield ("has no CONFIG_RUST=y: take a kernel of the distribution that has it, or run "
                "`make rustavailable` in the kernel's source, enable the option, and build the kernel")
     if config.get("CONFIG_CFI") == "y":
+        # For rustc, an enumeration of C is an integer, and a function pointer that may be NULL an Option.
         yield ("has CONFIG_CFI=y (kCFI): it stops at an indirect call of a function with another type, "
-               "and the types of kscale's callbacks have not been compared with those of C: build the "
-               "kernel without the option")
+               "and two callbacks of kscale's targets, status and iterate_devices, have another type "
+               "than in C: build the kernel without the option")
     if config.get("CONFIG_SMP") != "y" and config.get("CONFIG_UML") != "y":
         yield "has no CONFIG_SMP=y: kscale supports kernels for several CPUs only"
 
