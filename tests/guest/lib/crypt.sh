@@ -35,6 +35,18 @@ load_crypt_modules() {
 	load_modules "$target_module" dm_crypt
 }
 
+# later <cipher>: prints the name of the asynchronous variant of a cipher.
+later() {
+	driver=$(awk -v want="$1" '
+		/^name/ { name = $3 }
+		/^driver/ { driver = $3 }
+		/^internal/ { internal = $3 }
+		/^async/ && $3 == "no" && name == want && internal == "no" { print driver; exit }
+	' /proc/crypto)
+	[ "$driver" ] || fail "there is no $1"
+	echo "cryptd($driver)"
+}
+
 # make_plain: creates random data, once for all tests of a boot.
 make_plain() {
 	[ -e $plain ] || head -c "${plain_kib}K" /dev/urandom >$plain

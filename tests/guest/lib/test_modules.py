@@ -8,7 +8,10 @@ import os
 import platform
 import subprocess
 
-_FINIT_MODULE, _DELETE_MODULE = {"x86_64": (313, 176)}[platform.machine()]
+_FINIT_MODULE, _DELETE_MODULE = {
+    "x86_64": (313, 176),
+    "aarch64": (273, 106),
+}[platform.machine()]
 _BUILT = "/mnt/kunit"
 _INSTALLED = f"/lib/modules/{os.uname().release}"
 # Only the test build of the library has this section.

@@ -17,18 +17,6 @@ teardown() {
 	clean_block
 }
 
-# later <cipher>: prints the name of the asynchronous variant of a cipher.
-later() {
-	driver=$(awk -v want="$1" '
-		/^name/ { name = $3 }
-		/^driver/ { driver = $3 }
-		/^internal/ { internal = $3 }
-		/^async/ && $3 == "no" && name == want && internal == "no" { print driver; exit }
-	' /proc/crypto)
-	[ "$driver" ] || fail "there is no $1"
-	echo "cryptd($driver)"
-}
-
 # expect_async <driver>: the cipher is in use and asynchronous.
 expect_async() {
 	awk -v want="$1" '
