@@ -317,10 +317,11 @@ mod tests {
 
     #[test]
     fn large_requests_use_the_pool_without_a_warning() -> Result {
-        // Each `essiv()` adds its own context to that of the inner cipher. The kernel must not warn
-        // of it: a warning fails the guest.
-        let name =
-            c"essiv(essiv(essiv(essiv(essiv(cbc(aes),sha256),sha256),sha256),sha256),sha256)";
+        // Each `essiv()` adds its own context to that of the inner cipher, but arm64 has the innermost
+        // one as one cipher without a context. The kernel must not warn of it: a warning fails the
+        // guest.
+        let name = c"essiv(essiv(essiv(essiv(essiv(essiv(cbc(aes),\
+            sha256),sha256),sha256),sha256),sha256),sha256)";
         let mut cipher = Skcipher::new(name)?;
         assert!(!cipher.is_async() && cipher.may_sleep());
         cipher.set_key(&[1; 32])?;
