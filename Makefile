@@ -20,6 +20,17 @@ RECURSE := $(if $(findstring n,$(firstword -$(MAKEFLAGS))),,+)
 # make exports the variables of its command line; the scripts read them from the environment.
 export KSCALE_CACHE := $(CACHE)
 
+ifneq ($(filter-out x86_64 arm64,$(ARCH)),)
+$(error ARCH=$(ARCH) is unknown: use x86_64 or arm64)
+endif
+# Guests of arm64 need more tools. These targets know x86_64 only.
+ifeq ($(or $(ARCH),$(KERNEL)),arm64)
+only-x86 := $(filter bench deb install kernel-rust mutants rust-analyzer rustdoc uninstall,$(MAKECMDGOALS))
+$(if $(only-x86),$(error no support for arm64: make $(only-x86)))
+demo guest kunit shell test: private tools := --arm64
+endif
+test-long: private tools := --arm64
+
 # For a kernel of the system, only what builds modules is needed, and nothing is installed.
 modules modules_install: private tools := $(if $(KDIR),--modules)
 kernel-rust install uninstall: private tools := --modules

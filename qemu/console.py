@@ -15,6 +15,7 @@ SPLAT = re.compile(
     r"""
       \bBUG:\ | ^BUG\ \S+.*\): | kernel\ BUG\ at\ | \bWARNING:\ | \bBadness\b
     | \bOops\b | general\ protection\ fault | stack\ segment: | double\ fault
+    | Unable\ to\ handle\ kernel | \bInternal\ error:\  | SError\ Interrupt\ on
     | \bKASAN:\ | \bKFENCE:\ | \bKCSAN:\ | \bUBSAN:\ | \bODEBUG:\ (?!selftest|\d+\ of\ )
     | possible\ (circular|recursive)\ locking | inconsistent\ lock\ state | lock\ inversion
     | irq-safe.*irq-unsafe | bad\ unlock\ balance | held\ lock\ freed | Invalid\ wait\ context

@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
 
 import common
+from arch import ARM64, X86, Arch
 
 SUITE = "trixie"
 PACKAGES = (
@@ -55,11 +56,28 @@ SPARE_MIB = 512
 _LAYOUT = 1
 """Part of the key. Increment it when the image changes without its package list."""
 
+# The scripts of the packages cannot run on a host of another architecture. These commands, in the unpacked
+# tree, do what the tests need of them.
+_WITHOUT_SCRIPTS = """
+    rm -rf usr/share/man/* usr/share/doc/* usr/share/locale/* usr/share/info/*
+    cp usr/share/base-passwd/passwd.master etc/passwd
+    cp usr/share/base-passwd/group.master etc/group
+    cp usr/share/libc-bin/nsswitch.conf usr/share/base-files/profile etc
+    ln -s ../proc/self/mounts etc/mtab
+    ln -s gawk usr/bin/awk
+    ln -s which.debianutils usr/bin/which
+"""
 
-def key() -> str:
+
+def key(arch: Arch = X86) -> str:
     """Returns the name of the cached image."""
-    content = "\n".join((SUITE, str(SPARE_MIB), str(_LAYOUT), *PACKAGES))
-    return f"{SUITE}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    parts = [SUITE, str(SPARE_MIB), str(_LAYOUT), *PACKAGES]
+    name = SUITE
+    if arch != X86:
+        parts += [arch.debian, _WITHOUT_SCRIPTS]
+        name += f"-{arch.debian}"
+    content = "\n".join(parts)
+    return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 def mirror() -> str:
@@ -102,12 +120,15 @@ def _progress(process: "subprocess.Popen[bytes]", log: Path) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _build(scratch: Path) -> Path:
+def _build(scratch: Path, arch: Arch) -> Path:
     """Builds the image in an empty directory and returns its path."""
     archive, tree, image = scratch / "root.tar", scratch / "root", scratch / "root.img"
     log = scratch / "mmdebstrap.log"
+    variant = ["--variant=essential"]
+    if arch == ARM64:
+        variant = [f"--architectures={arch.debian}", "--variant=extract", "--include=?essential"]
     argv = [
-        "mmdebstrap", "--variant=essential", f"--include={','.join(PACKAGES)}",
+        "mmdebstrap", *variant, f"--include={','.join(PACKAGES)}",
         "--components=main", f"--keyring={keyring()}",
         "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/info/*",
@@ -122,11 +143,13 @@ def _build(scratch: Path) -> Path:
         raise SystemExit(f"mmdebstrap failed with status {process.returncode}")
 
     # Only root, or root of a user namespace, can unpack files of other users.
+    own = f'(cd "$2"; {_WITHOUT_SCRIPTS}); ' if arch == ARM64 else ""
     tree.mkdir()
     size = int(archive.stat().st_size / (1 << 20) * 1.15) + SPARE_MIB
     script = (
         'trap \'rm -rf "$2"\' EXIT; '
         'tar -x -f "$1" -C "$2" --exclude="./dev/*" --numeric-owner; '
+        f"{own}"
         'mke2fs -q -t ext4 -O ^has_journal -E root_owner=0:0 -d "$2" "$3" "$4"'
     )
     wrap = [] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--map-auto"]
@@ -140,12 +163,12 @@ def _build(scratch: Path) -> Path:
     return image
 
 
-def ensure() -> Path:
+def ensure(arch: Arch = X86) -> Path:
     """Returns the path of the image, and builds it if it is not in the cache."""
     given = os.environ.get("KSCALE_IMAGE")
     if given:
         return Path(given)
-    image = common.cache_dir() / "images" / f"{key()}.img"
+    image = common.cache_dir() / "images" / f"{key(arch)}.img"
     if image.exists():
         return image
     if not shutil.which("mmdebstrap"):
@@ -156,11 +179,12 @@ def ensure() -> Path:
     with common.locked(image.parent / "lock", "builds the Debian image"):
         if image.exists():
             return image
-        print(f"  IMAGE   Debian {SUITE} for the guests (once, 1 to 3 min)", file=sys.stderr)
+        what = f"Debian {SUITE}, {arch.debian}, for the guests (once, 1 to 3 min)"
+        print(f"  IMAGE   {what}", file=sys.stderr)
         with tempfile.TemporaryDirectory(dir=image.parent, prefix="new-") as scratch:
             # The user of mmdebstrap needs access.
             os.chmod(scratch, 0o755)
-            built = _build(Path(scratch))
+            built = _build(Path(scratch), arch)
             built.chmod(0o444)
             os.replace(built, image)
     return image

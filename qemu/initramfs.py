@@ -77,12 +77,12 @@ def find_busybox() -> Path:
     raise SystemExit("no statically linked busybox found (Debian package busybox-static)")
 
 
-def userland() -> Cpio:
-    """Returns an archive with busybox and the mount points of init."""
+def userland(busybox: Path | None = None) -> Cpio:
+    """Returns an archive with busybox, by default that of the host, and the mount points of init."""
     archive = Cpio()
     for name in ("dev", "proc", "sys", "run", "tmp", "mnt", "newroot", "root", "etc"):
         archive.directory(name)
-    archive.file("kscale/busybox", find_busybox().read_bytes(), 0o755)
+    archive.file("kscale/busybox", (busybox or find_busybox()).read_bytes(), 0o755)
     archive.symlink("bin/busybox", "/kscale/busybox")
     archive.symlink("bin/sh", "busybox")
     archive.symlink("sbin", "bin")
@@ -96,13 +96,14 @@ def write(
     env: dict[str, str],
     files: dict[str, bytes],
     packed: Mapping[str, Path] | None = None,
+    busybox: Path | None = None,
 ) -> None:
     """Writes the initramfs of one run.
 
     `env` becomes /kscale/env, which init sources. `files` are added to /kscale as executables.
-    `packed` files of the host are added under the given names.
+    `packed` files of the host are added under the given names. `busybox` is that of the guest.
     """
-    archive = userland()
+    archive = userland(busybox)
     for script in ("init", "main", "suites", "leaks", "udev"):
         name = "init" if script == "init" else f"kscale/{script}"
         archive.file(name, (INIT_DIR / script).read_bytes(), 0o755)

@@ -25,7 +25,7 @@ NMI_S = 5
 """The same for a guest that prints the backtraces of its CPUs after an NMI."""
 
 # Probing unused controllers takes seconds under KASAN.
-BOARD = "q35,smbus=off,sata=off,usb=off,vmport=off"
+Q35 = "q35,smbus=off,sata=off,usb=off,vmport=off"
 
 # Four levels of page tables. With five, the kernel clears the feature for a moment while it
 # identifies its first CPU, and KASAN then reports accesses of interrupts as wild.
@@ -36,9 +36,7 @@ CPU = "max,la57=off"
 NO_QUICK_STRINGS = "erms=off,fsrm=off,fsrs=off,fzrm=off"
 
 # Two nodes, so that tests can distinguish counts per node.
-KERNEL_ARGS = (
-    "console=ttyS0 panic=-1 oops=panic unknown_nmi_panic printk.devkmsg=on numa=fake=2"
-)
+KERNEL_ARGS = "panic=-1 oops=panic printk.devkmsg=on numa=fake=2"
 
 # Loading a module and removing a device wait for grace periods. This makes each a few ticks long.
 SHORT_GRACE_PERIODS = (
@@ -54,7 +52,7 @@ class Accel:
 
     qemu: tuple[str, ...]
     kernel: str = ""
-    hpet: str = "off"
+    machine: str = f"{Q35},hpet=off"
     serial: str = "virtio-serial-pci"
     cpu: str = CPU
 
@@ -66,7 +64,7 @@ ACCELS = {
     "tcg": Accel(
         ("-accel", "tcg,thread=multi", *ENTROPY),
         SHORT_GRACE_PERIODS,
-        hpet="on",
+        machine=f"{Q35},hpet=on",
         cpu=f"{CPU},{NO_QUICK_STRINGS}",
     ),
     # The clock counts executed instructions: each takes 1 ns, which is one TSC tick. Idle time
@@ -80,6 +78,35 @@ ACCELS = {
         f"nokaslr tsc=reliable tsc_early_khz=1000000 {SHORT_GRACE_PERIODS}",
         serial="virtio-serial-pci,ioeventfd=off",
     ),
+}
+
+# A server's CPU: with the instructions for AES and the atomic instructions of the LSE extension, and
+# without pointer authentication, which is slow under emulation.
+VIRT_ACCELS = {
+    "tcg": Accel(
+        ("-accel", "tcg,thread=multi", *ENTROPY),
+        SHORT_GRACE_PERIODS,
+        machine="virt,gic-version=3",
+        cpu="neoverse-n1",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Board:
+    """The hardware of the guests of an architecture."""
+
+    console: str
+    accels: dict[str, Accel]
+    firmware: tuple[str, ...] = ()
+    kernel: str = ""
+    has_tsc: bool = False
+    """The clock under TCG is the one of clock.py."""
+
+
+BOARDS = {
+    "x86_64": Board("ttyS0", ACCELS, ("-bios", "qboot.rom"), "unknown_nmi_panic", has_tsc=True),
+    "arm64": Board("ttyAMA0", VIRT_ACCELS),
 }
 
 
@@ -120,6 +147,7 @@ class Machine:
     append: str = ""
     extra: tuple[str, ...] = ()
     shell: bool = False
+    arch: str = "x86_64"
 
 
 @dataclass
@@ -182,14 +210,17 @@ def _value(path: Path) -> str:
 
 def command(machine: Machine, console_log: Path, fds: dict[str, int]) -> list[str]:
     """Returns the QEMU command line. `fds` are the sockets for QMP and the ports."""
-    accel = ACCELS[machine.accel]
-    argv = [machine.qemu, *accel.qemu, "-M", f"{BOARD},hpet={accel.hpet}", "-cpu", accel.cpu]
+    board = BOARDS[machine.arch]
+    accel = board.accels[machine.accel]
+    argv = [machine.qemu, *accel.qemu, "-M", accel.machine, "-cpu", accel.cpu]
     argv += ["-smp", str(machine.cpus), "-m", machine.memory]
-    argv += ["-nodefaults", "-no-user-config", "-display", "none", "-bios", "qboot.rom"]
+    argv += ["-nodefaults", "-no-user-config", "-display", "none", *board.firmware]
     # After a panic the kernel prints its reports, then resets, which ends QEMU.
     argv += ["-no-reboot", "-action", "panic=none", "-device", "pvpanic-pci"]
     argv += ["-kernel", str(machine.kernel), "-initrd", str(machine.initrd)]
-    own = f"{clock.kernel_args()} {accel.kernel}" if machine.accel == "tcg" else accel.kernel
+    own = f"console={board.console} {board.kernel} {accel.kernel}"
+    if board.has_tsc and machine.accel == "tcg":
+        own += f" {clock.kernel_args()}"
     argv += ["-append", f"{KERNEL_ARGS} {own} {machine.append}"]
     argv += ["-serial", f"file:{console_log}"]
     argv += ["-chardev", f"socket,id=qmp,fd={fds['qmp']}", "-mon", "chardev=qmp,mode=control"]
@@ -401,7 +432,8 @@ def _supervise(
                 continue
             outcome.expired = watch.expired(limits, outcome.booted)
             if outcome.expired:
-                # With unknown_nmi_panic the kernel prints the backtraces of all CPUs.
+                # With unknown_nmi_panic the kernel prints the backtraces of all CPUs. The board of arm64
+                # has no such interrupt: QEMU refuses.
                 run.ask("inject-nmi")
                 run.is_leaving(NMI_S)
                 watch.heard()

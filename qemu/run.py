@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import accel
+import foreign
 import image
 import initramfs
 import ktap
@@ -35,6 +36,9 @@ import machine
 import modules
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.append(str(CHECKOUT / "scripts"))
+
+import arch
 
 
 def parse_args(argv: list[str]) -> argparse.Namespace:
@@ -78,7 +82,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--share", type=Path, metavar="DIR", help="readable as /mnt/share")
     parser.add_argument("--out", type=Path, metavar="DIR", help="logs (default out/run-<time>)")
-    parser.add_argument("--qemu", default=os.environ.get("QEMU") or "qemu-system-x86_64")
+    parser.add_argument("--qemu", help="default: that of the kernel's architecture")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--run", metavar="CMD", help="a shell command")
     what.add_argument("--script", type=Path, metavar="FILE", help="a script of the host")
@@ -93,6 +97,11 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
         parser.error("--ram takes neither --suite nor --share nor --kunit-modules")
     if args.pack and not args.ram:
         parser.error("--pack needs --ram")
+    args.arch = arch.of_kernel(args.kdir)
+    args.qemu = args.qemu or arch.qemu_of(args.arch)
+    kinds = machine.BOARDS[args.arch.name].accels
+    if args.accel not in ("auto", *kinds):
+        parser.error(f"--accel for {args.arch.name}: {' or '.join(kinds)}")
     return args
 
 
@@ -186,18 +195,19 @@ def make_guest(
         "LINES_COLUMNS": f"{size.lines} {size.columns}",
     }
     initrd = scratch / "initrd.gz"
-    initramfs.write(initrd, env, {"job": make_job(args)}, packed)
+    initramfs.write(initrd, env, {"job": make_job(args)}, packed, foreign.busybox(args.arch))
     return machine.Machine(
         qemu=args.qemu,
         accel="tcg",
-        kernel=args.kdir.absolute() / "arch/x86/boot/bzImage",
+        kernel=args.kdir.absolute() / args.arch.image,
         initrd=initrd,
-        image=image.ensure() if root == "debian" else None,
+        image=image.ensure(args.arch) if root == "debian" else None,
         shares=shares,
         cpus=args.cpus,
         memory=args.mem,
         append=args.append,
         shell=args.shell,
+        arch=args.arch.name,
     )
 
 
@@ -207,7 +217,7 @@ def prove_kvm(args: argparse.Namespace, scratch: Path) -> bool:
     initrd = scratch / "proof.gz"
     env = {"ROOT": "busybox", "SHARES": "", "SHELL_RUN": "", "SUITES": ""}
     initramfs.write(initrd, env, {"job": b"#!/bin/sh\nexit 7\n"})
-    kernel = args.kdir.absolute() / "arch/x86/boot/bzImage"
+    kernel = args.kdir.absolute() / arch.X86.image
     guest = machine.Machine(args.qemu, "kvm", kernel, initrd, None, cpus=args.cpus)
     log = scratch / "proof.log"
     limits = machine.Limits(accel.PROOF_S, accel.PROOF_S, accel.PROOF_S)
@@ -244,7 +254,9 @@ def main(argv: list[str]) -> int:
     ) as output_log:
         scratch = Path(name)
         guest = make_machine(args, out, scratch)
-        kind, why = accel.choose(args.accel, version, lambda: prove_kvm(args, scratch))
+        kind, why = "tcg", "a guest of another architecture"
+        if args.arch == arch.X86:
+            kind, why = accel.choose(args.accel, version, lambda: prove_kvm(args, scratch))
         guest = machine.Machine(**{**vars(guest), "accel": kind})
         print(f"  BOOT    QEMU {version}, {kind} ({why}), {args.cpus} vCPUs", file=sys.stderr)
 
@@ -278,6 +290,7 @@ def main(argv: list[str]) -> int:
         end.save(out / "end.json")
         result = ktap.Parser(args.kdir).judge(text, names, out.name, out, end)
         print("\n".join(result.lines()))
+        print(f"{result.passed} passed, {result.failed} failed")
         if status == 0 and result.failed:
             status = 1
     for report in outcome.reports:

@@ -11,17 +11,22 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
-KERNELS = ("release", "debug", "kcsan", "rt", "stock")
+KERNELS = ("release", "debug", "kcsan", "rt", "stock", "arm64")
 # Kernels that run the suites of the release kernel in `make test-long`, except lines with
 # `-<kernel>`.
 LONG_KERNELS = ("kcsan", "rt")
 # The kernel of a distribution, which has neither KUnit nor all options. It runs the guest suites whose lines
 # name it, in `make test-long` and in `make test KERNEL=stock`.
 STOCK = "stock"
+# The kernel for another architecture. It runs the suites of the release kernel in `make test-long` and in
+# `make test ARCH=arm64`, except long ones and lines with `-arm64`.
+ARM64 = "arm64"
+# Kernels that `make test` does not run by default.
+ELSEWHERE = (*LONG_KERNELS, STOCK, ARM64)
 # Kernels that run a KUnit suite without a line in the table.
 KUNIT_KERNELS = ("release", "debug", "uml")
 # Kernels that a line of the table may name.
-_LEFT_OUT = tuple(f"-{kernel}" for kernel in LONG_KERNELS)
+_LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, ARM64))
 _ALLOWED = {
     "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
     "guest": {"release", "debug", STOCK, *_LEFT_OUT},
@@ -48,6 +53,8 @@ class Planned:
         """Returns whether a kernel runs the suite, in the long or else in the normal test run."""
         if kernel == STOCK:
             return kernel in self.kernels
+        if kernel == ARM64:
+            return "release" in self.kernels and not self.is_long and "-arm64" not in self.kernels
         if kernel in LONG_KERNELS:
             return is_long and "release" in self.kernels and f"-{kernel}" not in self.kernels
         return kernel in self.kernels and is_long == self.is_long

@@ -5,7 +5,7 @@
 
 Packs this project and a part of the kernel source with their checksums. A guest copies the files
 through both targets and verifies them. The exit status is not 0 if a file differs. CPUS=, MEM=,
-ACCEL=, KERNEL=, KDIR=, TIMEOUT= and OUT= are as for `make guest`.
+ACCEL=, KERNEL=, ARCH=, KDIR=, TIMEOUT= and OUT= are as for `make guest`.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import arch
 from common import (
     CHECKOUT,
     die,
@@ -55,6 +56,7 @@ def pack(source: Path, share: Path) -> None:
 
 
 def main() -> int:
+    arch.select()
     tools = load_tools()
     source = source_of(chosen_kdir(tools))
     missing = [part for part in KERNEL_PARTS if not (source / part).is_dir()]

@@ -5,7 +5,7 @@
 
 Environment variables, as make sets them: RUN= is a command, SCRIPT= is a file of the host, SUITES= are
 guest suites, or KUnit suites as kunit:<name>, and KTAP_ONLY= are cases of these guest suites. `--shell`
-opens a shell instead. KERNEL= and KDIR= select the kernel. CPUS=, MEM=, ACCEL=, TIMEOUT=, SHARE= and
+opens a shell instead. KERNEL=, ARCH= and KDIR= select the kernel. CPUS=, MEM=, ACCEL=, TIMEOUT=, SHARE= and
 OUT= become options of qemu/run.py. The exit status is that of qemu/run.py.
 """
 
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import arch
 from common import (
     CHECKOUT,
     die,
@@ -82,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--shell", action="store_true", help="open a shell")
     parser.add_argument("--script", help="run this file; overrides SCRIPT=")
     args = parser.parse_args(argv)
+    arch.select()
     names = "" if args.shell or args.script else os.environ.get("SUITES", "")
     words = suite_words(names)
     what = [] if words else what_to_run(args)
@@ -96,9 +98,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if words:
         what = suites_to_run(words, kdir, tools)
     command = [
-        tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", tools["QEMU"],
+        tools["PYTHON"], str(CHECKOUT / "qemu/run.py"),
         "--kdir", str(kdir), "--modules", str(out), *what,
     ]
+    os.environ.setdefault(arch.X86.variable, tools["QEMU"])
     for variable, option in OPTIONS.items():
         if os.environ.get(variable):
             command += [option, os.environ[variable]]

@@ -4,8 +4,9 @@
 """Builds the modules of this project with the kernel's Kbuild.
 
 Environment variables, as make sets them: KDIR= is a built kernel; without it, KERNEL= selects a cached
-kernel (default release). MO= or O= is the output directory. KUNIT, BENCH, MUTANT, W, V, C, CLIPPY,
-KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* are passed to Kbuild. Prints the output directory at the end.
+kernel (default release), and ARCH=arm64 the one for arm64. MO= or O= is the output directory. KUNIT,
+BENCH, MUTANT, W, V, C, CLIPPY, KCFLAGS, KRUSTFLAGS and INSTALL_MOD_* are passed to Kbuild. Prints the
+output directory at the end.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import arch
 import kernel
 import kernel_rust
 import stock
@@ -81,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("modules", "modules_install"))
     what = parser.parse_args(argv).what
+    arch.select()
     tools = load_tools()
     if what == "modules":
         print(built(tools)[1])

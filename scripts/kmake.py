@@ -53,7 +53,10 @@ class Kbuild:
         self.env = make_env(tools)
         self.env["MAKEFLAGS"] = make_flags()
         variables = passed()
-        if config_of(kdir).get("CONFIG_UML") == "y":
+        config = config_of(kdir)
+        if config.get("CONFIG_ARM64") == "y":
+            variables["ARCH"] = "arm64"
+        if config.get("CONFIG_UML") == "y":
             variables["ARCH"] = "um"
             flags = f"{variables.get('KRUSTFLAGS', '')} {UML_RUSTFLAGS}"
             variables["KRUSTFLAGS"] = flags.strip()

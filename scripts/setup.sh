@@ -5,10 +5,11 @@
 #
 # Usage: setup.sh            install missing tools; print nothing if none is missing
 #        setup.sh --plots    also install the tools for plots
+#        setup.sh --arm64    also install the tools for guests of arm64
 #        setup.sh --modules  find the tools that build modules for a kernel of the system; install nothing
 #        setup.sh --doctor   print a table of the tools; install nothing
 #
-# Runs on a minimal Debian. Uses RUSTC, LLVM, BINDGEN, QEMU and PYTHON of the environment. Writes
+# Runs on a minimal Debian. Uses RUSTC, LLVM, BINDGEN, QEMU, QEMU_ARM64 and PYTHON of the environment. Writes
 # $KSCALE_CACHE/tools.mk in a format for make and for sh.
 
 set -eu
@@ -75,7 +76,8 @@ install() {
 	for package in $packages; do
 		case $package in
 		cargo:*) crates="$crates ${package#cargo:}" ;;
-		backports:*) backports=y ;;
+		backports:qemu-system-x86) backports=y ;;
+		backports:*) backports=y qemu_backports="$qemu_backports ${package#backports:}" ;;
 		*) plain="$plain $package" ;;
 		esac
 	done
@@ -180,8 +182,9 @@ if path_of apt-get >/dev/null; then
 	)
 fi
 
-want_plots= want_modules=
+want_plots= want_arm64= want_modules=
 [ "${1:-}" != --plots ] || want_plots=y
+[ "${1:-}" != --arm64 ] || want_arm64=y
 [ "${1:-}" != --modules ] || want_modules=y
 choose
 case ${1:-} in
@@ -189,9 +192,9 @@ case ${1:-} in
 	doctor
 	exit
 	;;
-'' | --plots | --modules) ;;
+'' | --plots | --arm64 | --modules) ;;
 *)
-	echo "usage: $0 [--plots | --modules | --doctor]" >&2
+	echo "usage: $0 [--plots | --arm64 | --modules | --doctor]" >&2
 	exit 2
 	;;
 esac

@@ -89,7 +89,8 @@ def user_source(tree: Path) -> Source:
         die(f"KSRC={tree} is not a kernel source tree: give one of Linux {OLDEST} or newer")
     if numbers_in(version) < numbers_in(OLDEST):
         die(f"KSRC={tree} is Linux {version}: give a tree of {OLDEST} or newer")
-    for left in (".config", "include/config", "arch/x86/include/generated"):
+    built = [f"arch/{name}/include/generated" for name in ("x86", "arm64")]
+    for left in (".config", "include/config", *built):
         if (tree / left).exists():
             die(f"KSRC={tree} has an in-tree build ({left} exists): run make mrproper in it, or give "
                 "a clean checkout")

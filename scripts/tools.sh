@@ -4,8 +4,9 @@
 # The tools that kscale needs, and the functions that find them. setup.sh sources this file.
 #
 # Input variables: `cache` is the cache directory, `column` is the column of the table for this system. If
-# `want_plots` is not empty, the table has the tools for plots. If `want_modules` is not empty, it has only the
-# tools that build modules for a kernel of the system.
+# `want_plots` is not empty, the table has the tools for plots. If `want_arm64` is not empty, it has those for
+# guests of arm64. If `want_modules` is not empty, it has only the tools that build modules for a kernel of the
+# system.
 
 # One line per tool:
 #   name | minimum version | package of Debian 12 | package of Debian 13 | user of the tool
@@ -62,6 +63,8 @@ all_tools() {
 	END
 	[ -z "${want_plots:-}" ] ||
 		echo "matplotlib|-|python3-matplotlib|python3-matplotlib|plots"
+	[ -z "${want_arm64:-}" ] ||
+		echo "qemu-arm64|8.1|backports:qemu-system-arm|qemu-system-arm|guest of arm64"
 }
 
 #
@@ -199,8 +202,10 @@ find_tool() {
 	bindgen) [ -z "$bindgen" ] || found=$("$bindgen" --version | version) ;;
 	libc-headers) [ ! -f /usr/include/stdlib.h ] || found=yes ;;
 	libelf-headers) [ ! -f /usr/include/gelf.h ] || found=yes ;;
-	qemu)
-		[ -z "$qemu" ] || found=$("$qemu" --version | version)
+	qemu | qemu-arm64)
+		program=$qemu
+		[ "$1" = qemu ] || program=$qemu_arm64
+		[ -z "$program" ] || found=$("$program" --version | version)
 		if [ -n "$found" ] && ! at_least "$found" 8.1; then
 			problem="QEMU $found is refused: its multi-threaded emulation fakes kernel crashes"
 		fi
@@ -236,6 +241,7 @@ choose() {
 		break
 	done
 	qemu=$(path_of "${QEMU:-qemu-system-x86_64}" || :)
+	qemu_arm64=$(path_of "${QEMU_ARM64:-qemu-system-aarch64}" || :)
 	# A shim of a version manager before Debian's Python is slow, and may have any version.
 	python=$(path_of "${PYTHON:-/usr/bin/python3}" || path_of python3 || :)
 }

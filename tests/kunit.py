@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Builds the modules for User-Mode Linux and runs their KUnit suites there: `make kunit`.
 
-Environment: SUITES= are names of suites (default: all).
+With ARCH=arm64, does the same for the kernel arm64, in a guest of QEMU with 4 CPUs.
+
+Environment: SUITES= are names of suites (default: all). CPUS=, MEM=, TIMEOUT= and OUT= are for the guest.
 """
 
 import os
@@ -11,6 +13,11 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts")]
+
+import arch
+import guest
+import suites
 
 
 def last_line(argv: list[str], env: dict[str, str]) -> str:
@@ -22,18 +29,33 @@ def last_line(argv: list[str], env: dict[str, str]) -> str:
     return run.stdout.splitlines()[-1]
 
 
+def guest_options(built: str, names: list[str]) -> list[str]:
+    """Returns the options of qemu/run.py for a guest that needs no Debian image."""
+    names = names or [
+        suite.name for suite in suites.planned() if suite.kind == "kunit" and suite.runs(suites.ARM64, False)
+    ]
+    options = ["--root", "busybox", "--kunit-modules", built, "--append", "mempool_debug"]
+    if not os.environ.get("OUT"):
+        options += ["--out", str(CHECKOUT / "out/kunit-arm64")]
+    for variable, option in guest.OPTIONS.items():
+        if os.environ.get(variable):
+            options += [option, os.environ[variable]]
+    return [*options, "--suite", *(f"kunit:{name}" for name in names)]
+
+
 def main() -> None:
-    """Builds, then becomes qemu/kunit.py."""
-    env = {name: value for name, value in os.environ.items() if name != "KDIR"}
-    env |= {"KERNEL": "uml", "KUNIT": "y"}
-    kdir = last_line(["kernel.py", "uml"], env)
+    """Builds, then becomes qemu/kunit.py or qemu/run.py."""
+    os.environ.pop("KDIR", None)
+    arch.select()
+    kernel = suites.ARM64 if os.environ.get("KERNEL") == suites.ARM64 else "uml"
+    env = os.environ | {"KERNEL": kernel, "KUNIT": "y"}
+    kdir = last_line(["kernel.py", kernel], env)
     built = last_line(["kbuild.py", "modules"], env)
-    runner = str(CHECKOUT / "qemu/kunit.py")
     names = [*sys.argv[1:], *os.environ.get("SUITES", "").split()]
-    os.execv(
-        sys.executable,
-        [sys.executable, runner, "--kdir", kdir, "--modules", built, *names],
-    )
+    argv = ["qemu/kunit.py", "--kdir", kdir, "--modules", built, *names]
+    if kernel == suites.ARM64:
+        argv = ["qemu/run.py", "--kdir", kdir, *guest_options(built, names)]
+    os.execv(sys.executable, [sys.executable, str(CHECKOUT / argv[0]), *argv[1:]])
 
 
 if __name__ == "__main__":

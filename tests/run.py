@@ -14,12 +14,13 @@ A guest that does not boot, or ends early, is one failure of its current suite a
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
 With --long, other steps run: the suites marked `long`; the suites of the release kernel on the
-kernels kcsan and rt; those marked `stock` on the kernel of a distribution; the packages, and root
-file systems on LUKS, on that kernel; kscale's code under Miri if Miri is installed; leaks, deadlocks
-and a data race, which the kernel must report.
+kernels kcsan and rt; those of `make test` on the kernel arm64, and data that x86_64 and arm64 exchange;
+those marked `stock` on the kernel of a distribution; the packages, and root file systems on LUKS, on
+that kernel; kscale's code under Miri if Miri is installed; leaks, deadlocks and a data race, which the
+kernel must report.
 
-Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= selects the suites of one
-kernel, without the other steps.
+Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= or ARCH= selects the suites of
+one kernel, without the other steps.
 Exit status: 0 if all suites ran and passed, otherwise 1.
 """
 
@@ -39,6 +40,7 @@ TESTS = Path(__file__).resolve().parent
 CHECKOUT = TESTS.parent
 sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts")]
 
+import arch
 import common
 import ktap
 import machine
@@ -49,7 +51,9 @@ OUT = CHECKOUT / "out/test"
 COUNTS_SKIPPED = 77
 MIRI_LEFT_OUT = 77
 # Time limits for hung guests: without a sign of progress, and for the whole run of a guest.
-TIMEOUT_S = {"release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800}
+TIMEOUT_S = {
+    "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "arm64": 1800,
+}
 LIMIT_S = 4 * 3600
 # A guest with 4 emulated CPUs uses little more than one core of the host.
 STEPS_AT_ONCE = 3
@@ -61,19 +65,22 @@ MIRI_S = 120
 MUTANT_S = 25
 SAMPLE_S = 90
 PACKAGES_S = 700
-BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30}
+EXCHANGE_S = 120
+BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30, "arm64": 15}
 # All KUnit suites together.
-KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60, "stock": 0}
+KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60, "stock": 0, "arm64": 20}
 # A guest suite without a duration in tests/suites.txt.
 SUITE_S = 4
-SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2}
+SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "arm64": 1}
 # rustc compiles a crate on one core, and the library is by far the largest crate.
 BUILDS_AT_ONCE = 2
 # Numbers of guests that share the suites of a kernel. A debug guest takes half a minute to boot and
 # end.
-GUESTS = {"release": 2, "debug": 1, "stock": 2}
-LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2}
-LONG_TIMEOUT_S = {"release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400}
+GUESTS = {"release": 2, "debug": 1, "stock": 2, "arm64": 2}
+LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "arm64": 2}
+LONG_TIMEOUT_S = {
+    "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "arm64": 5400,
+}
 LONG_LIMIT_S = 12 * 3600
 # Without KASAN, mempool_debug detects writes to the reserved elements of a pool.
 GUEST_ARGS = {
@@ -82,6 +89,7 @@ GUEST_ARGS = {
     "kcsan": [],
     "rt": [],
     "stock": [],
+    "arm64": ["--append", "mempool_debug"],
 }
 GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT": "--timeout"}
 
@@ -379,6 +387,19 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
         yield Step("mutant", f"{mutant} is caught by {suite}", MUTANT_S, run)
 
 
+def exchange_step(parser: ktap.Parser, builds: Builds) -> Step:
+    """Returns a step in which each of two architectures reads what rcrypt wrote on the other."""
+    kernels = ("release", suites.ARM64)
+    kdirs = [script_result(["kernel.py", kernel]) for kernel in kernels]
+    built = [builds.modules(KERNEL=kernel) for kernel in kernels]
+
+    def argv() -> list[str]:
+        first, second = ([kdir, modules.result()] for kdir, modules in zip(kdirs, built))
+        return [str(TESTS / "exchange/run.py"), "--first", *first, "--second", *second]
+
+    return host_step("exchange", EXCHANGE_S, parser, argv)
+
+
 def deadlock(what: int) -> str:
     """Returns a command that causes a deadlock, and ends when the kernel has reported it."""
     reported = r"dmesg | grep -q 'WARNING: possible\|WARNING: suspicious'"
@@ -509,13 +530,15 @@ def all_steps(
     """Starts the builds and returns all steps. `chosen` is a kernel: only its suites are steps."""
     steps: list[Step] = []
     for kernel in reversed(suites.KERNELS):
-        if kernel == chosen or not chosen and (is_long or kernel != suites.STOCK):
+        if kernel == chosen or not chosen and (is_long or kernel not in suites.ELSEWHERE):
             table = [suite for suite in suites.planned() if suite.runs(kernel, is_long)]
             if table:
                 steps += kernel_steps(parser, builds, kernel, table, is_long)
     if is_long and chosen in ("", suites.STOCK):
         packages = [str(TESTS / "packages/run.py")]
         steps.append(host_step("packages", PACKAGES_S, parser, lambda: packages))
+    if is_long and chosen in ("", suites.ARM64):
+        steps.append(exchange_step(parser, builds))
     if chosen:
         return steps
     if is_long:
@@ -566,6 +589,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--long", action="store_true", help="run the long tests instead")
     args = parser.parse_args(argv)
+    arch.select()
     chosen = os.environ.get("KERNEL") or ""
     if chosen and chosen not in suites.KERNELS:
         parser.error(f"KERNEL={chosen}: it is {' or '.join(suites.KERNELS)}")
@@ -575,7 +599,7 @@ def main(argv: list[str]) -> int:
     with common.locked(OUT.with_suffix(".lock"), "tests this checkout"):
         if os.environ.get("KSRC") or os.environ.get("SERIES"):
             print_differences()
-        kdir = script_result(["kernel.py", "release"])
+        kdir = script_result(["kernel.py", chosen or "release"])
         builds = Builds()
         try:
             steps = all_steps(ktap.Parser(Path(kdir)), builds, kdir, args.long, chosen)
