@@ -16,8 +16,8 @@ have not started by then are "not run": they are no failures, but the exit statu
 With --long, other steps run: the suites marked `long`; the suites of the release kernel on the
 kernels kcsan and rt; those of `make test` on the kernel arm64, and data that x86_64 and arm64 exchange;
 those marked `stock` on the kernel of a distribution; the packages, and root file systems on LUKS, on
-that kernel; kscale's code under Miri if Miri is installed; leaks, deadlocks and a data race, which the
-kernel must report.
+that kernel; kscale's code under Miri if Miri is installed; models of SRCU under herd7 if that is
+installed; leaks, deadlocks and a data race, which the kernel must report.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= or ARCH= selects the suites of
 one kernel, without the other steps.
@@ -47,9 +47,9 @@ import machine
 import suites
 
 OUT = CHECKOUT / "out/test"
-# Exit status of bench/gate.py without counts to compare with, and of host/miri.py without Miri.
+# Exit status of bench/gate.py without counts to compare with, and of host programs without their tool.
 COUNTS_SKIPPED = 77
-MIRI_LEFT_OUT = 77
+LEFT_OUT = 77
 # Time limits for hung guests: without a sign of progress, and for the whole run of a guest.
 TIMEOUT_S = {
     "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "arm64": 1800,
@@ -62,6 +62,7 @@ HARNESS_S = 100
 UI_S = 60
 COUNTS_S = 20
 MIRI_S = 120
+LITMUS_S = 1
 MUTANT_S = 25
 SAMPLE_S = 90
 PACKAGES_S = 700
@@ -232,16 +233,16 @@ def counts_step(parser: ktap.Parser, bench: Future[str]) -> Step:
     return Step("release", "counts", COUNTS_S, run, ["counts"])
 
 
-def miri_step(parser: ktap.Parser) -> Step:
-    """Returns a step that runs code of the library under Miri if Miri is installed."""
+def optional_step(name: str, seconds: float, parser: ktap.Parser, argv: list[str]) -> Step:
+    """Returns a step that runs a host program if the tool that it needs is installed."""
 
     def run() -> list[Outcome]:
-        program, took_s = host_program([str(TESTS / "host/miri.py")])
-        if program.returncode == MIRI_LEFT_OUT:
-            return [Outcome("host", [], note=f"miri: LEFT OUT: {program.stdout.strip()}")]
-        return [judged_lines("host", parser, program, "miri", took_s)]
+        program, took_s = host_program(argv)
+        if program.returncode == LEFT_OUT:
+            return [Outcome("host", [], note=f"{name}: LEFT OUT: {program.stdout.strip()}")]
+        return [judged_lines("host", parser, program, name, took_s)]
 
-    return Step("host", "miri", MIRI_S, run, ["miri"])
+    return Step("host", name, seconds, run, [name])
 
 
 def judged_lines(
@@ -542,7 +543,13 @@ def all_steps(
     if chosen:
         return steps
     if is_long:
-        return [*steps, miri_step(parser), *report_steps(builds)]
+        litmus = [str(TESTS / "host/litmus.py"), "--kdir", kdir]
+        return [
+            *steps,
+            optional_step("miri", MIRI_S, parser, [str(TESTS / "host/miri.py")]),
+            optional_step("litmus", LITMUS_S, parser, litmus),
+            *report_steps(builds),
+        ]
     modules = builds.modules(KERNEL="release")
     bench = builds.modules(KERNEL="release", BENCH="y")
     own = [str(TESTS / "host/run.py"), "--kdir", kdir]
