@@ -241,6 +241,37 @@ test_device_errors_are_reported() {
 }
 
 # The tests above hold no reference to the modules.
+# tasks: prints how many reads were decrypted at once and in softirq context, and how many writes were
+# encrypted at once and sent in order.
+tasks() {
+	sed -n 's/^\(reads decrypted\|writes encrypted\) at once \([0-9]*\) [a-z ]* \([0-9]*\)$/\2 \3/p' \
+		/sys/kernel/debug/rcrypt/stats
+}
+
+# The device ends bios in a softirq (irqmode 1) or in a hard interrupt (2).
+test_options_select_the_task_of_a_bio() {
+	while read -r irqmode expected options; do
+		make_null_blk a size=1 rotational=1 irqmode="$irqmode"
+		dmsetup create ours --table \
+			"0 2048 $target aes-xts-plain64 $key_512 0 /dev/a 0 $options"
+		# shellcheck disable=SC2046
+		set -- $(tasks)
+		dd if=/dev/zero of=/dev/mapper/ours bs=4k count=3 oflag=direct status=none
+		dd if=/dev/mapper/ours of=/dev/null bs=4k count=5 iflag=direct status=none
+		# shellcheck disable=SC2046
+		set -- "$@" $(tasks)
+		expect_equal "$expected" $(($5 - $1)),$(($6 - $2)),$(($7 - $3)),$(($8 - $4)) \
+			"tasks with irqmode $irqmode and '$options'"
+		clean_block
+	done <<-END
+		1 0,0,0,3
+		1 0,0,0,0 1 submit_from_crypt_cpus
+		1 0,0,3,0 1 no_write_workqueue
+		1 5,0,0,3 1 no_read_workqueue
+		2 0,5,0,3 1 no_read_workqueue
+	END
+}
+
 test_modules_can_be_unloaded() {
 	unload "$target_module" dm_crypt
 }
