@@ -304,4 +304,26 @@ mod tests {
         assert!(bytes == [1, 1, 1, 0x81, 0, 2, 2, 2, 0x82, 0]);
         Ok(())
     }
+
+    #[test]
+    fn the_reserve_has_the_tuples_of_512_bytes() -> Result {
+        for (tuple_size, sector_size, reserve_sectors) in [
+            (16, 512, 32),
+            (16, 4096, 256),
+            (28, 512, 18),
+            (255, 1024, 4),
+        ] {
+            let layout = TupleLayout {
+                tuple_size,
+                ..TupleLayout::default()
+            };
+            let options = Options {
+                sector_size: NonZeroU32::new(sector_size).ok_or(EINVAL)?,
+                ..Options::DEFAULT
+            };
+            let pool = TuplePool::new(layout, &options).map_err(|e| e.error())?;
+            assert_eq!(pool.reserve_sectors.get(), reserve_sectors);
+        }
+        Ok(())
+    }
 }
