@@ -31,6 +31,7 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
+#include "block/dm/target.h"
 #include "mm/highmem.h"
 #include "mm/list_lru.h"
 

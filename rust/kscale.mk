@@ -31,11 +31,11 @@ kscale-bindgen-items = \
 	--no-recursive-allowlist \
 	--allowlist-file '.*/include/crypto/(aead|skcipher)\.h' \
 	$(foreach h,$(kscale-headers),--allowlist-file '.*/include/linux/$(h)\.h') \
-	--allowlist-type 'dax_device|dm_table|mapped_device|kscale_list_lru_walker' \
+	--allowlist-type 'dax_device|dm_table|mapped_device|kscale_(callout|list_lru_walker|target_type)' \
 	--allowlist-type 'aes_enckey(_arch)?|p8_aes_key|md5_(block_state|ctx)' \
 	--allowlist-function 'aes_prepareenckey|crc32_le|md5_(init|update)' \
 	--allowlist-function 'key_instantiate_and_link' \
-	--allowlist-function 'kscale_mem(cpy|move)_.*' \
+	--allowlist-function 'kscale_(mem(cpy|move)|target)_.*' \
 	--allowlist-var 'KSCALE_CONST_.*' \
 	--allowlist-var 'key_type_(encrypted|logon|trusted|user)' \
 	--blocklist-type 'scatterlist' --blocklist-function 'dm_early_create'

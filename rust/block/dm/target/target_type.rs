@@ -16,7 +16,9 @@ use kernel::{
     container_of,
     error::to_result,
     ffi::{
+        c_char,
         c_int,
+        c_uint,
         c_void, //
     },
     prelude::*,
@@ -36,8 +38,21 @@ use crate::{
 
 use super::Target;
 
-/// The functions of a target that get bios and may end them.
+/// The functions of a target that C calls through a function of this library.
 pub(super) struct Functions {
+    /// Implements `target_type.status`.
+    ///
+    /// Only `kscale_target_status()` in `rust/block/dm/target.c` may call it.
+    pub(super) status:
+        unsafe extern "C" fn(*mut bindings::dm_target, c_uint, c_uint, *mut c_char, c_uint),
+    /// Implements `target_type.iterate_devices`.
+    ///
+    /// Only `kscale_target_iterate_devices()` in `rust/block/dm/target.c` may call it.
+    pub(super) iterate_devices: unsafe extern "C" fn(
+        *mut bindings::dm_target,
+        *const bindings::kscale_callout,
+        *mut c_void,
+    ) -> c_int,
     /// Implements `target_type.end_io`.
     ///
     /// Must only be called as `target_type.end_io`, with the same arguments.
@@ -62,7 +77,7 @@ pub(super) struct Functions {
 #[repr(C)]
 #[pin_data(PinnedDrop)]
 pub(in crate::block::dm) struct TargetType {
-    raw: Opaque<bindings::target_type>,
+    raw: Opaque<bindings::kscale_target_type>,
     #[pin]
     sections: Opaque<bindings::srcu_struct>,
     functions: Functions,
@@ -96,7 +111,11 @@ impl TargetType {
         functions: Functions,
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            raw: Opaque::new(raw),
+            raw: Opaque::new(bindings::kscale_target_type {
+                raw,
+                status: Some(functions.status),
+                iterate_devices: Some(functions.iterate_devices),
+            }),
             // INVARIANT: `sections` is initialised if this closure returns `Ok`.
             sections <- Opaque::try_ffi_init(|slot| {
                 // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
@@ -113,7 +132,9 @@ impl TargetType {
     /// `this` must be from [`Registered::alloc()`], and not freed.
     pub(super) unsafe fn raw(this: NonNull<Self>) -> *mut bindings::target_type {
         // SAFETY: By this function's contract.
-        Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).raw })
+        let raw = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).raw });
+        // SAFETY: As above.
+        unsafe { &raw mut (*raw).raw }
     }
 
     /// Calls `func` with the functions, in a read-side critical section that

@@ -146,13 +146,13 @@ impl<T: Target> Vtable<T> {
             } else {
                 None
             },
-            status: Some(Self::status),
+            status: Some(bindings::kscale_target_status),
             message: if T::HAS_MESSAGE {
                 Some(Self::message)
             } else {
                 None
             },
-            iterate_devices: Some(Self::iterate_devices),
+            iterate_devices: Some(bindings::kscale_target_iterate_devices),
             io_hints: Some(Self::io_hints),
             #[cfg(CONFIG_BLK_DEV_ZONED)]
             report_zones: if T::HAS_ZONES {
@@ -164,8 +164,10 @@ impl<T: Target> Vtable<T> {
         }
     }
 
-    /// The functions that get a bio. A call of one may be the last use of the target.
+    /// The functions that C does not call directly.
     pub(super) const FUNCTIONS: Functions = Functions {
+        status: Self::status,
+        iterate_devices: Self::iterate_devices,
         end_io: Self::end_io,
         end_clone: CloneBio::<T>::end_clone,
         run: PerBio::<T>::run,
@@ -212,9 +214,9 @@ impl<T: Target> Vtable<T> {
             address!(postsuspend),
             address!(preresume),
             address!(resume),
-            address!(status),
+            functions.status as usize,
             address!(message),
-            address!(iterate_devices),
+            functions.iterate_devices as usize,
             address!(io_hints),
             report_zones,
             functions.end_io as usize,

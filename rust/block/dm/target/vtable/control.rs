@@ -36,15 +36,15 @@ impl<T: Target> Vtable<T> {
     ///
     /// # Safety
     ///
-    /// Device mapper must call this as `target_type.status`.
+    /// `kscale_target_status()` must call this with its arguments. `kind` is a `status_type_t`.
     pub(super) unsafe extern "C" fn status(
         ti: *mut bindings::dm_target,
-        kind: bindings::status_type_t,
+        kind: c_uint,
         _flags: c_uint,
         result: *mut c_char,
         maxlen: c_uint,
     ) {
-        // SAFETY: This is `status`.
+        // SAFETY: Device mapper called `status`, see the contract of this function.
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: Device mapper passes a buffer of its own with room for `maxlen` bytes.
         let buf = unsafe { buffer(result, usize::from_safe_cast(maxlen)) };
@@ -107,14 +107,17 @@ impl<T: Target> Vtable<T> {
     ///
     /// # Safety
     ///
-    /// Device mapper must call this as `target_type.iterate_devices`.
+    /// `kscale_target_iterate_devices()` must call this with its arguments.
     pub(super) unsafe extern "C" fn iterate_devices(
         ti: *mut bindings::dm_target,
-        func: bindings::iterate_devices_callout_fn,
+        callout: *const bindings::kscale_callout,
         data: *mut c_void,
     ) -> c_int {
-        let Some(func) = func else { return 0 };
-        // SAFETY: This is `iterate_devices`.
+        // SAFETY: The caller passes a pointer to a variable of its own.
+        let Some(func) = (unsafe { (*callout).func }) else {
+            return 0;
+        };
+        // SAFETY: Device mapper called `iterate_devices`, see the contract of this function.
         let inner = unsafe { Self::inner(ti) };
         // SAFETY: `ti` is alive.
         let len_sectors = unsafe { (*ti).len };
