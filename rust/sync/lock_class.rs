@@ -9,7 +9,7 @@
 //!
 //! Each key of a loaded module has one such class. So all locks of one line of code have one class,
 //! and lockdep keeps its dependencies. When the module is unloaded, its classes stay until no lock
-//! uses them.
+//! and no guard uses them.
 //!
 //! Without lockdep a lock has no name and no key, and this module is empty.
 
@@ -73,7 +73,7 @@ mod dynamic {
         #[pin]
         visits_key: LockClassKey,
         name: CString,
-        /// The number of locks of the class, and of other users.
+        /// The number of locks of the class, of their guards, and of other users.
         users: Atomic<usize>,
     }
 
@@ -121,7 +121,7 @@ mod dynamic {
         Some(LockClass(Some(NonNull::from(&*entry.class))))
     }
 
-    /// The name and the key of a class, for one or more locks.
+    /// The name and the key of a class, for one or more locks, or for a guard.
     ///
     /// # Invariants
     ///
@@ -200,10 +200,35 @@ mod dynamic {
         }
     }
 
+    #[cfg(kscale_kunit)]
+    impl LockClass {
+        /// Returns the number of users of the class.
+        pub(super) fn users(&self) -> usize {
+            // SAFETY: The class lives while it has users, and by the type invariants `self` is one.
+            self.0
+                .map_or(0, |class| unsafe { class.as_ref() }.users.load(Relaxed))
+        }
+    }
+
     /// Returns the key of locks that lockdep does not validate.
     fn not_validated() -> Pin<&'static LockClassKey> {
         // SAFETY: `LockClassKey` is transparent, and this key is static.
         Pin::static_ref(unsafe { &*(&raw const bindings::__lockdep_no_validate__).cast() })
+    }
+
+    /// Keeps the class, for a guard: lockdep looks up the classes of the locks that a task holds. If
+    /// the guard is leaked, the class stays after the lock is freed.
+    impl Clone for LockClass {
+        #[inline]
+        fn clone(&self) -> Self {
+            if let Some(class) = self.0 {
+                // SAFETY: The class lives while it has users, and by the type invariants `self` is
+                // one.
+                unsafe { class.as_ref() }.users.add(1, Relaxed);
+            }
+            // INVARIANT: The class has just counted this user, and is in `CLASSES`.
+            Self(self.0)
+        }
     }
 
     impl Drop for LockClass {
@@ -279,6 +304,7 @@ mod nothing {
     use crate::bindings;
 
     /// The name and the key of a class; empty without lockdep.
+    #[derive(Clone)]
     pub(crate) struct LockClass(());
 
     impl LockClass {
@@ -319,6 +345,14 @@ mod nothing {
         }
     }
 
+    #[cfg(kscale_kunit)]
+    impl LockClass {
+        /// Returns 0.
+        pub(super) fn users(&self) -> usize {
+            0
+        }
+    }
+
     /// Does nothing without lockdep.
     pub(crate) fn forget(_: *mut bindings::module) {}
 
@@ -340,7 +374,43 @@ mod tests {
 
     use kernel::static_lock_class;
 
-    use crate::testing::lockdep;
+    use crate::{
+        sync::{
+            mutex::Mutex,
+            rwsem::RwSemaphore, //
+        },
+        testing::lockdep, //
+    };
+
+    /// Returns whether the guard that `lock` returns keeps `class` while the guard lives.
+    ///
+    /// Without lockdep there are no classes, and it returns true.
+    fn keeps<G>(class: &LockClass, lock: impl FnOnce() -> G) -> bool {
+        let before = class.users();
+        let guard = lock();
+        let during = class.users();
+        drop(guard);
+        let more = usize::from(cfg!(CONFIG_LOCKDEP));
+
+        (during, class.users()) == (before + more, before)
+    }
+
+    /// Lockdep looks up the class of a lock that a task holds, even if the guard was leaked and the
+    /// lock was freed.
+    #[test]
+    fn guards_keep_the_class_of_their_lock() -> Result {
+        let key = static_lock_class!();
+        let class = LockClass::new(c"guards", key);
+        let rwsem = KBox::pin_init(RwSemaphore::new((), c"guards", key), GFP_KERNEL)?;
+        let mutex = KBox::pin_init(Mutex::new(c"guards", key), GFP_KERNEL)?;
+
+        assert!(keeps(&class, || rwsem.read()));
+        assert!(keeps(&class, || rwsem.try_read()));
+        assert!(keeps(&class, || rwsem.write()));
+        assert!(keeps(&class, || rwsem.try_write()));
+        assert!(keeps(&class, || mutex.lock()));
+        Ok(())
+    }
 
     /// A shrinker callback may create a lock. Reclaim calls it in a task that allocates memory.
     #[test]

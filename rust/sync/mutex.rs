@@ -27,7 +27,7 @@ pub(crate) struct Mutex {
     #[pin]
     inner: sync::Mutex<()>,
     /// Dropped after `inner`, which points into it.
-    _class: LockClass,
+    class: LockClass,
 }
 
 impl Mutex {
@@ -50,7 +50,7 @@ impl Mutex {
 
         pin_init!(Self {
             inner <- sync::Mutex::new((), name, key),
-            _class: class,
+            class,
         })
     }
 
@@ -61,6 +61,7 @@ impl Mutex {
     pub(crate) fn lock(&self) -> MutexGuard<'_> {
         MutexGuard {
             _guard: self.inner.lock(),
+            _class: self.class.clone(),
             _owner: owner(),
         }
     }
@@ -79,6 +80,8 @@ impl Mutex {
 /// A guard of a held [`Mutex`].
 pub(crate) struct MutexGuard<'a> {
     _guard: mutex::MutexGuard<'a, ()>,
+    /// Dropped after `_guard`: the class exists while a task holds the mutex.
+    _class: LockClass,
     /// Dropped after `_guard`: the task exists while it owns the mutex.
     _owner: ARef<Task>,
 }

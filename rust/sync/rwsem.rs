@@ -73,7 +73,7 @@ pub struct RwSemaphore<T> {
     #[pin]
     sem: Opaque<bindings::rw_semaphore>,
     /// Dropped after `sem`, which points into it.
-    _class: LockClass,
+    class: LockClass,
     value: UnsafeCell<T>,
 }
 
@@ -105,10 +105,10 @@ impl<T> RwSemaphore<T> {
             // INVARIANT: The closure initialises it.
             sem <- Opaque::ffi_init(move |slot| {
                 // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`. Name and key
-                // live as long as `_class`, which outlives `sem`.
+                // live as long as `class`, which outlives `sem`.
                 unsafe { bindings::__init_rwsem(slot, name.as_char_ptr(), key.as_ptr()) };
             }),
-            _class: class,
+            class,
             value: UnsafeCell::new(value),
         })
     }
@@ -125,6 +125,7 @@ impl<T> RwSemaphore<T> {
         // INVARIANT: `down_read()` returned.
         ReadGuard {
             rwsem: self,
+            _class: self.class.clone(),
             _not_send: NotThreadSafe,
         }
     }
@@ -140,6 +141,7 @@ impl<T> RwSemaphore<T> {
         // INVARIANT: `down_read_trylock()` returned 1.
         (taken != 0).then(|| ReadGuard {
             rwsem: self,
+            _class: self.class.clone(),
             _not_send: NotThreadSafe,
         })
     }
@@ -154,6 +156,7 @@ impl<T> RwSemaphore<T> {
         // INVARIANT: `down_write()` returned.
         WriteGuard {
             rwsem: self,
+            _class: self.class.clone(),
             _owner: owner(),
             _not_send: NotThreadSafe,
         }
@@ -170,6 +173,7 @@ impl<T> RwSemaphore<T> {
         // INVARIANT: `down_write_trylock()` returned 1.
         (taken != 0).then(|| WriteGuard {
             rwsem: self,
+            _class: self.class.clone(),
             _owner: owner(),
             _not_send: NotThreadSafe,
         })
@@ -195,6 +199,8 @@ impl<T> RwSemaphore<T> {
 #[must_use = "the semaphore is released at once"]
 pub struct ReadGuard<'a, T> {
     rwsem: &'a RwSemaphore<T>,
+    /// Dropped after `drop()`: the class exists while a task holds the semaphore.
+    _class: LockClass,
     _not_send: NotThreadSafe,
 }
 
@@ -227,6 +233,8 @@ impl<T> Drop for ReadGuard<'_, T> {
 #[must_use = "the semaphore is released at once"]
 pub struct WriteGuard<'a, T> {
     rwsem: &'a RwSemaphore<T>,
+    /// Dropped after `drop()`: the class exists while a task holds the semaphore.
+    _class: LockClass,
     /// Dropped after `drop()`: the task exists while it owns the semaphore.
     _owner: ARef<Task>,
     _not_send: NotThreadSafe,
