@@ -159,22 +159,15 @@ mod tests {
         unsafe { bindings::in_interrupt_or_irqs_off() }
     }
 
-    /// Returns `count` guards. The caller checks their number without them: a failed assertion
-    /// sleeps.
-    fn many<G>(count: usize, new_guard: impl Fn() -> G) -> Result<KVec<G>> {
-        let mut guards = KVec::with_capacity(count, GFP_KERNEL)?;
-        for _ in 0..count {
-            if guards.push_within_capacity(new_guard()).is_err() {
-                break;
-            }
-        }
-        Ok(guards)
-    }
-
     #[test]
     fn many_guards_do_not_count_as_softirq() -> Result {
         const PROOFS: usize = 1000;
-        let proofs = many(PROOFS, preempt_disable)?;
+        let mut proofs = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
+        for _ in 0..PROOFS {
+            if proofs.push_within_capacity(preempt_disable()).is_err() {
+                break;
+            }
+        }
         let while_alive = (in_atomic(), in_softirq());
         let count = proofs.len();
         drop(proofs);
@@ -190,7 +183,15 @@ mod tests {
     fn interrupts_are_off_until_the_last_of_many_guards_is_dropped() -> Result {
         // More than there are bits for, up to that of an NMI.
         const PROOFS: usize = 5000;
-        let mut proofs = many(PROOFS, local_interrupt_disable)?;
+        let mut proofs = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
+        for _ in 0..PROOFS {
+            if proofs
+                .push_within_capacity(local_interrupt_disable())
+                .is_err()
+            {
+                break;
+            }
+        }
         let count = proofs.len();
         let while_alive = (in_nmi(), in_hardirq(), interrupts_are_on());
         let kernels = interrupt::local_interrupt_disable();
@@ -216,7 +217,15 @@ mod tests {
     fn interrupts_are_off_after_an_interrupt_leaked_guards() -> Result {
         // More than there are bits for.
         const PROOFS: usize = 1000;
-        let leaked = many(PROOFS, local_interrupt_disable)?;
+        let mut leaked = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
+        for _ in 0..PROOFS {
+            if leaked
+                .push_within_capacity(local_interrupt_disable())
+                .is_err()
+            {
+                break;
+            }
+        }
         let count = leaked.len();
         // As the return from an interrupt does.
         //
