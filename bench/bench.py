@@ -8,6 +8,8 @@ Environment variables, as make sets them:
   LANE=     lanes to run on (default: all that work here)
   RUNS=     number of boots of each guest; with more than one, prints the cells that differ
   KDIR=     as for `make modules`
+  PROFILE=  on the lane icount: write the instructions of each cell by function to files; the cells
+            whose names contain PROFILE= are printed, too
   TIMEOUT=  as for `make guest`
 
 Writes all samples to out/bench/<benchmark>-<lane>.json, and makes out/bench/report.json and
@@ -37,7 +39,7 @@ import steps
 from common import load_tools, note
 from kbuild import Kbuild, chosen_kdir, chosen_output
 from steps import Step
-from tables import Table
+from tables import COUNTED_LANE, Table
 
 OUT = CHECKOUT / "out/bench"
 
@@ -47,7 +49,11 @@ def shown(step: Step, tables: list[Table], runs: list[results.Samples]) -> str:
     lane = step.lane
     samples = results.merged(runs)
     lines = [f"\n{step.benchmark.name} [{lane.name}, {lane.cpus} CPU]: {lane.claim}\n"]
-    lines += [results.render(table, samples, lane) for table in tables if table.shown]
+    for table in tables:
+        if table.shown:
+            lines.append(results.render(table, samples, lane))
+            if lane.name == COUNTED_LANE:
+                lines.append(results.render_costs(table, samples, lane))
     if len(runs) > 1:
         lines += list(results.differences(tables, runs, lane)) or [f"All {len(runs)} runs agree."]
     return "\n".join(lines)
@@ -72,7 +78,7 @@ def run_step(step: Step, run: machines.Run) -> bool:
     tables = step.benchmark.on(step.lane.name)
     try:
         runs = [
-            results.parse(run.output(step.benchmark, step.lane))
+            run.samples(step.benchmark, step.lane)
             for _ in range(int(os.environ.get("RUNS") or 1))
         ]
     except machines.Failed as error:
@@ -133,6 +139,7 @@ def main() -> int:
     run = machines.Run(
         tools, wanted.quick, builds(kinds, tools),
         machines.build_load(tools) if needs_load else OUT / "load",
+        os.environ.get("PROFILE", ""),
     )  # fmt: skip
     if any(step.lane.name == "kvm" for step in wanted.steps) and not machines.try_kvm(run):
         note("skips LANE=kvm: KVM does not work here")

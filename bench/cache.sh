@@ -7,6 +7,7 @@
 
 cd /sys/kernel/debug || exit
 modprobe -a bench_cache bench_cache_c || exit
+[ -z "$PROFILE" ] || sed -n 's/.*]$/symbol &/p' /proc/kallsyms
 
 rounds='1 2 3 4 5'
 [ -z "$QUICK" ] || rounds='1 2'
@@ -14,9 +15,9 @@ rounds='1 2 3 4 5'
 for where in local remote; do
 	if [ "$LANE" = icount ]; then
 		awk -v cell="instructions $where slots" \
-			'{ printf "result %s %.3f\n", cell, $1 / $2 }' bench_cache/cost-$where
+			'{ printf "result %s %.3f %s %s\n", cell, $1 / $2, $1, $2 }' bench_cache/cost-$where
 		awk -v cell="instructions $where locked_c" \
-			'{ printf "result %s %.3f\n", cell, $1 / $2 }' bench_cache_c/cost-$where
+			'{ printf "result %s %.3f %s %s\n", cell, $1 / $2, $1, $2 }' bench_cache_c/cost-$where
 		continue
 	fi
 	for tasks in 1 2 4; do

@@ -38,9 +38,11 @@ LANES = {
         ),
         Lane(
             name="icount",
-            claim="One emulated CPU whose clock counts instructions: exact and repeatable, not time.",
+            claim="One emulated CPU, and a plugin that counts what it executes: exact and repeatable, not "
+            "time.",
             kind="qemu",
-            options=("--accel", "icount"),
+            # Without the argument a kernel with one CPU removes the lock prefix of its instructions.
+            options=("--accel", "icount", "--append", "noreplace-smp"),
             cpus=1,
             # Samples above the minimum include a timer interrupt.
             best=min,

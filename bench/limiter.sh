@@ -8,6 +8,7 @@
 
 cd /sys/kernel/debug || exit
 modprobe -a bench_limiter bench_limiter_c || exit
+[ -z "$PROFILE" ] || sed -n 's/.*]$/symbol &/p' /proc/kallsyms
 
 rounds='1 2 3 4 5'
 [ -z "$QUICK" ] || rounds='1 2'
@@ -27,7 +28,7 @@ for case in far near near_32 full; do
 	if [ "$LANE" = icount ]; then
 		for side in $sides; do
 			awk -v cell="instructions $case $(column $side)" \
-				'{ printf "result %s %.3f\n", cell, $1 / $2 }' $side/cost-$case
+				'{ printf "result %s %.3f %s %s\n", cell, $1 / $2, $1, $2 }' $side/cost-$case
 		done
 		continue
 	fi

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +16,19 @@ sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts", "tes
 
 import accel
 import console
+import costs
 import interleavings
+import results
 import uml
 from common import note
 from kbuild import Kbuild
 from lanes import Lane
-from tables import Benchmark
+from tables import COUNTED_LANE, Benchmark
 
 TIMEOUT_S = 900
+MARKS = "marks"
+"""Output of the plugin, in the directory of the benchmark."""
+PROFILE_LINES = 40
 NEED_LOAD = ("rcrypt", "wrappers")
 """Benchmarks that use the program bench/load.c."""
 DEFECTS = {
@@ -47,10 +53,16 @@ class Run:
     """Modules for each kind of guest."""
     load: Path
     """The program bench/load.c."""
+    profile: str = ""
+    """The value of PROFILE=."""
 
     def env(self, lane: Lane) -> dict[str, str]:
         """Returns the environment variables of the script."""
-        return {"LANE": lane.name, "QUICK": "1" if self.quick else ""}
+        return {
+            "LANE": lane.name,
+            "QUICK": "1" if self.quick else "",
+            "PROFILE": "1" if self.profile and lane.name == COUNTED_LANE else "",
+        }
 
     def output(self, benchmark: Benchmark, lane: Lane) -> str:
         """Runs a benchmark on a lane. Returns its output."""
@@ -60,6 +72,48 @@ class Run:
             return interleavings_found()
         return (self._qemu if lane.kind == "qemu" else self._uml)(benchmark, lane, out)
 
+    def samples(self, benchmark: Benchmark, lane: Lane) -> results.Samples:
+        """Runs a benchmark on a lane. Returns its samples."""
+        text = self.output(benchmark, lane)
+        if lane.name != COUNTED_LANE:
+            return results.parse(text)
+        directory = CHECKOUT / "out/bench" / f"{benchmark.name}-{lane.name}"
+        try:
+            found = costs.costs(text, costs.Marks.read(directory / MARKS), self._symbols())
+        except costs.Missing as error:
+            raise Failed(str(error)) from error
+        self._write_profiles(found, directory / "profile")
+        return found.samples
+
+    def _symbols(self) -> costs.Symbols:
+        return costs.Symbols(self.builds["release"].kdir / "System.map")
+
+    def _write_profiles(self, found: costs.Costs, directory: Path) -> None:
+        """Writes a file for each cell, and prints those that the user wants to see."""
+        for cell, profile in found.profiles.items():
+            directory.mkdir(exist_ok=True)
+            path = directory / ".".join(cell)
+            lines = self._demangled(costs.profile_lines(profile))
+            path.write_text("\n".join(lines) + "\n")
+            if self.profile in " ".join(cell):
+                print("\n".join([" ".join(cell), *lines[:PROFILE_LINES], ""]), flush=True)
+        if found.profiles:
+            note(f"wrote {os.path.relpath(directory)}")
+
+    def _demangled(self, lines: Iterable[str]) -> list[str]:
+        """Returns lines with the names of Rust functions as in the source."""
+        suffix = self.tools["LLVM"] if self.tools["LLVM"].startswith("-") else ""
+        text = "\n".join(lines)
+        run = subprocess.run(
+            [f"llvm-cxxfilt{suffix}"], input=text, capture_output=True, text=True, check=True
+        )
+        return run.stdout.splitlines()
+
+    def _plugin(self, out: Path) -> tuple[str, str]:
+        plugin = costs.build(self.tools, CHECKOUT / "out/bench/costs.so")
+        option = costs.plugin_option(plugin, out / MARKS, self._symbols(), bool(self.profile))
+        return "--plugin", option
+
     def _qemu(self, benchmark: Benchmark, lane: Lane, out: Path) -> str:
         kbuild = self.builds["release"]
         argv = [
@@ -67,6 +121,7 @@ class Run:
             "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), "--ram", *lane.options,
             "--cpus", str(lane.cpus), "--timeout", os.environ.get("TIMEOUT") or str(TIMEOUT_S),
             *(f"--env={name}={value}" for name, value in self.env(lane).items()),
+            *(self._plugin(out) if lane.name == COUNTED_LANE else ()),
             *(("--pack", str(self.load)) if benchmark.name in NEED_LOAD else ()),
             "--script", str(HERE / f"{benchmark.script}.sh"), "--out", str(out),
         ]  # fmt: skip

@@ -7,6 +7,7 @@
 
 cd /sys/kernel/debug || exit
 modprobe -a bench_pages bench_pages_c || exit
+[ -z "$PROFILE" ] || sed -n 's/.*]$/symbol &/p' /proc/kallsyms
 
 table=ns
 rounds='1 2 3 4'
@@ -22,7 +23,7 @@ for case in 32_warm 32_fragmented 256_warm 256_cold 256_fragmented; do
 				column=$way
 				[ $side = bench_pages ] || column=${way}_c
 				awk -v cell="$table $case $column" \
-					'{ printf "result %s %.0f\n", cell, $1 }' $side/$way/$case || exit
+					'{ printf "result %s %.0f %s 1\n", cell, $1, $1 }' $side/$way/$case || exit
 			done
 		done
 	done

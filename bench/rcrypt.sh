@@ -5,6 +5,11 @@
 #
 # LANE=icount: nanoseconds are instructions. Other lanes: also four jobs at once.
 
+# symbols: prints the functions of the modules, for a profile.
+symbols() {
+	[ -z "$PROFILE" ] || sed -n 's/.*]$/symbol &/p' /proc/kallsyms
+}
+
 modprobe dm_crypt || exit
 modprobe rcrypt || exit
 if [ "$LANE" != uml ]; then
@@ -12,6 +17,7 @@ if [ "$LANE" != uml ]; then
 	modprobe null_blk nr_devices=1 gb=1 queue_mode=2 irqmode=0 bs=512 || exit
 fi
 modprobe brd rd_nr=1 rd_size=32768 || exit
+symbols
 
 sectors=65536
 # XTS refuses a key with two equal halves.
@@ -72,7 +78,7 @@ measure() {
 						eval "path=\$path_$target"
 						./load io $path $direction $((kib * 1024)) $job $count $times |
 							awk -v cell="${table}_$2 $1_$2_$3_${direction}_${job}_$kib $target" \
-								'{ printf "result %s %.0f\n", cell, $1 / $2 }'
+								'{ printf "result %s %.0f %s %s\n", cell, $1 / $2, $1, $2 }'
 					done
 				done
 			done
@@ -100,20 +106,21 @@ fragmented=/sys/kernel/debug/bench_pages_c/fragmented
 # reload <parameter>...: reloads rcrypt.
 reload() {
 	rmmod rcrypt && modprobe rcrypt max_write_size=1048576 "$@" || exit
+	symbols
 }
 
-# request <path> <KiB> [file]: prints the cost of a request.
+# request <table> <row> <column> <path> <KiB> [file]: prints the cost of a request in each round.
 request() {
-	./load io "$1" write $(($2 * 1024)) 1 $((64 / $2 + 1)) 3 $3 |
-		awk '{ cost = $1 / $2; if (NR == 1 || cost < least) least = cost } END { printf "%.0f", least }'
+	./load io "$4" write $(($5 * 1024)) 1 $((64 / $5 + 1)) 3 $6 |
+		awk -v cell="$1 $2 $3" '{ printf "result %s %.0f %s %s\n", cell, $1 / $2, $1, $2 }'
 }
 
 # strategy <column> <target>
 strategy() {
 	path=$(./load create $2 $sectors $2 "$(parameters $2 null 4096 /dev/nullb0)") || exit
 	for kib in 4 64 128 1024; do
-		echo "result strategies warm_$kib $1 $(request $path $kib)"
-		echo "result strategies fragmented_$kib $1 $(request $path $kib $fragmented)"
+		request strategies warm_$kib $1 $path $kib
+		request strategies fragmented_$kib $1 $path $kib $fragmented
 	done
 	./load remove $2 || exit
 }
@@ -136,7 +143,7 @@ limit() {
 	path=$(./load create $2 $large $2 "$(parameters $2 null 4096 $below)") || exit
 	./load hold $path $((large / 2)) $(($5 / 32)) $(($5 % 32)) &
 	sleep 1
-	echo "result limits $3_$4 $1 $(request $path $4)"
+	request limits $3_$4 $1 $path $4
 	./load suspend below && wait && ./load remove $2 && ./load remove below || exit
 }
 

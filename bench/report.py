@@ -66,7 +66,7 @@ def cells_of(table: Table, samples: results.Samples, lane: str) -> dict[str, dic
     cells: dict[str, dict[str, Cell]] = {}
     for row in table.rows:
         for column, numbers in found.get(row, {}).items():
-            base = found.get(table.baseline, {}).get(column)
+            base = found.get(table.baseline_of(row), {}).get(column)
             cost = best(base) if base else 0.0
             shown, least, most = (
                 round(f(numbers) - cost, 3) for f in (best, min, max)

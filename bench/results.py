@@ -11,7 +11,9 @@ from tables import Table
 Samples = dict[str, dict[str, dict[str, list[float]]]]
 """Numbers by table, row and column."""
 
-LINE = re.compile(r"^result (\S+) (\S+) (\S+) (-?[0-9.]+(?:e[-+]?[0-9]+)?)$", re.MULTILINE)
+LINE = re.compile(
+    r"^result (\S+) (\S+) (\S+) (-?[0-9.]+(?:e[-+]?[0-9]+)?)(?: \d+ \d+)?$", re.MULTILINE
+)
 
 
 def parse(text: str) -> Samples:
@@ -25,8 +27,7 @@ def parse(text: str) -> Samples:
 
 def expected(table: Table) -> Iterator[tuple[str, str, str]]:
     """Yields table, row and column of each cell that a table must have."""
-    baseline = (table.baseline,) if table.baseline else ()
-    for row in (*baseline, *table.rows):
+    for row in (*table.baselines(), *table.rows):
         for column in table.columns:
             yield table.name, row, column
 
@@ -84,8 +85,24 @@ def cell_text(table: Table, samples: Samples, lane: Lane, row: str, column: str)
 def net(table: Table, samples: Samples, lane: Lane, row: str, column: str) -> float:
     """Returns the number to show, without the cost of the baseline."""
     rows = samples[table.name]
-    cost = lane.best(rows[table.baseline][column]) if table.baseline else 0.0
+    baseline = table.baseline_of(row)
+    cost = lane.best(rows[baseline][column]) if baseline else 0.0
     return lane.best(rows[row][column]) - cost
+
+
+def render_costs(table: Table, samples: Samples, lane: Lane) -> str:
+    """Returns a table of all costs beside instructions, without the rows that have none."""
+    costs = list(table.costs())
+    lines = []
+    for row in table.rows:
+        cells = [
+            " ".join(f"{net(cost, samples, lane, row, column):.1f}" for cost in costs)
+            for column in table.columns
+        ]
+        if any(cell.strip("0. ") for cell in cells):
+            lines.append([row, *cells])
+    units = ", ".join(cost.unit for cost in costs)
+    return aligned(f"{table.title}: {units}", [[table.row, *table.columns], *lines])
 
 
 def ratio_text(table: Table, samples: Samples, lane: Lane, row: str) -> str:
@@ -107,12 +124,17 @@ def render(table: Table, samples: Samples, lane: Lane) -> str:
         for line in lines:
             line.append(ratio_text(table, samples, lane, line[0]))
 
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    return aligned(f"{table.title} ({table.unit})", [head, *lines])
+
+
+def aligned(title: str, lines: list[list[str]]) -> str:
+    """Returns lines of cells as text, below their title."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-        for line in (head, *lines)
+        for line in lines
     ]
-    return "\n".join([f"{table.title} ({table.unit})", "", *(f"  {row}" for row in rows), ""])
+    return "\n".join([title, "", *(f"  {row}" for row in rows), ""])
 
 
 def table_of(fields: dict[str, Any]) -> Table:

@@ -77,6 +77,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
         help="time limit for the run (default none)",
     )
     parser.add_argument("--append", default="", help="more kernel arguments")
+    parser.add_argument("--plugin", metavar="FILE,NAME=VALUE...", help="a TCG plugin of QEMU")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="for the command"
     )
@@ -206,6 +207,7 @@ def make_guest(
         cpus=args.cpus,
         memory=args.mem,
         append=args.append,
+        extra=("-plugin", args.plugin) if args.plugin else (),
         shell=args.shell,
         arch=args.arch.name,
     )

@@ -24,23 +24,66 @@ static const struct twins *all_twins[] = {
 	&workqueue_twins,
 };
 
-/* 1000 instructions for each call, to check that the clock counts instructions. */
-static noinline s64 measure_clock(void)
+/* Loops whose costs bench/gate.py knows. Each has CALLS turns. */
+static u8 bytes[1000];
+
+/* 1000 instructions. */
+static void dec_jnz_loop(void)
 {
 	unsigned long n = 500 * CALLS;
-	ktime_t begin = ktime_get();
 
 	asm volatile("1: dec %0; jnz 1b" : "+r" (n) : : "cc");
-	return ktime_sub(ktime_get(), begin);
 }
 
-static int clock_show(struct seq_file *m, void *v)
+/* 5 instructions: a string instruction counts once. */
+static void rep_stosb_loop(void)
 {
-	for (int i = 0; i < ROUNDS; i++)
-		seq_printf(m, "%lld %lu\n", measure_clock(), CALLS);
+	unsigned long n = CALLS;
+
+	asm volatile("1: mov %1, %%rdi; mov %2, %%ecx; rep stosb; dec %0; jnz 1b"
+		     : "+r" (n) : "r" (bytes), "i" (sizeof(bytes)), "a" (0)
+		     : "rdi", "ecx", "cc", "memory");
+}
+
+/* 3 instructions, 1 of them locked. */
+static void lock_incb_loop(void)
+{
+	unsigned long n = CALLS;
+
+	asm volatile("1: lock incb %1; dec %0; jnz 1b" : "+r" (n), "+m" (bytes[0]) : : "cc");
+}
+
+/* 3 instructions, 1 of them locked, without the prefix. */
+static void xchgb_loop(void)
+{
+	unsigned long n = CALLS;
+
+	asm volatile("1: xchgb %b2, %1; dec %0; jnz 1b" : "+r" (n), "+m" (bytes[0]) : "q" (0) : "cc");
+}
+
+static const struct check {
+	const char *name;
+	void (*loop)(void);
+} checks[] = {
+	{ "dec_jnz", dec_jnz_loop },
+	{ "rep_stosb", rep_stosb_loop },
+	{ "lock_incb", lock_incb_loop },
+	{ "xchgb", xchgb_loop },
+};
+
+static int check_show(struct seq_file *m, void *v)
+{
+	const struct check *check = m->private;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		ktime_t begin = ktime_get();
+
+		check->loop();
+		seq_printf(m, "%lld %lu\n", ktime_sub(ktime_get(), begin), CALLS);
+	}
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(clock);
+DEFINE_SHOW_ATTRIBUTE(check);
 
 static struct dentry *dir;
 
@@ -54,6 +97,8 @@ module_exit(twins_exit);
 
 static int __init twins_init(void)
 {
+	struct dentry *checks_dir;
+
 	for (int i = 0; i < ARRAY_SIZE(all_twins); i++) {
 		int err = all_twins[i]->init();
 
@@ -64,7 +109,9 @@ static int __init twins_init(void)
 	}
 
 	dir = debugfs_create_dir("bench_wrappers_c", NULL);
-	debugfs_create_file("clock", 0400, dir, NULL, &clock_fops);
+	checks_dir = debugfs_create_dir("checks", dir);
+	for (int i = 0; i < ARRAY_SIZE(checks); i++)
+		debugfs_create_file(checks[i].name, 0400, checks_dir, (void *)&checks[i], &check_fops);
 	for (int i = 0; i < ARRAY_SIZE(all_twins); i++)
 		all_twins[i]->add_cases(dir);
 	return 0;

@@ -23,14 +23,14 @@ def number(table: Table, row: str, column: str) -> float:
 
 def samples(table: Table) -> dict[str, dict[str, list[float]]]:
     """Returns two samples for each cell."""
-    rows = (*((table.baseline,) if table.baseline else ()), *table.rows)
+    rows = (*table.baselines(), *table.rows)
     found = {
         row: {column: [number(table, row, column), number(table, row, column) + 3]
               for column in table.columns}
         for row in rows
     }
-    if table.baseline:
-        found[table.baseline] = {column: [2, 3] for column in table.columns}
+    for baseline in table.baselines():
+        found[baseline] = {column: [2, 3] for column in table.columns}
     return found
 
 

@@ -6,7 +6,9 @@ import io
 import os
 import re
 import sys
+import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -14,6 +16,7 @@ sys.path.append(str(CHECKOUT / "bench"))
 sys.path.append(str(CHECKOUT / "scripts"))
 sys.path.append(str(CHECKOUT / "qemu"))
 
+import costs
 import results
 import steps
 from benchmarks import BENCHMARKS
@@ -92,6 +95,85 @@ class Results(unittest.TestCase):
         self.assertEqual(list(results.differences([TABLE], [first, first, first], lane)), [])
         found = list(results.differences([TABLE], [first, first, second], lane))
         self.assertEqual(found, ["cost sum c: 102, 102, 104"])
+
+
+MAP = """0000000000000000 A fixed_percpu_data
+ffffffff81000000 T ktime_get
+ffffffff81000100 T after_ktime_get
+ffffffff81000200 T __switch_to_asm
+ffffffff81009000 B _end
+"""
+MARKS = """mark 1000 50 5 0 0 0
+mark 1300 60 5 0 0 0
+mark 2000 100 6 1 1 0
+at ffffffff81000208 400
+at ffffffffa0000010 160
+at 400010 40
+mark 2600 700 16 3 3 20
+mark 3000 800 16 3 3 20
+"""
+GUEST = """symbol ffffffffa0000000 t measure\t[bench_wrappers]
+result cost add c 2.344 600 256
+"""
+
+
+class Costs(unittest.TestCase):
+    """bench/costs.py"""
+
+    def costs(self, guest: str = GUEST, marks: str = MARKS) -> costs.Costs:
+        """Returns the costs of the output of a guest and of the plugin."""
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            (directory / "map").write_text(MAP)
+            (directory / "marks").write_text(marks)
+            symbols = costs.Symbols(directory / "map")
+            return costs.costs(guest, costs.Marks.read(directory / "marks"), symbols)
+
+    def test_counts_are_those_between_the_records_with_the_printed_duration(self) -> None:
+        found = {name: rows["add"]["c"] for name, rows in self.costs().samples.items()}
+        self.assertEqual(found, {
+            "cost": [600 / 256],
+            "cost.locked": [10 / 256],
+            "cost.page_allocator": [2 / 256],
+            "cost.slab": [2 / 256],
+            "cost.switches": [20 / 256],
+        })  # fmt: skip
+
+    def test_result_without_records_is_refused(self) -> None:
+        for guest in (GUEST.replace("600", "601"), GUEST + "result cost sum c 2.344 600 256\n"):
+            with self.assertRaisesRegex(costs.Missing, r"no record of cost (add|sum) c, 60[01] ns"):
+                self.costs(guest)
+
+    def test_profile_has_the_functions_of_kernel_and_modules(self) -> None:
+        (profile,) = self.costs().profiles.values()
+        self.assertEqual(
+            [line.split(maxsplit=3)[::3] for line in costs.profile_lines(profile)],
+            [["2.3", "all"], ["1.6", "__switch_to_asm"], ["0.6", "measure [bench_wrappers]"],
+             ["0.2", "(user space)"]],
+        )  # fmt: skip
+
+    def test_function_that_the_kernel_lacks_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            (Path(name) / "map").write_text(MAP)
+            symbols = costs.Symbols(Path(name) / "map")
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as text:
+                costs.plugin_option(Path("costs.so"), Path("marks"), symbols, profile=False)
+        self.assertIn("no function __alloc_frozen_pages_noprof", text.getvalue())
+
+    def test_costs_are_shown_without_rows_that_have_none(self) -> None:
+        tables = [TABLE, *TABLE.costs()]
+        samples = {
+            table.name: {row: {column: [0.0] for column in TABLE.columns} for row in ("empty", "add", "sum")}
+            for table in tables
+        }
+        samples["cost.locked"]["add"]["rust"] = [2.0]
+        text = results.render_costs(TABLE, samples, LANES["icount"])
+        self.assertEqual(text.split()[-9:], "add 0.0 0.0 0.0 0.0 2.0 0.0 0.0 0.0".split())
+
+    def test_baseline_with_the_last_part_of_the_row(self) -> None:
+        table = replace(TABLE, rows=("remap_4", "end_4", "share_64"), baseline="disk_")
+        self.assertEqual(table.baselines(), ("disk_4", "disk_64"))
+        self.assertEqual(table.baseline_of("share_64"), "disk_64")
 
 
 class Benchmarks(unittest.TestCase):

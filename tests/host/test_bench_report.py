@@ -17,6 +17,7 @@ import identity
 import proposals
 import publish
 import report
+import results
 
 
 class FakeResults(unittest.TestCase):
@@ -149,6 +150,20 @@ class Claims(FakeResults):
                     self.assertIn(word, text)
 
 
+def compared() -> set[str]:
+    """Returns the names of all counts that gate.py compares."""
+    calls = gate.BENCHMARKS["wrappers"].tables[0].rows
+    return {call + suffix for call in calls for suffix in gate.COUNTED}
+
+
+def known_samples() -> results.Samples:
+    """Returns samples with the known counts."""
+    samples: results.Samples = {}
+    for (table, row), known in gate.KNOWN.items():
+        samples.setdefault(table, {"empty": {"c": [0]}}).setdefault(row, {})["c"] = [known]
+    return samples
+
+
 class Gate(FakeResults):
     """bench/gate.py"""
 
@@ -158,34 +173,52 @@ class Gate(FakeResults):
     def test_change_above_half_a_percent_of_c_fails(self) -> None:
         for rust, good in ((1000.0, True), (1000.9, True), (999.1, True), (1002, False), (998, False)):
             now = self.NOW | {"add": {"c": 200.0, "rust": rust}}
-            text, found = gate.ktap(self.THEN, now)
+            text, found = gate.ktap(self.THEN, now, [])
             with self.subTest(rust):
                 self.assertEqual(found, good)
-                self.assertEqual("not ok 1 add" in text, not good)
-                self.assertIn("ok 2 sum", text)
+                self.assertEqual("not ok 2 add" in text, not good)
+                self.assertIn("ok 3 sum", text)
+
+    def test_wrong_known_count_fails(self) -> None:
+        for table, row, value in (
+            ("checks", "dec_jnz", 1001), ("checks", "rep_stosb", 1004),
+            ("checks.locked", "lock_incb", 0), ("checks.locked", "xchgb", 0),
+            ("instructions.slab", "kmem_cache_alloc", 0), ("instructions.switches", "queue_work_32", 0),
+        ):  # fmt: skip
+            samples = known_samples()
+            self.assertEqual(list(gate.wrong_counts(samples)), [])
+            samples[table][row]["c"] = [value]
+            (line,) = gate.wrong_counts(samples)
+            with self.subTest(line):
+                self.assertIn(row, line)
+                text, good = gate.ktap(self.THEN, self.NOW, [line])
+                self.assertFalse(good)
+                self.assertIn("not ok 1 known_counts", text)
+        del samples["checks"]["dec_jnz"]
+        self.assertEqual(len(list(gate.wrong_counts(samples))), 2)
 
     def test_common_change_of_both_sides_passes(self) -> None:
         now = self.NOW | {"add": {"c": 211.0, "rust": 1011.0}, "sum": {"c": 4.0, "rust": 4.0}}
-        _, good = gate.ktap(self.THEN, now)
+        _, good = gate.ktap(self.THEN, now, [])
         self.assertTrue(good)
 
     def test_change_of_c_alone_fails(self) -> None:
-        _, good = gate.ktap(self.THEN, self.NOW | {"add": {"c": 211.0, "rust": 1000.0}})
+        _, good = gate.ktap(self.THEN, self.NOW | {"add": {"c": 211.0, "rust": 1000.0}}, [])
         self.assertFalse(good)
 
     def test_changed_call_is_printed_with_both_differences(self) -> None:
-        text, _ = gate.ktap(self.THEN, self.NOW | {"sum": {"c": 3.0, "rust": 4.0}})
+        text, _ = gate.ktap(self.THEN, self.NOW | {"sum": {"c": 3.0, "rust": 4.0}}, [])
         self.assertIn(
-            "# sum takes 4 instructions, 3 in C: the difference was +0, now +1 (+1)\nnot ok 2 sum",
+            "# sum is 4, 3 in C: the difference was +0, now +1 (+1)\nnot ok 3 sum",
             text,
         )
 
     def test_missing_or_new_call_fails(self) -> None:
-        _, good = gate.ktap(self.THEN, {"add": self.NOW["add"]})
+        _, good = gate.ktap(self.THEN, {"add": self.NOW["add"]}, [])
         self.assertFalse(good)
-        _, good = gate.ktap(self.THEN, self.NOW | {"sum": {"c": 3.0}})
+        _, good = gate.ktap(self.THEN, self.NOW | {"sum": {"c": 3.0}}, [])
         self.assertFalse(good)
-        _, good = gate.ktap(self.THEN, self.NOW | {"inc": {"c": 1.0, "rust": 1.0}})
+        _, good = gate.ktap(self.THEN, self.NOW | {"inc": {"c": 1.0, "rust": 1.0}}, [])
         self.assertFalse(good)
 
     def test_other_kernel_or_compilers_are_not_compared(self) -> None:
@@ -194,7 +227,7 @@ class Gate(FakeResults):
         ours = json.loads(path.read_text())["identity"]
         then, remarks = gate.load(counts, ours)
         self.assertEqual(remarks, [])
-        self.assertEqual(len(then), len(gate.BENCHMARKS["wrappers"].tables[0].rows))
+        self.assertEqual(set(then), compared())
         then, remarks = gate.load(counts, ours | {"config": "1"})
         self.assertTrue(then)
         self.assertEqual(remarks, ["config 0 then, 1 now"])
@@ -208,7 +241,7 @@ class Gate(FakeResults):
         for path in files:
             data = json.loads(path.read_text())
             self.assertEqual(path.name, identity.file_name(data["identity"]))
-            self.assertEqual(set(data["differences"]), set(gate.BENCHMARKS["wrappers"].tables[0].rows))
+            self.assertEqual(set(data["differences"]), compared())
 
 
 class Published(FakeResults):
