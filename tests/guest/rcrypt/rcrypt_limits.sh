@@ -154,6 +154,7 @@ test_tables_of_two_lines() {
 
 # Atomic writes are never split, even if they are larger than the limits of other writes.
 test_atomic_writes_are_not_split() {
+	use_plain 1024
 	make_plain
 	make_scsi_disk atomic_wr=1 atomic_wr_max_length=2048
 	echo 4096 >$max_write_size
