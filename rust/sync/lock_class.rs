@@ -377,6 +377,7 @@ mod tests {
     use crate::{
         sync::{
             mutex::Mutex,
+            rcu_list::List,
             rwsem::RwSemaphore, //
         },
         testing::lockdep, //
@@ -409,6 +410,23 @@ mod tests {
         assert!(keeps(&class, || rwsem.write()));
         assert!(keeps(&class, || rwsem.try_write()));
         assert!(keeps(&class, || mutex.lock()));
+        Ok(())
+    }
+
+    /// A walk at a value is a lock that the task holds, for lockdep.
+    #[test]
+    fn walks_keep_the_class_of_their_list() -> Result {
+        let key = static_lock_class!();
+        let class = LockClass::new(c"walks", key);
+        let list = KBox::pin_init(List::new(c"walks", key), GFP_KERNEL)?;
+        let entry = list.push_front(1, GFP_KERNEL)?;
+        let at_value = || {
+            let mut walk = list.walk();
+            (walk.next() == Some(&1)).then_some(walk)
+        };
+
+        assert!(keeps(&class, at_value));
+        assert_eq!(list.remove(entry).ok(), Some(1));
         Ok(())
     }
 

@@ -54,6 +54,14 @@ impl Mutex {
         })
     }
 
+    /// Returns the class, which lives until the returned value is dropped.
+    ///
+    /// Context: Any context. Never sleeps.
+    #[inline]
+    pub(crate) fn class(&self) -> LockClass {
+        self.class.clone()
+    }
+
     /// Acquires the mutex. The guard may be leaked, even by a task that exits.
     ///
     /// Context: Process context. May sleep. C: `mutex_lock()` in `kernel/locking/mutex.c`,
@@ -61,7 +69,7 @@ impl Mutex {
     pub(crate) fn lock(&self) -> MutexGuard<'_> {
         MutexGuard {
             _guard: self.inner.lock(),
-            _class: self.class.clone(),
+            _class: self.class(),
             _owner: owner(),
         }
     }

@@ -156,6 +156,12 @@ impl<T> List<T> {
         })
     }
 
+    /// Returns the lock class of the list, for a walk that is at a value.
+    #[inline]
+    pub(super) fn class(&self) -> LockClass {
+        self.writers.class()
+    }
+
     /// Inserts a value at the front.
     ///
     /// Fails if there is no memory, and returns the value in the error.

@@ -9,7 +9,10 @@ use kernel::{
 
 use core::ptr::NonNull;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    sync::lock_class::LockClass, //
+};
 
 use super::{
     list::List,
@@ -86,7 +89,8 @@ impl<T> List<T> {
 /// If `at` is `Some`, the node is on the list, and the walk owns a reference to it.
 pub struct Walk<'a, T> {
     list: &'a List<T>,
-    at: Option<NonNull<Node<T>>>,
+    /// The node of the current value, and the class of the lock that the task holds for lockdep.
+    at: Option<(NonNull<Node<T>>, LockClass)>,
 }
 
 impl<T> Walk<'_, T> {
@@ -105,9 +109,9 @@ impl<T> Walk<'_, T> {
     pub fn next(&mut self) -> Option<&T> {
         let head = self.list.head.get();
         let rcu = rcu::read_lock();
-        let mut links = match self.at {
+        let mut links = match &self.at {
             // SAFETY: The node is allocated, as the walk owns a reference.
-            Some(node) => Opaque::cast_into(unsafe { &raw const (*node.as_ptr()).links }),
+            Some((node, _)) => Opaque::cast_into(unsafe { &raw const (*node.as_ptr()).links }),
             None => head,
         };
 
@@ -132,7 +136,7 @@ impl<T> Walk<'_, T> {
             self.list.visits.begin();
         }
         // INVARIANT: The walk owns a reference. A node stays on the list while it has references.
-        self.at = next;
+        self.at = next.map(|node| (node, self.list.class()));
         // SAFETY: The walk owns a reference, so the value is present until the reference is
         // dropped. The drop borrows `self` mutably.
         next.map(|node| &**unsafe { &(*node.as_ptr()).value })
@@ -143,7 +147,8 @@ impl<T> Walk<'_, T> {
     /// Drops the reference, if the walk has one.
     #[inline]
     fn leave(&mut self) {
-        if let Some(node) = self.at.take() {
+        // The class is dropped last: it exists while the task is at a value.
+        if let Some((node, _class)) = self.at.take() {
             self.list.visits.end();
             // SAFETY: By the type invariants the walk owns a reference.
             unsafe { Node::put(node.as_ptr()) };
@@ -153,8 +158,8 @@ impl<T> Walk<'_, T> {
     /// Leaks the walk like [`core::mem::forget()`], without the lockdep report when the task exits.
     #[cfg(kscale_kunit)]
     #[doc(hidden)]
-    pub fn leak(self) {
-        if self.at.is_some() {
+    pub fn leak(mut self) {
+        if self.at.take().is_some() {
             self.list.visits.end();
         }
         core::mem::forget(self);
