@@ -37,6 +37,16 @@ LANES = {
             exact=True,
         ),
         Lane(
+            name="lines",
+            claim="A program of the host counts the cache lines that move between the CPUs of a model: "
+            "exact, up to 1024 CPUs, not time.",
+            kind="host",
+            options=(),
+            cpus=1,
+            best=min,
+            exact=True,
+        ),
+        Lane(
             name="icount",
             claim="One emulated CPU, and a plugin that counts what it executes: exact and repeatable, not "
             "time.",

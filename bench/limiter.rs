@@ -7,7 +7,6 @@
 //!
 //! - `cost-<case>`: lines `<nanoseconds> <number of requests>`, one for each round. A request takes
 //!   credits, and returns them if it succeeded.
-//! - `locks-<case>`: `<number of locks taken> <number of requests>`.
 //! - `tasks-<case>`: `<nanoseconds> <number of requests>` of four tasks.
 //! - `admitted`: the number of requests for one credit that succeeded in four tasks, and the limit.
 //!
@@ -74,7 +73,6 @@ const SHARED: u64 = 200_017;
 struct Case {
     /// Suffix of the names of the files.
     cost: &'static CStr,
-    locks: &'static CStr,
     tasks: &'static CStr,
     limit: u64,
     /// Credits in use during the measurement.
@@ -86,7 +84,6 @@ struct Case {
 static CASES: [Case; 4] = [
     Case {
         cost: c"cost-far",
-        locks: c"locks-far",
         tasks: c"tasks-far",
         limit: 1 << 30,
         used: 0,
@@ -95,7 +92,6 @@ static CASES: [Case; 4] = [
     // The nearest state in which the requests of all tasks succeed.
     Case {
         cost: c"cost-near",
-        locks: c"locks-near",
         tasks: c"tasks-near",
         limit: 1 << 20,
         used: (1 << 20) - TASKS as u64,
@@ -104,7 +100,6 @@ static CASES: [Case; 4] = [
     // The same, with the pages of a bio of 128 KiB.
     Case {
         cost: c"cost-near_32",
-        locks: c"locks-near_32",
         tasks: c"tasks-near_32",
         limit: 1 << 20,
         used: (1 << 20) - 32 * TASKS as u64,
@@ -113,7 +108,6 @@ static CASES: [Case; 4] = [
     // All requests fail.
     Case {
         cost: c"cost-full",
-        locks: c"locks-full",
         tasks: c"tasks-full",
         limit: 1 << 20,
         used: 1 << 20,
@@ -132,9 +126,6 @@ trait Mode: Send + Sync + Sized + 'static {
     fn take_anyway(&self, count: u64);
 
     fn give_back(&self, count: u64);
-
-    /// Returns the number of locks that `take()` and `give_back()` take now, without other tasks.
-    fn locks(&self, count: u64) -> u64;
 }
 
 /// The counter and the limit of the first two modes.
@@ -161,15 +152,6 @@ impl Counter {
     fn sub(&self, count: u64) {
         // CAST: As above.
         self.counter.sub(count as i64);
-    }
-
-    /// Makes updates. Returns the number that took the lock, that is, changed the shared count.
-    fn locked_updates(&self, count: u64) -> u64 {
-        let before = self.counter.read();
-        self.add(count);
-        let between = self.counter.read();
-        self.sub(count);
-        u64::from(before != between) + u64::from(between != self.counter.read())
     }
 }
 
@@ -198,21 +180,6 @@ impl Mode for Exact {
     fn give_back(&self, count: u64) {
         self.0.sub(count);
     }
-
-    fn locks(&self, count: u64) -> u64 {
-        // `__percpu_counter_compare()` in `lib/percpu_counter.c` needs the sum within this band.
-        // All possible CPUs of this guest are online.
-        let rough = u64::from(PerCpuCounter::default_batch().get()) * u64::from(cpu::nr_cpu_ids());
-        let needs_sum = self.0.counter.read().abs_diff(self.0.limit) <= rough;
-        let admitted = self.0.counter.sum() < self.0.limit;
-
-        let updates = if admitted {
-            self.0.locked_updates(count)
-        } else {
-            0
-        };
-        u64::from(needs_sum) + updates
-    }
 }
 
 struct Approx(Counter);
@@ -240,14 +207,6 @@ impl Mode for Approx {
     fn give_back(&self, count: u64) {
         self.0.sub(count);
     }
-
-    fn locks(&self, count: u64) -> u64 {
-        if self.0.counter.compare_approx(self.0.limit).is_lt() {
-            self.0.locked_updates(count)
-        } else {
-            0
-        }
-    }
 }
 
 struct Credit(CreditCounter);
@@ -269,11 +228,6 @@ impl Mode for Credit {
     #[inline]
     fn give_back(&self, count: u64) {
         self.0.uncharge(count);
-    }
-
-    fn locks(&self, _count: u64) -> u64 {
-        // This mode has no lock.
-        0
     }
 }
 
@@ -308,14 +262,6 @@ fn cost<M: Mode>(case: &Case, f: &mut fmt::Formatter<'_>) -> Result {
         let elapsed = begin.elapsed().as_nanos();
         writeln!(f, "{elapsed} {REQUESTS}")?;
     }
-    Ok(())
-}
-
-fn locks<M: Mode>(case: &Case, f: &mut fmt::Formatter<'_>) -> Result {
-    let mode: M = prepared(case)?;
-
-    let locks: u64 = (0..REQUESTS).map(|_| mode.locks(case.size)).sum();
-    writeln!(f, "{locks} {REQUESTS}")?;
     Ok(())
 }
 
@@ -367,7 +313,6 @@ fn read(f: &mut fmt::Formatter<'_>) -> Result {
 fn add_files<M: Mode>(dir: &ScopedDir<'_, '_>) {
     for case in &CASES {
         dir.read_callback_file(case.cost, case, &|case, f| or_error(cost::<M>(case, f)));
-        dir.read_callback_file(case.locks, case, &|case, f| or_error(locks::<M>(case, f)));
         dir.read_callback_file(case.tasks, case, &|case, f| or_error(tasks::<M>(case, f)));
     }
     dir.read_callback_file(c"admitted", &(), &|(), f| or_error(admitted::<M>(f)));

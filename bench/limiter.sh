@@ -32,10 +32,6 @@ for case in far near near_32 full; do
 		done
 		continue
 	fi
-	for mode in exact approx credit; do
-		awk -v cell="locks $case $mode" \
-			'{ printf "result %s %.3f\n", cell, $1 / $2 }' bench_limiter/$mode/locks-$case
-	done
 	for _ in $rounds; do
 		for side in $sides; do
 			awk -v cell="requests_per_s $case $(column $side)" \

@@ -69,7 +69,7 @@ class Run:
         out = CHECKOUT / "out/bench" / f"{benchmark.name}-{lane.name}"
         out.mkdir(parents=True, exist_ok=True)
         if lane.kind == "host":
-            return interleavings_found()
+            return self._host(benchmark, lane)
         return (self._qemu if lane.kind == "qemu" else self._uml)(benchmark, lane, out)
 
     def samples(self, benchmark: Benchmark, lane: Lane) -> results.Samples:
@@ -113,6 +113,18 @@ class Run:
         plugin = costs.build(self.tools, CHECKOUT / "out/bench/costs.so")
         option = costs.plugin_option(plugin, out / MARKS, self._symbols(), bool(self.profile))
         return "--plugin", option
+
+    def _host(self, benchmark: Benchmark, lane: Lane) -> str:
+        if lane.name == "model":
+            return interleavings_found()
+        program = build_lines(self.tools)
+        quick = ["quick"] if self.quick else []
+        run = subprocess.run(
+            [str(program), benchmark.script, *quick], capture_output=True, text=True, check=False
+        )
+        if run.returncode:
+            raise Failed(f"{run.stderr[-2000:]}\nexited with status {run.returncode}")
+        return run.stdout
 
     def _qemu(self, benchmark: Benchmark, lane: Lane, out: Path) -> str:
         kbuild = self.builds["release"]
@@ -171,6 +183,18 @@ def interleavings_found() -> str:
         lines.append(f"result faults {row} patch {int(bool(found))}")
         lines.append(f"result faults {row} slots {broken}")
     return "\n".join(lines) + "\n"
+
+
+def build_lines(tools: dict[str, str]) -> Path:
+    """Compiles bench/lines, the model of CPUs and cache lines."""
+    target = CHECKOUT / "out/bench/lines"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = HERE / "lines/main.rs"
+    argv = [tools["RUSTC"], "--edition", "2021", "-O", "-A", "dead_code", str(source), "-o", str(target)]
+    build = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if build.returncode:
+        raise Failed(build.stderr)
+    return target
 
 
 def kvm_works(tools: dict[str, str]) -> bool:

@@ -21,6 +21,11 @@ KVFREE_PAGES = "kvfree-rcu-pages"
 CASES = ("far", "near", "near_32", "full")
 MODES = ("exact_c", "exact", "approx_c", "approx", "credit")
 OUR_MODES = ("exact", "approx", "credit")
+LINE_CASES = (
+    "far", "near", "near_32", "near_4_deep", "scarce", "full", "elsewhere", "near_elsewhere",
+    "far_refused",
+)  # fmt: skip
+LINE_CELLS = tuple(f"{cpus}_cpus_{case}" for cpus in (1, 16, 64, 256, 1024) for case in LINE_CASES)
 LIMITER = (
     Table(
         name="instructions",
@@ -32,13 +37,40 @@ LIMITER = (
         lanes=("icount",),
     ),
     Table(
-        name="locks",
-        title="Locks per request of one task",
+        name="transfers",
+        title="Cache lines that move for a request and its release, <CPUs>_cpus_<limit>",
         row="limit",
-        rows=CASES,
+        rows=LINE_CELLS,
+        columns=OUR_MODES,
+        unit="lines",
+        lanes=("lines",),
+    ),
+    Table(
+        name="between_nodes",
+        title="Those that move between nodes of 64 CPUs",
+        row="limit",
+        rows=LINE_CELLS,
+        columns=OUR_MODES,
+        unit="lines",
+        lanes=("lines",),
+    ),
+    Table(
+        name="by_line",
+        title="Those of 256 CPUs, by line",
+        row="limit",
+        rows=tuple(f"{case}_{mode}" for case in LINE_CASES for mode in OUR_MODES),
+        columns=("state", "lock_and_count", "slots", "lock_queue"),
+        unit="lines",
+        lanes=("lines",),
+    ),
+    Table(
+        name="locks",
+        title="Locks per request, 256 CPUs",
+        row="limit",
+        rows=LINE_CASES,
         columns=OUR_MODES,
         unit="locks",
-        lanes=PARALLEL,
+        lanes=("lines",),
     ),
     Table(
         name="requests_per_s",
@@ -277,7 +309,7 @@ PROPOSALS = (
         "limiter",
         "A limit on pages that all CPUs check",
         LIMITER,
-        {"icount": 60, "tcg": 40, "kvm": 20, "uml": 20},
+        {"lines": 90, "icount": 60, "tcg": 40, "kvm": 20, "uml": 20},
     ),
     Benchmark(
         SHRINKER_SRCU,

@@ -7,14 +7,14 @@
 //! A [`CreditCounter`] has a number of credits. A caller takes credits before it uses a resource,
 //! and returns them afterwards. The credits in use never exceed the limit, and all credits can be
 //! in use. A request is refused only if too few credits are left; credits that concurrent calls are
-//! moving do not count. Far from the limit a CPU takes credits from its own slot. Near the limit it
-//! takes them from a count that all CPUs share. No lock is used.
+//! moving do not count. A CPU takes credits from its own slot, and returns them there. If the slot
+//! has too few or too many, it exchanges credits with a count that all CPUs share. No lock is used.
 //!
 //! | | [`percpu_counter`](crate::percpu::counter), `compare` | `read` | [`CreditCounter`] |
 //! | --- | --- | --- | --- |
 //! | admitted at the limit | more, if concurrent | off by the error bound | exactly the limit |
 //! | a request far from the limit | cheap | cheap | cheap |
-//! | a request near the limit | a lock, and a visit of every CPU | cheap | one atomic operation |
+//! | a request near the limit | a lock, and a visit of every CPU | cheap | cheap, while none is refused |
 //!
 //! A caller that gets credits sees all writes of the callers that returned them, as with a
 //! semaphore. The limiter has no wait queue: a caller that waits for credits needs its own way to
@@ -39,14 +39,19 @@
 //!
 //! # Cost
 //!
-//! A request far from the limit costs a load of the shared count and one atomic operation on the
-//! CPU's slot. About one request in 32 also costs an operation on the shared count. Near the limit
-//! a CPU's share of the free credits is less than the request; then the request costs one operation
-//! on the shared count. A call that finds too few credits visits the slot of every possible CPU,
-//! unless all slots are known to be empty. It leaves the slots empty. CPUs refill them only when
-//! many credits are free again. So such a visit happens about once in as many requests as there are
-//! CPUs. It happens more often if small requests alternate with requests for more than is left,
-//! because for the small requests many credits are free.
+//! A request costs a load of the shared count and one atomic operation on the CPU's slot. If a CPU
+//! only takes credits, or only returns them, about one request in `max(32, 2 * CPUs)` also costs an
+//! operation on the shared count. Near the limit a slot keeps the credits of four requests that are
+//! returned on its CPU.
+//!
+//! A call that finds too few credits visits the slot of every possible CPU, unless all slots are
+//! known to be empty. It closes the slots. Near the limit they stay closed for four requests of each
+//! CPU; these cost one operation on the shared count each. So such a visit happens about once in as
+//! many requests as there are CPUs. It happens more often if small requests alternate with requests
+//! for more than is left, because for the small requests many credits are free.
+//!
+//! `make bench BENCH=dm-crypt-page-limit LANE=lines` counts the cache lines that move between up to
+//! 1024 CPUs.
 //!
 //! The algorithm is in `rust/percpu/limiter/pool.rs`, which `tests/host/loom` explores.
 //!
@@ -56,9 +61,13 @@
 #![doc = include_str!("../../samples/examples/percpu_limiter.rs")]
 //! ```
 
-use kernel::sync::atomic;
+use kernel::sync::{
+    atomic,
+    atomic as hint, //
+};
 
 mod counter;
+mod pacing;
 mod pool;
 mod slots;
 

@@ -407,7 +407,7 @@ mod tests {
         });
         drop(here);
 
-        // About one call in 32.
+        // About one call in 32, or fewer.
         assert!((1..=CALLS / 32 + 1).contains(&taken));
         assert!((1..=CALLS / 32 + 1).contains(&returned));
         assert!(both <= 1);
@@ -415,20 +415,27 @@ mod tests {
         Ok(())
     }
 
+    /// The number of requests that a refill provides for.
+    fn refill_requests() -> u64 {
+        // CAST: To 64 bits.
+        (2 * possible_cpus().count() as u64).max(32)
+    }
+
     #[test]
-    fn a_slot_has_credits_for_64_requests_at_most() -> Result {
+    fn a_slot_has_credits_for_two_refills_at_most() -> Result {
+        let refill = refill_requests();
         for count in [1, 3, 1000] {
             let counter = CreditCounter::new(MAX)?;
             let here = migrate_disable();
-            counter.charge(1000 * count)?;
+            counter.charge(4 * refill * count)?;
 
             let mut most = 0;
-            for _ in 0..1000 {
+            for _ in 0..4 * refill {
                 counter.uncharge(count);
                 most = most.max(counter.pool.parked().unsigned_abs());
             }
             drop(here);
-            assert!((32 * count..=64 * count).contains(&most));
+            assert!((refill * count..=2 * refill * count).contains(&most));
         }
         Ok(())
     }
@@ -465,23 +472,93 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_closed_near_the_limit() -> Result {
+    fn near_the_limit_a_cpu_uses_its_slot() -> Result {
+        const LIMIT: u64 = 1000;
+
+        for count in 1..=4 {
+            let counter = CreditCounter::new(LIMIT)?;
+            counter.charge(LIMIT - count)?;
+            let here = migrate_disable();
+            // Opens the slot.
+            assert!(counter.try_charge(1));
+            counter.uncharge(1);
+
+            for _ in 0..100 {
+                let before = counter.pool.parked();
+                for _ in 0..count {
+                    assert!(counter.try_charge(1));
+                }
+                assert_eq!(counter.pool.parked(), 0);
+                for _ in 0..count {
+                    counter.uncharge(1);
+                }
+                assert!(before <= counter.pool.parked());
+            }
+            // CAST: At most 4.
+            assert_eq!(counter.pool.parked(), count as i64);
+            assert_eq!(shared(&counter), 0);
+            drop(here);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn near_the_limit_a_slot_keeps_the_credits_of_four_requests() -> Result {
+        for count in [1, 3, 1000] {
+            let counter = CreditCounter::new(16 * count)?;
+            counter.charge(16 * count)?;
+            let here = migrate_disable();
+
+            let mut most = 0;
+            for _ in 0..8 {
+                counter.uncharge(count);
+                most = most.max(counter.pool.parked().unsigned_abs());
+            }
+            drop(here);
+            assert_eq!(most, 4 * count);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn above_the_limit_a_slot_is_closed() -> Result {
         let counter = CreditCounter::new(MAX)?;
         let here = migrate_disable();
-        // Takes the last parked credit. The slot stays open.
         assert!(counter.try_charge(1));
-        while counter.pool.parked() > 0 {
-            assert!(counter.try_charge(1));
-        }
+        counter.uncharge(1);
         assert_eq!(counter.pool.open(), 1);
 
-        let rest = MAX - counter.in_use();
-        counter.charge(rest)?;
+        counter.charge(MAX)?;
         counter.uncharge(1);
         drop(here);
 
         assert_eq!((counter.pool.open(), counter.pool.parked()), (0, 0));
         assert_eq!(counter.in_use(), MAX - 1);
+        Ok(())
+    }
+
+    #[test]
+    fn after_a_refusal_slots_stay_closed_for_some_requests() -> Result {
+        const LIMIT: u64 = 1000;
+        let cpus = possible_cpus().count();
+        let counter = CreditCounter::new(LIMIT)?;
+        counter.charge(LIMIT - 1)?;
+        let here = migrate_disable();
+        assert!(counter.try_charge(1));
+        counter.uncharge(1);
+        assert_eq!(counter.pool.open(), 1);
+
+        assert!(!counter.try_charge(2));
+        let mut pairs = 0;
+        while counter.pool.open() == 0 && pairs < 100 * cpus {
+            assert!(counter.try_charge(1));
+            counter.uncharge(1);
+            pairs += 1;
+        }
+        drop(here);
+
+        // Four requests of each CPU: two pairs.
+        assert!((2 * cpus..=2 * cpus + 1).contains(&pairs));
         Ok(())
     }
 

@@ -27,17 +27,22 @@
 //! are parked in a slot after its visit. But the task that parked them finds them at its next
 //! request.
 //!
-//! A CPU parks credits only while many credits are free. So near the limit the slots are closed,
-//! and a request costs one atomic operation on the state. Opening a slot requires about as many
-//! free credits as there are slots. So a visit of all slots happens once in about as many requests,
-//! if the requests have one size.
+//! A slot is refilled only while many credits are free. An open slot also keeps the credits of a few
+//! requests that are returned on its CPU, however few are free. So a CPU that takes and returns
+//! credits near the limit uses its slot alone. If a request then needs credits that are parked
+//! elsewhere, it closes all slots. Without a refill they stay closed for four requests of each CPU,
+//! see [`Pacing`]. A refill requires about as many free credits as there are slots. So a visit of all
+//! slots happens once in about as many requests, if the requests have one size.
 
-use super::atomic::{
-    Acquire,
-    Atomic,
-    Full,
-    Relaxed,
-    Release, //
+use super::{
+    atomic::{
+        Acquire,
+        Atomic,
+        Full,
+        Relaxed,
+        Release, //
+    },
+    pacing::Pacing, //
 };
 
 /// The largest limit, and the largest number of credits of one call.
@@ -48,11 +53,11 @@ pub(super) const MAX_LIMIT: i64 = 1 << 40;
 /// The fewest free credits that [`Pool::charge`] leaves, far above the minimum of [`State`].
 const MIN_FREE: i64 = -(1 << 46);
 
-/// The number of requests of one size that a refill of a slot provides for.
-const REFILL_REQUESTS: i64 = 32;
+/// The least number of requests of one size that a refill of a slot provides for.
+const MIN_REFILL_REQUESTS: i64 = 32;
 
-/// The largest number of requests of one size that a slot provides for.
-const PARKED_REQUESTS: i64 = 64;
+/// The number of requests of one size whose credits a slot keeps if few credits are free.
+const KEPT_REQUESTS: i64 = 4;
 
 /// Free credits and open slots in one word.
 ///
@@ -108,9 +113,15 @@ struct Drained {
 ///   While [`set_limit()`](Self::set_limit) runs, the sum may be less.
 /// - `state` counts three kinds of slots: open slots, slots that a call is about to open, and
 ///   closed slots whose credits are still in transit.
+// In a cache line of its own: requests of other CPUs move it.
+#[repr(align(64))]
 pub(super) struct Pool<S> {
     state: Atomic<i64>,
+    pacing: Pacing,
     limit: Atomic<i64>,
+    /// The number of requests of one size that a refill of a slot provides for, see `new()`. A slot
+    /// provides for twice as many at most.
+    refill_requests: i64,
     /// The share of one CPU is the free credits shifted right by this.
     share_shift: u32,
     slots: S,
@@ -119,10 +130,17 @@ pub(super) struct Pool<S> {
 impl<S: Slots> Pool<S> {
     /// Creates a pool of `limit` credits. All `slots`, of `cpus` CPUs, must be closed.
     pub(super) fn new(limit: i64, slots: S, cpus: usize) -> Self {
+        // CAST: Far from 2^63.
+        let count = cpus as i64;
+
         // INVARIANT: All credits are free, and no slot is open.
         Self {
             state: Atomic::new(State::new(limit, 0).0),
+            pacing: Pacing::new(count),
             limit: Atomic::new(limit),
+            // Grows with the CPUs, as each of them reads the state that a refill changes. C:
+            // `compute_batch_value()` in `lib/percpu_counter.c`.
+            refill_requests: count.saturating_mul(2).max(MIN_REFILL_REQUESTS),
             // All CPUs together get at most half of the free credits.
             share_shift: cpus.next_power_of_two().trailing_zeros() + 1,
             slots,
@@ -180,9 +198,14 @@ impl<S: Slots> Pool<S> {
         let slot = self.slots.local();
         let seen = slot.load(Relaxed);
         let opens = i64::from(seen == 0);
-        let spare = self.share(left).min(count * REFILL_REQUESTS);
+        let spare = self.share(left).min(count * self.refill_requests);
+        let spare = if spare < count { 0 } else { spare };
+        let parks = match opens {
+            0 => spare > 0,
+            _ => self.may_open(open, spare > 0),
+        };
 
-        if spare < count || open >= State::MAX_OPEN {
+        if !parks {
             return self.replace(state, State::new(left, open));
         }
         let taken = self.replace(state, State::new(left - spare, open + opens));
@@ -190,6 +213,12 @@ impl<S: Slots> Pool<S> {
             self.park(slot, seen, spare);
         }
         taken
+    }
+
+    /// Returns whether a slot may open, if `open` slots are counted. `is_far` is whether many
+    /// credits are free.
+    fn may_open(&self, open: i64, is_far: bool) -> bool {
+        (is_far || self.pacing.may_open()) && open < State::MAX_OPEN
     }
 
     /// Returns `count` credits that were taken.
@@ -218,12 +247,14 @@ impl<S: Slots> Pool<S> {
         if seen == 0 {
             let opened = State(state.0 + 1);
 
-            if count <= room && state.open() < State::MAX_OPEN && self.replace(state, opened) {
+            let is_far = count <= self.share(state.free());
+
+            if count <= room && self.may_open(state.open(), is_far) && self.replace(state, opened) {
                 return self.park(slot, seen, count);
             }
         } else if seen - 1 > room - count {
             // Closes the slot, or keeps half of the room so that the next release does not spill.
-            let left = if room < 2 { 0 } else { 1 + room / 2 };
+            let left = if room == 0 { 0 } else { 1 + room / 2 };
             let spilled = seen - left.max(1);
 
             if (spilled > 0 || left == 0) && slot.cmpxchg(seen, left, Acquire).is_ok() {
@@ -345,6 +376,7 @@ impl<S: Slots> Pool<S> {
     fn close_all(&self) -> Drained {
         let mut drained = Drained::default();
 
+        self.pacing.on_visit();
         self.slots.for_each(|slot| {
             if slot.load(Relaxed) != 0 {
                 let seen = slot.xchg(0, Acquire);
@@ -365,7 +397,12 @@ impl<S: Slots> Pool<S> {
 
     /// Returns the capacity of a slot in credits, for requests of `count`.
     fn room(&self, state: State, count: i64) -> i64 {
-        // OVERFLOW: `count` is at most `MAX_LIMIT`, so this is at most 2^46.
-        self.share(state.free()).min(count * PARKED_REQUESTS)
+        if state.free() < 0 {
+            return 0;
+        }
+        // OVERFLOW: `count` is at most `MAX_LIMIT`, and there are less than 2^16 CPUs.
+        self.share(state.free())
+            .max(count * KEPT_REQUESTS)
+            .min(count * self.refill_requests * 2)
     }
 }

@@ -21,6 +21,7 @@ use std::{
 mod atomic;
 mod flush_queue;
 mod flush_timer;
+mod hint;
 mod limiter;
 mod list_lru;
 mod page_stash;

@@ -280,16 +280,22 @@ fn credits_carry_what_was_done_with_them() {
         write_alone(pool, cell);
         read(pool, cell);
     }
-    let runs: [(usize, [Thread; 2]); 4] = [
-        (1, [write_alone, write_alone]),
-        (1, [read_twice, write_alone]),
-        (0, [read_twice, write_alone]),
-        (0, [write_and_read, read]),
+    // The CPU of the other thread, whether slots open only for a refill, and the threads.
+    let runs: [(usize, bool, [Thread; 2]); 5] = [
+        (1, false, [write_alone, write_alone]),
+        (1, false, [read_twice, write_alone]),
+        (0, false, [read_twice, write_alone]),
+        (0, false, [write_and_read, read]),
+        (0, true, [write_and_read, read]),
     ];
-    for (cpu, [first, second]) in runs {
+    for (cpu, is_paced, [first, second]) in runs {
         explore(move || {
             let cell = Arc::new(UnsafeCell::new(0));
             let pool = Checked::new(LIMIT);
+            if is_paced {
+                pool.park_on(0);
+                assert!(!pool.acquire(LIMIT + 1), "too large a request");
+            }
             let other = {
                 let (pool, cell) = (pool.clone(), cell.clone());
                 thread::spawn(move || {
@@ -361,18 +367,20 @@ impl Shared {
     }
 }
 
-/// A task without room for parked credits frees those of others, which may have just been parked,
-/// and closes the slot. A task that takes all credits does not search that slot any more.
+/// A task that returns credits above the limit frees those of others in its slot, which may have
+/// just been parked, and closes the slot. A task that takes all credits does not search that slot
+/// any more.
 fn spilled_credits_carry_what_was_done_with_them() {
-    /// Most of the free credits. Without them there is no room for parked credits.
-    const MOST: i64 = 24;
+    /// More than the free credits, also after the parked ones are freed.
+    const MOST: i64 = 40;
 
-    // The reader must see the room before another task takes it, and park before the slot is
+    // The reader must see free credits before another task takes them, and park before the slot is
     // closed.
     let spill: fn(&Shared) = |shared| {
-        assert!(shared.pool.acquire(MOST));
-        shared.pool.release(1);
-        shared.pool.release(MOST - 1);
+        let pool = &shared.pool.pool;
+        assert!(pool.charge(MOST));
+        pool.release(1);
+        pool.release(MOST - 1);
         shared.write_alone();
     };
     Shared::race(3, [spill]);

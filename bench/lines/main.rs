@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counts the cache lines that move between the CPUs of a model, from 1 to 1024 CPUs and several
+//! nodes, and the locks that they take.
+//!
+//! The code under test is that of the library: this program compiles the source that the kernel
+//! compiles, with atomics that record each access.
+//!
+//! Usage: lines limiter [quick] [<part of a row>], prints
+//! `result <table> <row> <column> <number>`.
+//!
+//! Usage: lines check, checks the model, and prints a line of KTAP for each check.
+
+use std::{
+    env,
+    panic,
+    process::ExitCode, //
+};
+
+mod atomic;
+mod checks;
+mod limiter;
+mod machine;
+mod percpu_counter;
+mod spinlock;
+mod turns;
+
+fn main() -> ExitCode {
+    let words: Vec<_> = env::args().skip(1).collect();
+    let quick = words.iter().any(|word| word == "quick");
+    let mut rest = words.iter().filter(|word| *word != "quick");
+    let benchmark = rest.next().map(String::as_str);
+    let only = rest.next().map_or("", String::as_str);
+
+    match benchmark {
+        Some("check") => return check(),
+        Some("limiter") => limiter::measure_all(quick, only),
+        _ => return ExitCode::FAILURE,
+    }
+    ExitCode::SUCCESS
+}
+
+fn check() -> ExitCode {
+    let mut failed = false;
+
+    println!("1..{}", checks::CHECKS.len());
+    for (number, (name, check)) in checks::CHECKS.iter().enumerate() {
+        let ok = panic::catch_unwind(check).is_ok();
+        failed |= !ok;
+        println!("{} {} {name}", if ok { "ok" } else { "not ok" }, number + 1);
+    }
+    ExitCode::from(u8::from(failed))
+}
