@@ -448,6 +448,7 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("CPU hotplug lock in a hotplug callback", "debug", "modprobe deadlocks what=3", fails),
         ("rwsem: recursive read", "debug", "modprobe deadlocks what=4", fails),
         ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
+        ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
         ("data race", "kcsan", race.format("plain", 0), fails),
         ("atomics, no data race", "kcsan", race.format("atomic", 1), 0),
     )

@@ -9,13 +9,32 @@
 
 use kernel::{
     cpu::CpuId,
+    impl_has_hr_timer,
     impl_has_work,
     new_mutex,
     new_work,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
+        ArcBorrow,
         Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        hrtimer::{
+            HrTimer,
+            HrTimerCallback,
+            HrTimerCallbackContext,
+            HrTimerPointer,
+            HrTimerRestart,
+            RelativeMode, //
+        },
+        Delta,
+        Monotonic, //
     },
     workqueue::{
         Work,
@@ -25,6 +44,11 @@ use kernel::{
 
 use kscale::{
     mm::{
+        gfp::Gfp,
+        list_lru::{
+            Item,
+            ListLru, //
+        },
         shrinker::{
             self,
             Count,
@@ -59,7 +83,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue",
+            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue, 7 LRU list in an interrupt",
         },
     },
 }
@@ -180,6 +204,54 @@ fn drop_queue_in_item() -> Result {
     Ok(())
 }
 
+/// A timer that removes an item from its list.
+#[pin_data]
+struct Timed {
+    item: Item<u32>,
+    has_run: Atomic<bool>,
+    #[pin]
+    timer: HrTimer<Timed>,
+}
+
+impl_has_hr_timer! {
+    impl HasHrTimer<Self> for Timed {
+        mode: RelativeMode<Monotonic>, field: self.timer
+    }
+}
+
+impl HrTimerCallback for Timed {
+    type Pointer<'a> = Arc<Self>;
+
+    fn run(this: ArcBorrow<'_, Self>, _: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
+        this.item.del();
+        this.has_run.store(true, Relaxed);
+        HrTimerRestart::NoRestart
+    }
+}
+
+/// Uses a list in an interrupt, and in this task with interrupts enabled.
+fn use_list_in_interrupt() -> Result {
+    let shrinker = Shrinker::new(c"deadlocks", shrinker::Flags::NUMA_AWARE)?;
+    let lists = ListLru::new(c"deadlocks", &shrinker)?;
+    let item = lists.alloc(1, Gfp::KERNEL)?;
+    item.add();
+    let timed = Arc::pin_init(
+        pin_init!(Timed {
+            item,
+            has_run: Atomic::new(false),
+            timer <- HrTimer::new(),
+        }),
+        GFP_KERNEL,
+    )?;
+
+    let started = HrTimerPointer::start(timed.clone(), Delta::from_millis(1));
+    while !timed.has_run.load(Relaxed) {
+        fsleep(Delta::from_millis(1));
+    }
+    drop(started);
+    Ok(())
+}
+
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod flush_queue {
     use super::*;
@@ -263,6 +335,7 @@ impl kernel::Module for DeadlocksModule {
             4 => read_twice()?,
             5 => drop_queue_in_item()?,
             6 => flush_queue::query_in_flush()?,
+            7 => use_list_in_interrupt()?,
             _ => return Err(EINVAL),
         }
         Ok(Self::Nothing)
