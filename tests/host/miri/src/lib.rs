@@ -14,6 +14,8 @@ mod atomic;
 mod flush_queue;
 #[path = "../../loom/src/flush_timer/right.rs"]
 mod flush_timer;
+#[path = "../../loom/src/hint.rs"]
+mod hint;
 #[path = "../../loom/src/limiter/right.rs"]
 mod limiter;
 mod lists;
