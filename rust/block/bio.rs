@@ -199,6 +199,26 @@ impl<'a> SegmentMut<'a> {
         self.0
     }
 
+    /// Removes the first `len` bytes from the segment, and returns them as a segment.
+    ///
+    /// Returns [`None`], and removes nothing, if the segment is shorter.
+    ///
+    /// Context: Any context. Never sleeps.
+    #[inline]
+    pub fn split_to(&mut self, len: u32) -> Option<SegmentMut<'a>> {
+        let rest = self.0.len.checked_sub(len)?;
+        // INVARIANT: The bytes of `self`, so they are in its page, and at the position of `self`.
+        let front = SegmentMut(Segment { len, ..self.0 }, self.1);
+
+        // INVARIANT: The bytes after those of `front`, which ends where `self` begins now, so the
+        // segments do not overlap.
+        // OVERFLOW: At most `PAGE_SIZE`, by the type invariants.
+        self.0.offset = self.0.offset.wrapping_add(len);
+        self.0.len = rest;
+        self.1 = self.1.map(|position| position.advance(len));
+        Some(front)
+    }
+
     /// Returns the page, the offset into it, and the length, both in bytes.
     #[inline]
     pub(crate) fn as_raw_parts(&self) -> (*mut bindings::page, u32, u32) {

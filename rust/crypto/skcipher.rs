@@ -48,7 +48,10 @@ pub use self::{
 mod tests {
     use super::*;
     use crate::{
-        block::bio::Buffer,
+        block::bio::{
+            Buffer,
+            Filled, //
+        },
         crypto::{
             request_buf,
             secret::SecretBytes, //
@@ -58,6 +61,7 @@ mod tests {
             page::Page, //
         }, //
     };
+    use core::num::NonZeroU32;
     use kernel::str::CString;
 
     /// Known answers, in hexadecimal.
@@ -235,6 +239,213 @@ mod tests {
                     Err(EINVAL)
                 }
             );
+        }
+        Ok(())
+    }
+
+    /// Returns the initialisation vector of sector `number`.
+    fn sector_iv(number: u8) -> [u8; MAX_IV_SIZE] {
+        core::array::from_fn(|i| number.wrapping_mul(31).wrapping_add(i as u8))
+    }
+
+    /// Returns the encrypted form of `plaintext`, sector by sector, with `sector_iv()`.
+    fn encrypted(cipher: &Skcipher, plaintext: &[u8], size: usize) -> Result<KVec<u8>> {
+        let mut ciphertext = KVec::new();
+
+        for (number, sector) in plaintext.chunks(size).enumerate() {
+            let mut data = Buffer::new(sector, 0)?;
+            cipher.request().encrypt_in_place(
+                data.segment_mut(0, size as u32)?,
+                &sector_iv(number as u8)[..cipher.iv_size()],
+            )?;
+            ciphertext.extend_from_slice(&data.contents(0, size)?, GFP_KERNEL)?;
+        }
+        Ok(ciphertext)
+    }
+
+    /// Fails unless a run of sectors is encrypted and decrypted as each of them alone.
+    fn check_sectors(cipher: &Skcipher) -> Result {
+        // Offset of the source, offset of the destination, length, sector size.
+        for (from, to, len, size) in [
+            (0, 0, 4096, 512),
+            (0, 0, 4096, 4096),
+            (512, 1024, 2048, 512),
+            (2048, 0, 2048, 1024),
+            (0, 3584, 512, 512),
+            (16, 32, 128, 16),
+        ] {
+            let plaintext: [u8; 4096] = core::array::from_fn(|i| (i * 7 % 251) as u8);
+            let src = Buffer::new(&plaintext, 0)?;
+            let mut dst = Buffer::new(&[0xee; 4096], 0)?;
+            let (start, end) = (from as usize, (from + len) as usize);
+            let expected = encrypted(cipher, &plaintext[start..end], size as usize)?;
+            let size = NonZeroU32::new(size).ok_or(EINVAL)?;
+            let mut request = cipher.request();
+
+            let mut numbers = 0..;
+            request.encrypt_sectors(
+                src.segment(from, len)?,
+                dst.segment_mut(to, len)?,
+                size,
+                || sector_iv(numbers.next().unwrap_or(0)),
+            )?;
+            assert_eq!(u32::from(numbers.start), len / size);
+            let (at, end) = (to as usize, (to + len) as usize);
+            assert!(*dst.contents(at, len as usize)? == *expected);
+            // No other bytes were written.
+            assert!(dst.contents(0, at)?.iter().all(|&byte| byte == 0xee));
+            let rest = dst.contents(end, 4096 - end)?;
+            assert!(rest.iter().all(|&byte| byte == 0xee));
+
+            let mut numbers = 0..;
+            request.decrypt_sectors_in_place(dst.segment_mut(to, len)?, size, || {
+                sector_iv(numbers.next().unwrap_or(0))
+            })?;
+            assert_eq!(u32::from(numbers.start), len / size);
+            assert!(*dst.contents(at, len as usize)? == plaintext[start..start + len as usize]);
+            let rest = dst.contents(end, 4096 - end)?;
+            assert!(rest.iter().all(|&byte| byte == 0xee));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_run_of_sectors_is_encrypted_as_each_of_them() -> Result {
+        for vector in &VECTORS {
+            check_sectors(&cipher(vector)?)?;
+        }
+        let [vector, ..] = &VECTORS;
+        let mut later = Skcipher::new(&later_name()?)?;
+        later.set_key(SecretBytes::from_hex(vector.key)?.as_bytes())?;
+        check_sectors(&later)?;
+        // No initialisation vector.
+        let mut cipher = Skcipher::new(c"ecb(aes)")?;
+        cipher.set_key(&[1; 16])?;
+        check_sectors(&cipher)
+    }
+
+    #[test]
+    fn bad_runs_of_sectors_change_nothing() -> Result {
+        let [vector, ..] = &VECTORS;
+        let at_once = cipher(vector)?;
+        let mut later = Skcipher::new(&later_name()?)?;
+        later.set_key(SecretBytes::from_hex(vector.key)?.as_bytes())?;
+
+        // Lengths of the source and the destination, sector size.
+        for (src_len, dst_len, size) in [
+            (512, 1024, 512),
+            (1024, 512, 512),
+            (768, 768, 512),
+            (256, 256, 512),
+            (1536, 1536, 768),
+            (96, 96, 48),
+            (64, 64, 8),
+            (512, 512, 1),
+            (4096, 4096, 8192),
+            (4096, 4096, u32::MAX),
+            (4096, 4096, 1 << 31),
+        ] {
+            let size = NonZeroU32::new(size).ok_or(EINVAL)?;
+            for cipher in [&at_once, &later] {
+                let src = Buffer::new(&[7; 4096], 0)?;
+                let mut dst = Buffer::new(&[0xee; 4096], 0)?;
+                let mut request = cipher.request();
+                let mut calls = 0;
+                let mut iv = || {
+                    calls += 1;
+                    sector_iv(0)
+                };
+
+                let result = request.encrypt_sectors(
+                    src.segment(0, src_len)?,
+                    dst.segment_mut(0, dst_len)?,
+                    size,
+                    &mut iv,
+                );
+                assert_eq!(result, Err(EINVAL));
+                if src_len == dst_len {
+                    let data = dst.segment_mut(0, dst_len)?;
+                    let result = request.decrypt_sectors_in_place(data, size, &mut iv);
+                    assert_eq!(result, Err(EINVAL));
+                }
+                assert_eq!(calls, 0);
+                assert!(*dst.contents(0, 4096)? == [0xee; 4096]);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn no_sector_is_no_run() -> Result {
+        let [vector, ..] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
+        let size = NonZeroU32::new(512).ok_or(EINVAL)?;
+        let mut request = cipher.request();
+
+        for offset in [0, 4096] {
+            let data = page.segment_mut(offset, 0).ok_or(EINVAL)?;
+            let result = request.decrypt_sectors_in_place(data, size, || sector_iv(0));
+            assert_eq!(result, Err(EINVAL));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_run_ends_at_the_first_failure() -> Result {
+        let size = NonZeroU32::new(512).ok_or(EINVAL)?;
+
+        for name in [CString::try_from_fmt(fmt!("xts(aes)"))?, later_name()?] {
+            let without_key = Skcipher::new(&name)?;
+            let mut data = Buffer::new(&[7; 4096], 0)?;
+            let mut request = without_key.request();
+            let mut calls = 0;
+
+            let result = request.decrypt_sectors_in_place(data.segment_mut(0, 4096)?, size, || {
+                calls += 1;
+                sector_iv(0)
+            });
+            assert_eq!((result, calls), (Err(ENOKEY), 1));
+            assert!(*data.contents(0, 4096)? == [7; 4096]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn async_ciphers_run_no_sectors_in_atomic_context() -> Result {
+        let [vector, ..] = &VECTORS;
+        let mut cipher = Skcipher::new(&later_name()?)?;
+        cipher.set_key(SecretBytes::from_hex(vector.key)?.as_bytes())?;
+        let size = NonZeroU32::new(512).ok_or(EINVAL)?;
+        let mut data = Buffer::new(&[7; 4096], 0)?;
+        let mut request = cipher.request();
+
+        for result in request_buf::in_atomic_contexts(|| {
+            request.decrypt_sectors_in_place(data.segment_mut(0, 4096)?, size, || sector_iv(0))
+        }) {
+            assert_eq!(result, Err(EDEADLK));
+        }
+        assert!(*data.contents(0, 4096)? == [7; 4096]);
+        Ok(())
+    }
+
+    #[test]
+    fn encrypted_sectors_fill_memory() -> Result {
+        let [vector, ..] = &VECTORS;
+        let size = NonZeroU32::new(512).ok_or(EINVAL)?;
+        let src = Buffer::new(&[7; 4096], 0)?;
+        let mut dst = Buffer::new(&[], 0)?;
+
+        for (cipher, len) in [(Skcipher::new(c"xts(aes)")?, 0), (cipher(vector)?, 4096)] {
+            let filled = Filled::new();
+            // SAFETY: `filled` counts these bytes.
+            let segment = unsafe { dst.unfilled_segment_mut(4096, &filled) }?;
+            let result =
+                cipher
+                    .request()
+                    .encrypt_sectors(src.segment(0, 4096)?, segment, size, || sector_iv(0));
+            assert_eq!(result.is_ok(), len > 0);
+            assert_eq!(filled.len(), len);
         }
         Ok(())
     }

@@ -287,4 +287,28 @@ mod tests {
         assert_eq!(byte, [0xee]);
         Ok(())
     }
+
+    #[test]
+    fn split_segments_have_all_bytes_once() -> Result {
+        let mut page = numbered()?;
+
+        for len in [0, 1, 16, 511, 512] {
+            let mut rest = page.segment_mut(512, 512).ok_or(EINVAL)?;
+            assert!(rest.split_to(513).is_none() && rest.split_to(u32::MAX).is_none());
+            let mut front = rest.split_to(len).ok_or(EINVAL)?;
+            assert_eq!((front.len(), rest.len()), (len, 512 - len));
+
+            for (segment, start) in [(&mut front, 512), (&mut rest, 512 + len as usize)] {
+                let mut bytes = KVec::zeroed(segment.len() as usize, GFP_KERNEL)?;
+                segment.as_segment().read_at(0, &mut bytes)?;
+                assert!(bytes
+                    .iter()
+                    .enumerate()
+                    .all(|(i, &byte)| byte == number(start + i)));
+                let end = segment.len() as usize;
+                assert_eq!(segment.write_at(end, &[0]), Err(EINVAL));
+            }
+        }
+        Ok(())
+    }
 }

@@ -265,6 +265,18 @@ mod tests {
         );
         assert_eq!(filled.len(), 512);
 
+        // The parts of a segment count as the segment.
+        filled.reset();
+        let (_, mut to) = walks();
+        let mut rest = to.next_segment(piece).ok_or(EINVAL)?;
+        let mut front = rest.split_to(100).ok_or(EINVAL)?;
+        rest.write_at(0, &[1; 412])?;
+        assert_eq!(filled.len(), 0);
+        front.write_at(0, &[1; 100])?;
+        assert_eq!(filled.len(), 100);
+        rest.write_at(0, &[1; 412])?;
+        assert_eq!(filled.len(), 512);
+
         // The rest, and then all bytes again.
         to.copy_from(from)?;
         assert_eq!(filled.len(), 2048);

@@ -49,6 +49,13 @@ impl<'a> FillPosition<'a> {
         Self { filled, start }
     }
 
+    /// Returns the position `len` bytes later.
+    #[inline]
+    pub(super) fn advance(self, len: u32) -> Self {
+        // OVERFLOW: As in `record()`.
+        Self::new(self.filled, self.start.wrapping_add(len))
+    }
+
     /// Records that `len` bytes were written, `offset` bytes from here.
     ///
     /// The caller must have written them, or must call [`Filled::reset()`] if the write fails.

@@ -5,13 +5,17 @@
 use kernel::{
     error::to_result,
     ffi::c_int,
+    num::casts::IntoSafeCast,
     prelude::*, //
 };
 
-use core::mem::{
-    offset_of,
-    size_of,
-    MaybeUninit, //
+use core::{
+    mem::{
+        offset_of,
+        size_of,
+        MaybeUninit, //
+    },
+    num::NonZeroU32, //
 };
 
 use crate::{
@@ -99,38 +103,54 @@ impl Head {
         data: &Data,
         iv: &[u8],
     ) -> Result {
-        let (page, offset, len) = data.dst;
-
         self.iv
             .0
             .get_mut(..iv.len())
             .ok_or(EINVAL)?
             .copy_from_slice(iv);
+        // SAFETY: By this function's contract.
+        unsafe { Self::set_data(self, request, data) }
+    }
+
+    /// As [`Self::set_crypt()`], but keeps the initialisation vector.
+    ///
+    /// The request then has pointers that are derived from `this`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::set_crypt()`], and `this` must be valid.
+    #[inline]
+    unsafe fn set_data(
+        this: *mut Self,
+        request: *mut bindings::skcipher_request,
+        data: &Data,
+    ) -> Result {
+        let (page, offset, len) = data.dst;
+        // SAFETY: `this` is valid by this function's contract.
+        let (src_table, dst_table, iv) = unsafe {
+            (
+                &raw mut (*this).src,
+                &raw mut (*this).dst,
+                &raw mut (*this).iv.0,
+            )
+        };
 
         // SAFETY: `dst` is an initialised table with a single entry by this function's contract.
         // `page` is a page with `len` bytes at `offset`, by the invariants of its segment.
-        unsafe { bindings::sg_set_page(&raw mut self.dst, page, len, offset) };
+        unsafe { bindings::sg_set_page(dst_table, page, len, offset) };
 
         let src = match data.src {
-            None => &raw mut self.dst,
+            None => dst_table,
             Some((page, offset, src_len)) if src_len == len => {
                 // SAFETY: As for `dst`.
-                unsafe { bindings::sg_set_page(&raw mut self.src, page, len, offset) };
-                &raw mut self.src
+                unsafe { bindings::sg_set_page(src_table, page, len, offset) };
+                src_table
             }
             Some(_) => return Err(EINVAL),
         };
 
         // SAFETY: The request is valid by this function's contract.
-        unsafe {
-            bindings::skcipher_request_set_crypt(
-                request,
-                src,
-                &raw mut self.dst,
-                len,
-                self.iv.0.as_mut_ptr().cast(),
-            )
-        };
+        unsafe { bindings::skcipher_request_set_crypt(request, src, dst_table, len, iv.cast()) };
         Ok(())
     }
 }
@@ -142,6 +162,20 @@ type RawParts = (*mut bindings::page, u32, u32);
 pub(super) struct Data {
     pub(super) src: Option<RawParts>,
     pub(super) dst: RawParts,
+}
+
+impl Data {
+    /// Returns the `len` bytes at `start`. They must be in the data.
+    #[inline]
+    fn part(&self, start: u32, len: u32) -> Self {
+        // OVERFLOW: The offsets of bytes of a segment are at most `PAGE_SIZE`.
+        let part = |(page, offset, _): RawParts| (page, offset.wrapping_add(start), len);
+
+        Self {
+            src: self.src.map(part),
+            dst: part(self.dst),
+        }
+    }
 }
 
 /// The C function of the operation.
@@ -242,6 +276,58 @@ impl<'t> Request<'t> {
         self.in_place(data, iv, bindings::crypto_skcipher_decrypt)
     }
 
+    /// Encrypts `src` into `dst` in sectors of `sector_size` bytes, each with its own
+    /// initialisation vector.
+    ///
+    /// As [`Self::encrypt()`] for each sector, from the first to the last, but checks the lengths
+    /// once, and prepares the request once. `iv` returns the initialisation vector of the next
+    /// sector, in the first [`Skcipher::iv_size`] bytes of the array.
+    ///
+    /// Fails with [`EINVAL`], and changes nothing, if `sector_size` is no power of two, is no
+    /// multiple of [`Skcipher::block_size`], or does not divide the length, which must not be 0 and
+    /// must be the same for both segments. Otherwise fails as [`Self::encrypt()`].
+    ///
+    /// Context: As [`Self::encrypt`]. C: as `__blk_crypto_fallback_encrypt_bio()` in
+    /// `block/blk-crypto-fallback.c`.
+    #[inline]
+    pub fn encrypt_sectors(
+        &mut self,
+        src: Segment<'_>,
+        dst: SegmentMut<'_>,
+        sector_size: NonZeroU32,
+        iv: impl FnMut() -> [u8; MAX_IV_SIZE],
+    ) -> Result {
+        let data = Data {
+            src: Some(src.as_raw_parts()),
+            dst: dst.as_raw_parts(),
+        };
+
+        // SAFETY: The caller lends the segments.
+        unsafe { self.crypt_sectors(data, sector_size, iv, bindings::crypto_skcipher_encrypt)? };
+        dst.record_filled();
+        Ok(())
+    }
+
+    /// Decrypts `data` in place in sectors. The inverse of [`Self::encrypt_sectors()`], with the
+    /// same conditions.
+    ///
+    /// Context: As [`Self::encrypt`].
+    #[inline]
+    pub fn decrypt_sectors_in_place(
+        &mut self,
+        data: SegmentMut<'_>,
+        sector_size: NonZeroU32,
+        iv: impl FnMut() -> [u8; MAX_IV_SIZE],
+    ) -> Result {
+        let data = Data {
+            src: None,
+            dst: data.as_raw_parts(),
+        };
+
+        // SAFETY: The caller lends the segment.
+        unsafe { self.crypt_sectors(data, sector_size, iv, bindings::crypto_skcipher_decrypt) }
+    }
+
     #[inline]
     fn copy(&mut self, src: Segment<'_>, dst: SegmentMut<'_>, iv: &[u8], crypt: Crypt) -> Result {
         let data = Data {
@@ -278,28 +364,97 @@ impl<'t> Request<'t> {
             // SAFETY: By this function's contract.
             return unsafe { self.crypt_in_buf(pool, data, iv, crypt) };
         }
-        // The cipher would overwrite the FPU state of interrupted code, see `irq_fpu_usable()` on
-        // x86.
-        //
-        // SAFETY: Reads a counter of this CPU.
-        if unsafe { bindings::in_hardirq() } {
-            return Err(EDEADLK);
-        }
+        not_in_hardirq()?;
 
         let request = self.on_stack.request.as_mut_ptr();
         // SAFETY: The request and the tables are initialised by the type invariants. The data is
         // valid by this function's contract.
         unsafe { self.head.set_crypt(request, data, iv)? };
-        // SAFETY:
-        // - The request has a cipher by the type invariants. Source, destination and initialisation
-        //   vector are set and live, see above.
-        // - The cipher has no pool of request buffers, so by its type invariants it is synchronous,
-        //   and uses nothing after the call returns. Its context has at most
-        //   `MAX_SYNC_SKCIPHER_REQSIZE` bytes, so it fits.
-        match unsafe { crypt((&raw mut self.on_stack).cast()) } {
-            0 => Ok(()),
-            error => to_result(error),
+        // SAFETY: The request has a cipher by the type invariants, which has no pool. Source,
+        // destination and initialisation vector are set and live, see above.
+        unsafe { run(&raw mut self.on_stack, crypt) }
+    }
+
+    /// Runs the request on each sector of the data.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::crypt()`].
+    // So that `crypt` is called directly, and `iv` writes to its final place.
+    #[inline(always)]
+    unsafe fn crypt_sectors(
+        &mut self,
+        data: Data,
+        sector_size: NonZeroU32,
+        mut iv: impl FnMut() -> [u8; MAX_IV_SIZE],
+        crypt: Crypt,
+    ) -> Result {
+        let (_, _, len) = data.dst;
+        let size = sector_size.get();
+
+        self.cipher.check_sectors(len, sector_size)?;
+        if data.src.is_some_and(|(_, _, src_len)| src_len != len) {
+            return Err(EINVAL);
         }
+        if self.cipher.pool().is_some() {
+            // SAFETY: By this function's contract. The sectors are in the data, see above.
+            return unsafe { self.crypt_sectors_in_buf(data, size, iv, crypt) };
+        }
+        not_in_hardirq()?;
+
+        // All accesses are by these pointers from here on: the request keeps pointers into `head`.
+        let (on_stack, head) = (&raw mut self.on_stack, &raw mut self.head);
+        // SAFETY: The request and the tables are initialised by the type invariants. The first
+        // sector is valid by this function's contract.
+        unsafe { Head::set_data(head, on_stack.cast(), &data.part(0, size))? };
+        let mut left = len;
+        loop {
+            // SAFETY: `head` is valid, and no cipher uses it now.
+            unsafe { (*head).iv.0 = iv() };
+            // SAFETY:
+            // - The request has a cipher by the type invariants, which has no pool.
+            // - Source and destination are the next sector, which is valid by this function's
+            //   contract, and `iv` lives. They are set above: a cipher does not change the
+            //   request, see `test_skcipher_vec_cfg()` in `crypto/testmgr.c`.
+            unsafe { run(on_stack, crypt)? };
+
+            // OVERFLOW: `left` is a multiple of `size`, and not 0.
+            left = left.wrapping_sub(size);
+            if left == 0 {
+                return Ok(());
+            }
+            // SAFETY: As above.
+            let (src, dst) = unsafe { (&mut (*head).src.offset, &mut (*head).dst.offset) };
+            // OVERFLOW: The offsets in a segment are at most `PAGE_SIZE`. In place, nothing uses
+            // the offset in `src`.
+            *src = src.wrapping_add(size);
+            *dst = dst.wrapping_add(size);
+        }
+    }
+
+    /// As [`Self::crypt_sectors()`], for a cipher with a pool.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::crypt()`], and the length of the data must be a multiple of `size`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn crypt_sectors_in_buf(
+        &mut self,
+        data: Data,
+        size: u32,
+        mut iv: impl FnMut() -> [u8; MAX_IV_SIZE],
+        crypt: Crypt,
+    ) -> Result {
+        let (_, _, len) = data.dst;
+
+        for start in (0..len).step_by(size.into_safe_cast()) {
+            let iv = iv();
+            let iv = iv.get(..self.cipher.iv_size()).ok_or(EINVAL)?;
+            // SAFETY: By this function's contract. The sector is in the data.
+            unsafe { self.crypt(&data.part(start, size), iv, crypt)? };
+        }
+        Ok(())
     }
 
     /// As [`Self::crypt()`], but in a separate allocation that a driver may use after `crypt`
@@ -333,6 +488,36 @@ impl<'t> Request<'t> {
         // - The callback is set, see `new_buf()`.
         unsafe { buf.run(self.cipher.is_async, crypt) }
     }
+}
+
+/// Runs a request on the stack.
+///
+/// # Safety
+///
+/// The request must have a cipher without a pool. Its source, destination and initialisation vector
+/// must be set and live.
+#[inline(always)]
+unsafe fn run(request: *mut OnStack, crypt: Crypt) -> Result {
+    // SAFETY:
+    // - The request is set up by this function's contract.
+    // - The cipher has no pool of request buffers, so by its type invariants it is synchronous, and
+    //   uses nothing after the call returns. Its context has at most `MAX_SYNC_SKCIPHER_REQSIZE`
+    //   bytes, so it fits.
+    match unsafe { crypt(request.cast()) } {
+        0 => Ok(()),
+        error => to_result(error),
+    }
+}
+
+/// Fails with [`EDEADLK`] in a hard interrupt: the cipher would overwrite the FPU state of the
+/// interrupted code, see `irq_fpu_usable()` on x86.
+#[inline]
+fn not_in_hardirq() -> Result {
+    // SAFETY: Reads a counter of this CPU.
+    if unsafe { bindings::in_hardirq() } {
+        return Err(EDEADLK);
+    }
+    Ok(())
 }
 
 /// Sets up the request of `buf` for `cipher`.

@@ -47,6 +47,7 @@ pub(crate) fn not_empty(name: &CStr) -> Result {
 ///
 /// - `tfm` came from a successful `crypto_alloc_skcipher()` and has not been freed.
 /// - `iv_size` and `block_size` are those of `tfm`; `iv_size` is at most [`MAX_IV_SIZE`].
+/// - Powers of two from `min_sector_size` on are multiples of `block_size`.
 /// - If there is a `pool`, its elements have room for the context of `tfm`. Otherwise `tfm` is
 ///   synchronous, and its context has at most `MAX_SYNC_SKCIPHER_REQSIZE` bytes.
 /// - `is_async` is set unless `tfm` completes every request before the call returns.
@@ -54,6 +55,7 @@ pub struct Skcipher {
     pub(super) tfm: NonNull<bindings::crypto_skcipher>,
     iv_size: u32,
     block_size: NonZeroU32,
+    min_sector_size: u32,
     pub(super) is_async: bool,
     pool: Option<RequestPool<Head, bindings::skcipher_request>>,
 }
@@ -152,12 +154,18 @@ impl Skcipher {
         let block_size = unsafe { bindings::crypto_skcipher_blocksize(tfm) };
 
         // INVARIANT: `tfm` is a new cipher, and the sizes are its own. The bound on `iv_size` holds
-        // for every cipher that is returned. The other invariants hold by this function's contract.
+        // for every cipher that is returned. A power of two divides each larger one, and no other
+        // block size has such a multiple. The other invariants hold by this function's contract.
         let this = Self {
             tfm: NonNull::new(tfm).ok_or(ENOENT)?,
             iv_size,
             // A block size of 0 would mean no restriction on the length.
             block_size: NonZeroU32::new(block_size).unwrap_or(NonZeroU32::MIN),
+            min_sector_size: match block_size {
+                0 => 1,
+                size if size.is_power_of_two() => size,
+                _ => u32::MAX,
+            },
             is_async: false,
             pool: None,
         };
@@ -180,6 +188,20 @@ impl Skcipher {
         let (_, _, len) = data.dst;
 
         if iv.len() != self.iv_size() || len == 0 || len % self.block_size != 0 {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Fails with [`EINVAL`] unless `len` bytes are one or more sectors of `sector_size` bytes, a
+    /// power of two, and such a sector fits the cipher.
+    #[inline]
+    pub(super) fn check_sectors(&self, len: u32, sector_size: NonZeroU32) -> Result {
+        let size = sector_size.get();
+        // The lengths are powers of two, so the bits of this mask are the remainder of a division.
+        let mask = size.wrapping_sub(1);
+
+        if !size.is_power_of_two() || size < self.min_sector_size || len == 0 || len & mask != 0 {
             return Err(EINVAL);
         }
         Ok(())
