@@ -185,8 +185,7 @@ impl Format {
             // Each mode has its own monomorphised code, so the mode is matched once per bio.
             Self::Plain { ciphers, iv } => match iv {
                 IvGenerator::Sector(mode) => {
-                    let ops = mode.ops(ciphers.iv_size());
-                    ciphers.encrypt(config, sector, src, dst, ops)
+                    ciphers.encrypt_by_number(config, sector, src, dst, *mode)
                 }
                 IvGenerator::Queued(mode) => {
                     ciphers.encrypt_queued(config, sector, src, dst, *mode)
@@ -227,9 +226,7 @@ impl Format {
     ) -> Result<(), Fault> {
         let result = match self {
             Self::Plain { ciphers, iv } => match iv {
-                IvGenerator::Sector(mode) => {
-                    ciphers.decrypt(config, sector, data, mode.ops(ciphers.iv_size()))
-                }
+                IvGenerator::Sector(mode) => ciphers.decrypt_by_number(config, sector, data, *mode),
                 IvGenerator::Queued(mode) => ciphers.decrypt_queued(config, sector, data, *mode),
                 IvGenerator::Eboiv(mode) => {
                     let ops = mode.ops(ciphers, config.options.sector_size)?;

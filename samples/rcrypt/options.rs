@@ -241,15 +241,21 @@ impl Options {
         u64::from(self.sector_size.get() / SECTOR_SIZE)
     }
 
+    /// Returns how many bits of a sector number, in units of 512 bytes, its IV does not depend on.
+    #[inline]
+    pub(crate) fn iv_shift(&self) -> u32 {
+        if self.iv_large_sectors {
+            self.sectors().trailing_zeros()
+        } else {
+            0
+        }
+    }
+
     /// Returns the number from which the IV of `sector` is generated. `sector` is in units of 512
     /// bytes.
     #[inline]
     pub(crate) fn iv_sector(&self, sector: u64) -> u64 {
-        if self.iv_large_sectors {
-            sector.wrapping_shr(self.sectors().trailing_zeros())
-        } else {
-            sector
-        }
+        sector.wrapping_shr(self.iv_shift())
     }
 
     /// Returns whether `sectors` units of 512 bytes are a multiple of the sector size.

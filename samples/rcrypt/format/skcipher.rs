@@ -4,6 +4,8 @@
 
 use kernel::prelude::*;
 
+use core::num::NonZeroU32;
+
 use kscale::{
     block::{
         bio::{
@@ -33,6 +35,7 @@ use crate::{
     iv::{
         xor,
         Input,
+        Iv,
         IvMode,
         IvOps,
         SectorMode, //
@@ -146,6 +149,113 @@ impl Ciphers {
             .checked_sub(1)
             .and_then(|other| self.others.get(other))
             .unwrap_or(&self.first)
+    }
+
+    /// Encrypts `src` into `dst`, with IVs that depend only on the sector number. See
+    /// [`Format::encrypt()`].
+    ///
+    /// [`Format::encrypt()`]: super::Format::encrypt
+    #[inline]
+    pub(super) fn encrypt_by_number(
+        &self,
+        config: &Config,
+        sector: u64,
+        src: Segments<'_>,
+        dst: SegmentsMut<'_>,
+        mode: SectorMode,
+    ) -> BlkResult {
+        let size = self.iv_size();
+
+        if !self.others.is_empty() {
+            return self.encrypt(config, sector, src, dst, mode.ops(size));
+        }
+        match mode {
+            // All new formats have these modes, so they have their own code.
+            SectorMode::Plain64 | SectorMode::Essiv => {
+                let iv = |sector| SectorMode::Plain64.generate(sector, size);
+                self.encrypt_runs(config, sector, src, dst, iv)
+            }
+            mode => {
+                let iv = |sector| mode.generate(sector, size);
+                self.encrypt_runs(config, sector, src, dst, iv)
+            }
+        }
+    }
+
+    /// Encrypts `src` into `dst` with the only cipher. The sectors that are contiguous in memory are
+    /// one call of the library. `iv` generates the IVs.
+    #[inline(never)]
+    fn encrypt_runs(
+        &self,
+        config: &Config,
+        sector: u64,
+        mut src: Segments<'_>,
+        mut dst: SegmentsMut<'_>,
+        iv: impl Fn(u64) -> Iv,
+    ) -> BlkResult {
+        let mut sectors = Sectors::new(config, sector);
+        let mut request = self.first.request();
+
+        while let Some(mut dst) = dst.next_segment(NonZeroU32::MAX) {
+            while let Some(left) = NonZeroU32::new(dst.len()) {
+                let src = src.next_segment(left).ok_or(BlkError::IOERR)?;
+                let dst = dst.split_to(src.len()).ok_or(BlkError::IOERR)?;
+                request
+                    .encrypt_sectors(src, dst, config.options.sector_size, || {
+                        iv(sectors.next_iv_sector())
+                    })
+                    .map_err(|_| BlkError::IOERR)?;
+            }
+        }
+        all_read(&src)
+    }
+
+    /// As [`Ciphers::encrypt_by_number()`], but decrypts `data` in place.
+    #[inline]
+    pub(super) fn decrypt_by_number(
+        &self,
+        config: &Config,
+        sector: u64,
+        data: SegmentsMut<'_>,
+        mode: SectorMode,
+    ) -> BlkResult {
+        let size = self.iv_size();
+
+        if !self.others.is_empty() {
+            return self.decrypt(config, sector, data, mode.ops(size));
+        }
+        match mode {
+            SectorMode::Plain64 | SectorMode::Essiv => {
+                let iv = |sector| SectorMode::Plain64.generate(sector, size);
+                self.decrypt_runs(config, sector, data, iv)
+            }
+            mode => {
+                let iv = |sector| mode.generate(sector, size);
+                self.decrypt_runs(config, sector, data, iv)
+            }
+        }
+    }
+
+    /// As [`Ciphers::encrypt_runs()`], but decrypts `data` in place.
+    #[inline(never)]
+    fn decrypt_runs(
+        &self,
+        config: &Config,
+        sector: u64,
+        mut data: SegmentsMut<'_>,
+        iv: impl Fn(u64) -> Iv,
+    ) -> BlkResult {
+        let mut sectors = Sectors::new(config, sector);
+        let mut request = self.first.request();
+
+        while let Some(data) = data.next_segment(NonZeroU32::MAX) {
+            request
+                .decrypt_sectors_in_place(data, config.options.sector_size, || {
+                    iv(sectors.next_iv_sector())
+                })
+                .map_err(|_| BlkError::IOERR)?;
+        }
+        Ok(())
     }
 
     /// Encrypts `src` into `dst`, with the IVs of `ops`. See [`Format::encrypt()`].
@@ -328,6 +438,10 @@ struct Sectors<'a> {
     options: &'a Options,
     /// Number of the next sector, with the IV offset, in units of 512 bytes. Wraps, as in C.
     next: u64,
+    /// Size of a sector in units of 512 bytes.
+    step: u64,
+    /// Binary logarithm of the units of 512 bytes that the IV counts as one.
+    shift: u32,
 }
 
 impl<'a> Sectors<'a> {
@@ -336,6 +450,8 @@ impl<'a> Sectors<'a> {
         Self {
             options: &config.options,
             next: sector.wrapping_add(config.iv_offset),
+            step: config.options.sectors(),
+            shift: config.options.iv_shift(),
         }
     }
 
@@ -344,12 +460,18 @@ impl<'a> Sectors<'a> {
     /// Returns [`EIO`] unless `len`, the contiguous bytes of the sector, is the sector size.
     #[inline]
     fn iv_sector(&mut self, len: u32) -> Result<u64> {
-        let sector = self.next;
-
         if len != self.options.sector_size.get() {
             return Err(EIO);
         }
-        self.next = sector.wrapping_add(self.options.sectors());
-        Ok(self.options.iv_sector(sector))
+        Ok(self.next_iv_sector())
+    }
+
+    /// Returns the number from which the IV of the next sector is generated, and advances.
+    #[inline]
+    fn next_iv_sector(&mut self) -> u64 {
+        let sector = self.next;
+
+        self.next = sector.wrapping_add(self.step);
+        sector.wrapping_shr(self.shift)
     }
 }
