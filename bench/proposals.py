@@ -178,20 +178,11 @@ PAGES = (
     ),
 )
 
-STORM_CELLS = tuple(f"{cpus}_cpus_{sizes}" for cpus in (16, 32, 64, 128, 256) for sizes in (1, 2, 6))
+STORM_CELLS = tuple(f"{cpus}_cpus_{sizes}" for cpus in (16, 64, 256) for sizes in (1, 6))
 POLICIES = ("fixed_drop", "fixed_flush", "scaled", "trimmed", "adaptive")
 SLICES = tuple(str(part) for part in range(16))
+WALKS = ("0.0", "0.5", "1.0", "2.0", "4.0", "8.0")
 IOVA_STORM = (
-    Table(
-        name="tree_allocs",
-        title="Allocations from the tree per 1000 I/Os, <CPUs>_cpus_<sizes>",
-        row="machine",
-        rows=STORM_CELLS,
-        columns=POLICIES,
-        unit="allocations",
-        lanes=EMULATED,
-        shown=False,
-    ),
     Table(
         name="tree_ops",
         title="Operations on the tree per 1000 I/Os, <CPUs>_cpus_<sizes>",
@@ -199,7 +190,34 @@ IOVA_STORM = (
         rows=STORM_CELLS,
         columns=POLICIES,
         unit="operations",
-        lanes=EMULATED,
+        lanes=("lines",),
+    ),
+    Table(
+        name="depot_locks",
+        title="Locks of depots per 1000 I/Os",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=POLICIES,
+        unit="locks",
+        lanes=("lines",),
+    ),
+    Table(
+        name="other_locks",
+        title="Locks of other CPUs per 1000 I/Os",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=POLICIES,
+        unit="locks",
+        lanes=("lines",),
+    ),
+    Table(
+        name="transfers",
+        title="Cache lines of the caches that move between CPUs per 1000 I/Os",
+        row="machine",
+        rows=STORM_CELLS,
+        columns=POLICIES,
+        unit="lines",
+        lanes=("lines",),
     ),
     Table(
         name="memory",
@@ -208,17 +226,25 @@ IOVA_STORM = (
         rows=STORM_CELLS,
         columns=POLICIES,
         unit="KiB",
-        lanes=EMULATED,
+        lanes=("lines",),
     ),
     Table(
-        name="depot",
-        title="Maximum length of the depots of all sizes",
+        name="walk",
+        title="Operations on the tree per 1000 I/Os, by I/Os elsewhere while the timer walks one queue",
         row="machine",
-        rows=STORM_CELLS,
+        rows=tuple(f"{cpus}_cpus_{walk}" for cpus in (64, 256) for walk in WALKS),
         columns=POLICIES,
-        unit="magazines",
-        lanes=EMULATED,
-        shown=False,
+        unit="operations",
+        lanes=("lines",),
+    ),
+    Table(
+        name="after_pause",
+        title="Memory after 98 s without I/O, 64 CPUs and one size",
+        row="load before",
+        rows=("usual", "much"),
+        columns=POLICIES,
+        unit="KiB",
+        lanes=("lines",),
     ),
     Table(
         name="depot_over_time",
@@ -227,7 +253,7 @@ IOVA_STORM = (
         rows=SLICES,
         columns=POLICIES,
         unit="magazines",
-        lanes=EMULATED,
+        lanes=("lines",),
         shown=False,
     ),
     Table(
@@ -237,17 +263,7 @@ IOVA_STORM = (
         rows=SLICES,
         columns=POLICIES,
         unit="magazines",
-        lanes=EMULATED,
-        shown=False,
-    ),
-    Table(
-        name="steals",
-        title="Steals of adaptive from other CPUs per 1000 I/Os, and CPUs that it visited",
-        row="machine",
-        rows=STORM_CELLS,
-        columns=("steals", "visits"),
-        unit="CPUs",
-        lanes=EMULATED,
+        lanes=("lines",),
         shown=False,
     ),
     Table(
@@ -257,7 +273,7 @@ IOVA_STORM = (
         rows=("64_cpus_1",),
         columns=POLICIES,
         unit="I/Os",
-        lanes=EMULATED,
+        lanes=("lines",),
     ),
     Table(
         name="ios_per_s",
@@ -330,7 +346,7 @@ PROPOSALS = (
         "iova_storm",
         "Caches of IOVAs, and a depot that all CPUs share",
         IOVA_STORM,
-        {"tcg": 200, "kvm": 90},
+        {"lines": 150, "tcg": 60, "kvm": 60},
     ),
     Benchmark(
         KVFREE_PAGES,

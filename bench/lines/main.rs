@@ -6,7 +6,7 @@
 //! The code under test is that of the library: this program compiles the source that the kernel
 //! compiles, with atomics that record each access.
 //!
-//! Usage: lines limiter [quick] [<part of a row>], prints
+//! Usage: lines limiter [quick] [<part of a row>], or lines iova_storm [quick], prints
 //! `result <table> <row> <column> <number>`.
 //!
 //! Usage: lines check, checks the model, and prints a line of KTAP for each check.
@@ -19,11 +19,18 @@ use std::{
 
 mod atomic;
 mod checks;
+mod iova;
 mod limiter;
 mod machine;
 mod percpu_counter;
+#[path = "../../samples/iova_storm/recovery.rs"]
+mod recovery;
+#[path = "../../samples/iova_storm/results.rs"]
+mod results;
 mod spinlock;
 mod turns;
+#[path = "../../samples/iova_storm/workload.rs"]
+mod workload;
 
 fn main() -> ExitCode {
     let words: Vec<_> = env::args().skip(1).collect();
@@ -34,6 +41,7 @@ fn main() -> ExitCode {
 
     match benchmark {
         Some("check") => return check(),
+        Some("iova_storm") => iova::measure_all(quick),
         Some("limiter") => limiter::measure_all(quick, only),
         _ => return ExitCode::FAILURE,
     }

@@ -110,12 +110,7 @@ pub(crate) fn result(storms: &Storms, f: &mut fmt::Formatter<'_>) -> fmt::Result
 
 fn write_results(results: &Results, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let sums = &results.sums;
-    for (name, count) in [
-        ("allocs", sums.tree_allocs),
-        ("frees", sums.tree_frees),
-        ("steals", sums.steals),
-        ("visits", sums.visits),
-    ] {
+    for (name, count) in [("allocs", sums.tree_allocs), ("frees", sums.tree_frees)] {
         let centi = results.centi_per_1000(count);
         write!(f, " {name} {}.{:02}", centi / 100, centi % 100)?;
     }
@@ -135,13 +130,7 @@ fn write_measured(measured: &Measured, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     let sums = &measured.sums;
     writeln!(
         f,
-        " ios {} ns {} failures {} tree_allocs {} tree_frees {} steals {} visits {}",
-        measured.ios,
-        measured.elapsed_ns,
-        measured.failures,
-        sums.tree_allocs,
-        sums.tree_frees,
-        sums.steals,
-        sums.visits,
+        " ios {} ns {} failures {} tree_allocs {} tree_frees {}",
+        measured.ios, measured.elapsed_ns, measured.failures, sums.tree_allocs, sums.tree_frees,
     )
 }

@@ -99,8 +99,6 @@ impl Source for Cache {
         Sums {
             tree_allocs: counts.tree_allocs,
             tree_frees: counts.tree_frees,
-            steals: counts.steals,
-            visits: counts.visits,
         }
     }
 }

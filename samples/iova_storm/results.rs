@@ -18,8 +18,6 @@ const SLICES: usize = 16;
 pub(crate) struct Sums {
     pub(crate) tree_allocs: usize,
     pub(crate) tree_frees: usize,
-    pub(crate) steals: usize,
-    pub(crate) visits: usize,
 }
 
 impl Sums {
@@ -79,8 +77,6 @@ impl Results {
         self.sums = Sums {
             tree_allocs: sums.tree_allocs - self.from.tree_allocs,
             tree_frees: sums.tree_frees - self.from.tree_frees,
-            steals: sums.steals - self.from.steals,
-            visits: sums.visits - self.from.visits,
         };
         if period == load.half() / 2 {
             self.recovery.start(sums.tree_ops());

@@ -54,8 +54,6 @@ fn sums(cache: &VirtualCache) -> Sums {
     Sums {
         tree_allocs: counts.tree_allocs,
         tree_frees: counts.tree_frees,
-        steals: counts.steals,
-        visits: counts.visits,
     }
 }
 
@@ -75,15 +73,17 @@ impl Machine for Storm<'_> {
         Ok(())
     }
 
-    /// Frees the queued ranges of all CPUs on this CPU, into its caches.
-    fn timer(&mut self, cpu: usize) -> Result {
+    fn timer(&mut self, _cpu: usize) {
         self.results
             .on_timer(self.load, sums(self.cache).tree_ops());
-        self.cache.run_on(cpu)?;
         self.flushes.flush(|| ());
-        for queue in &mut self.queues {
-            queue.free_flushed(&self.flushes, drop);
-        }
+    }
+
+    /// Frees the queued ranges of a CPU on the CPU of the timer, into its caches.
+    fn walk(&mut self, cpu: usize, queue: usize) -> Result {
+        self.cache.run_on(cpu)?;
+        let queue = self.queues.get_mut(queue).ok_or(EINVAL)?;
+        queue.free_flushed(&self.flushes, drop);
         Ok(())
     }
 

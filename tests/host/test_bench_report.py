@@ -108,8 +108,9 @@ class Claims(FakeResults):
         cells = (
             (claims.compare_cost, f"{proposals.PAGE_LIMIT}-icount", "instructions", ("near", "approx_c"), 5, 500),
             (claims.bulk_pages, f"{proposals.BULK_ALLOC}-icount", "instructions", ("256_warm", "bulk_c"), 1, 9000),
-            (claims.cliff, f"{proposals.IOVA_DEPOT}-kvm", "tree_ops", ("64_cpus_1", "fixed_drop"), 9000, 1),
-            (claims.flush_all, f"{proposals.IOVA_DEPOT}-kvm", "tree_ops", ("64_cpus_1", "fixed_flush"), 9000, 1),
+            (claims.near_lines, f"{proposals.PAGE_LIMIT}-lines", "transfers", ("256_cpus_near", "credit"), 0.05, 9),
+            (claims.cliff, f"{proposals.IOVA_DEPOT}-lines", "walk", ("256_cpus_0.0", "fixed_drop"), 9000, 1),
+            (claims.flush_all, f"{proposals.IOVA_DEPOT}-lines", "walk", ("256_cpus_2.0", "fixed_flush"), 9000, 1),
             (claims.regression, f"{proposals.SHRINKER_SRCU}-kvm", "unregistered_per_s", ("cycles", "srcu_c"), 1, 9000),
             (claims.walk_rate, f"{proposals.SHRINKER_SRCU}-kvm", "walks_per_s", ("4", "srcu_c"), 9000, 1),
             (claims.lock_free_cost, f"{proposals.KVFREE_PAGES}-icount", "instructions", ("local", "slots"), 1, 9000),

@@ -12,6 +12,7 @@ sys.path += [str(CHECKOUT / directory) for directory in ("bench", "scripts", "qe
 
 import common
 import machines
+import proposals
 import results
 
 # A limit that only detects hangs.
@@ -46,6 +47,12 @@ class Lines(unittest.TestCase):
         # Otherwise the model counts nothing.
         self.assertGreater(found["64_cpus_near"]["exact"][0], 64)
         self.assertGreater(found["64_cpus_scarce"]["credit"][0], 1)
+
+    def test_depot_tables_are_complete(self) -> None:
+        """The caches of rust/iommu/iova/magazine, with the workload of samples/iova_storm."""
+        found = results.parse(self.run_program("iova_storm", "quick"))
+        tables = [table for table in proposals.IOVA_STORM if "lines" in table.lanes]
+        self.assertEqual(list(results.problems(tables, found)), [])
 
 
 if __name__ == "__main__":

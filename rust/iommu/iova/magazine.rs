@@ -15,13 +15,13 @@
 //! ranges to the tree all the time, and the next allocations have to search for them. From some
 //! number of CPUs on, this search takes most of the time. `docs/iova_storm.md` has the numbers.
 //!
-//! | policy | the depot keeps | CPUs without ranges |
+//! | policy | the depot keeps | a CPU keeps |
 //! | --- | --- | --- |
-//! | [`FixedDrop`](Policy::FixedDrop) | 32 magazines, and drops further ones | allocate |
-//! | [`FixedFlush`](Policy::FixedFlush) | 32 magazines, and flushes all CPUs if full | allocate |
-//! | [`Scaled`](Policy::Scaled) | two for each CPU | allocate |
-//! | [`Trimmed`](Policy::Trimmed) | all, frees one per 100 ms above the online CPUs | allocate |
-//! | [`Adaptive`](Policy::Adaptive) | all, frees those unused for 32 s | steal, then allocate |
+//! | [`FixedDrop`](Policy::FixedDrop) | 32 magazines, and drops further ones | up to two magazines |
+//! | [`FixedFlush`](Policy::FixedFlush) | 32 magazines, and flushes all CPUs if full | the same |
+//! | [`Scaled`](Policy::Scaled) | two for each CPU | the same |
+//! | [`Trimmed`](Policy::Trimmed) | all, frees one per 100 ms above the online CPUs | the same |
+//! | [`Adaptive`](Policy::Adaptive) | all, frees those unused for 32 s | what it used lately |
 //!
 //! Memory is allocated and freed with no lock held, unlike in C. Ranges are also freed into the
 //! tree with no lock held. Policies are part of the library: a policy of another module would have
@@ -43,10 +43,7 @@
 #![doc = include_str!("../../../samples/examples/iova_magazine.rs")]
 //! ```
 
-use kernel::{
-    prelude::*,
-    sync::atomic, //
-};
+use kernel::prelude::*;
 
 mod array;
 mod cache;

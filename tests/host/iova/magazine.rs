@@ -2,8 +2,6 @@
 
 //! The code under test, as the kernel compiles it.
 
-use crate::atomic;
-
 #[path = "../../../rust/iommu/iova/magazine/array.rs"]
 mod array;
 #[path = "checks.rs"]

@@ -13,7 +13,6 @@ use std::{
     process::ExitCode, //
 };
 
-mod atomic;
 mod magazine;
 #[path = "../../../samples/iova_storm/recovery.rs"]
 mod recovery;

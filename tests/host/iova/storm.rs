@@ -62,17 +62,17 @@ impl Storm<'_> {
         }
     }
 
+    /// Returns the memory of magazines and nodes.
+    fn bytes(&self) -> usize {
+        let magazines: usize = self.caches.iter().map(|cache| cache.count().0).sum();
+        magazines * size_of::<Magazine>() + self.tree.ranges() * NODE_BYTES
+    }
+
     fn sums(&self) -> Sums {
-        let mut sums = Sums {
+        Sums {
             tree_allocs: self.tree.allocs.load(Relaxed),
             tree_frees: self.tree.frees.load(Relaxed),
-            ..Sums::default()
-        };
-        for steals in self.caches.iter().map(|cache| cache.steals()) {
-            sums.steals += steals.done;
-            sums.visits += steals.visited;
         }
-        sums
     }
 }
 
@@ -81,7 +81,7 @@ impl Machine for Storm<'_> {
 
     fn io(&mut self, cpu: usize, order: usize, freed_on: usize) -> Result<(), Infallible> {
         CPU.set(cpu);
-        let pfn = self.caches[order].get(usize::MAX, &self.tree);
+        let pfn = self.caches[order].get(usize::MAX);
         let pfn = pfn.unwrap_or_else(|| self.tree.alloc());
 
         CPU.set(freed_on);
@@ -95,11 +95,14 @@ impl Machine for Storm<'_> {
         Ok(())
     }
 
-    fn timer(&mut self, cpu: usize) -> Result<(), Infallible> {
+    fn timer(&mut self, _cpu: usize) {
         self.results.on_timer(self.load, self.tree.ops());
-        CPU.set(cpu);
         self.flushes += 1;
-        (0..self.load.cpus).for_each(|queue| self.free_flushed(queue));
+    }
+
+    fn walk(&mut self, cpu: usize, queue: usize) -> Result<(), Infallible> {
+        CPU.set(cpu);
+        self.free_flushed(queue);
         Ok(())
     }
 
@@ -110,8 +113,7 @@ impl Machine for Storm<'_> {
     }
 
     fn observe(&mut self, period: u32) {
-        let magazines: usize = self.caches.iter().map(|cache| cache.count().0).sum();
-        let bytes = magazines * size_of::<Magazine>() + self.tree.ranges() * NODE_BYTES;
+        let bytes = self.bytes();
         let longest = self.caches.iter().map(|cache| {
             let mut longest = 0;
             cache.depot().with(|depot| longest = depot.take_longest());
@@ -124,6 +126,15 @@ impl Machine for Storm<'_> {
 }
 
 pub(super) fn run(load: &Workload, policy: Policy) -> Results {
+    run_storm(load, policy).results
+}
+
+/// Returns the memory at the end of a workload, in bytes.
+pub(super) fn end(load: &Workload, policy: Policy) -> usize {
+    run_storm(load, policy).bytes()
+}
+
+fn run_storm(load: &Workload, policy: Policy) -> Storm<'_> {
     let mut storm = Storm {
         load,
         caches: (0..load.sizes).map(|_| cache(policy, load.cpus)).collect(),
@@ -133,7 +144,7 @@ pub(super) fn run(load: &Workload, policy: Policy) -> Results {
         results: Results::default(),
     };
     let Ok(()) = load.run(&mut storm);
-    storm.results
+    storm
 }
 
 /// Runs a workload with each policy.

@@ -79,7 +79,8 @@ pub(super) type Cache = Rcache<Cpus, Mutex<Depot<State>>>;
 
 pub(super) fn cache(policy: Policy, cpus: usize) -> Cache {
     let slots = (0..cpus).map(|_| Mutex::new(CpuRcache::new())).collect();
-    Rcache::new(Cpus(slots), Mutex::new(Depot::new(policy.state(cpus))))
+    let depot = Mutex::new(Depot::new(policy.state(cpus)));
+    Rcache::new(Cpus(slots), depot, policy.returns_surplus())
 }
 
 /// A tree that counts its operations.

@@ -342,11 +342,12 @@ mod tests {
     #[test]
     fn trim_is_queued_for_a_magazine_in_a_depot() -> Result {
         // Policy, size, freed ranges, whether a depot that is trimmed gets a magazine.
-        const ROWS: [(Policy, usize, usize, bool); 6] = [
-            (Policy::Adaptive, 1, 1, false),
-            (Policy::Adaptive, 1, 2 * MAGAZINE_SIZE, false),
-            (Policy::Adaptive, 1, 2 * MAGAZINE_SIZE + 1, true),
-            (Policy::Adaptive, 32, 2 * MAGAZINE_SIZE + 1, true),
+        const ROWS: [(Policy, usize, usize, bool); 7] = [
+            (Policy::Adaptive, 1, 30, false),
+            (Policy::Adaptive, 1, MAGAZINE_SIZE, true),
+            (Policy::Trimmed, 1, 2 * MAGAZINE_SIZE, false),
+            (Policy::Trimmed, 1, 2 * MAGAZINE_SIZE + 1, true),
+            (Policy::Trimmed, 32, 2 * MAGAZINE_SIZE + 1, true),
             // Larger ranges are not cached.
             (Policy::Adaptive, 33, 10, false),
             (Policy::Scaled, 1, 2 * MAGAZINE_SIZE + 1, false),
@@ -399,7 +400,7 @@ mod tests {
             let cache = Cache::new(domain()?, policy)?;
             use_it(&cache)?;
             let depot = cache.usage().depot;
-            assert!((1..=4).contains(&depot));
+            assert!(depot >= 1);
 
             // As in the work item, which queues itself again if this returns true.
             assert_eq!(cache.shared.caches.trim(), is_looked_at);

@@ -58,10 +58,6 @@ pub struct Counts {
     pub tree_allocs: usize,
     /// Ranges freed into the tree.
     pub tree_frees: usize,
-    /// How often a CPU took ranges from another CPU.
-    pub steals: usize,
-    /// The number of CPUs that were searched for ranges to take.
-    pub visits: usize,
 }
 
 /// The current contents of a cache.
@@ -142,7 +138,8 @@ impl<S: CpuRcaches> Caches<S> {
         for _ in 0..ORDERS {
             let slots = slots()?;
             let depot = depot(policy, slots.cpus())?;
-            rcaches.push(Rcache::new(slots, depot), GFP_KERNEL)?;
+            let rcache = Rcache::new(slots, depot, policy.returns_surplus());
+            rcaches.push(rcache, GFP_KERNEL)?;
         }
         // INVARIANT: They are empty.
         Ok(Self {
@@ -187,7 +184,7 @@ impl<S: CpuRcaches> Caches<S> {
 
         if let Some(rcache) = self.rcaches.get(order) {
             // OVERFLOW: `check()` ensures that the range fits below the limit.
-            if let Some(pfn) = rcache.get(limit_pfn - (taken_pfns - 1), &self.tree) {
+            if let Some(pfn) = rcache.get(limit_pfn - (taken_pfns - 1)) {
                 return Ok(pfn.into_inner());
             }
         }
@@ -273,16 +270,10 @@ impl<S: CpuRcaches> Caches<S> {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        let mut counts = Counts {
+        Counts {
             tree_allocs: self.tree.allocs.load(Relaxed),
             tree_frees: self.tree.frees.load(Relaxed),
-            ..Counts::default()
-        };
-        for steals in self.rcaches.iter().map(Rcache::steals) {
-            counts.steals += steals.done;
-            counts.visits += steals.visited;
         }
-        counts
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -298,6 +289,15 @@ impl<S: CpuRcaches> Caches<S> {
             usage.depot += rcache.depot().with(|depot| depot.len());
         }
         usage
+    }
+
+    /// Returns the number of ranges in the depots.
+    #[cfg(kscale_kunit)]
+    pub(super) fn depot_ranges(&self) -> usize {
+        self.rcaches
+            .iter()
+            .map(|rcache| rcache.depot().with(|depot| depot.ranges()))
+            .sum()
     }
 
     /// Returns the maximum number of magazines in the depot of each size since the last call.

@@ -13,23 +13,37 @@ use super::{
 pub(super) struct CpuRcache {
     loaded: Option<MagazineBox>,
     prev: Option<MagazineBox>,
+    /// What was used in the current window, see [`surplus()`](CpuRcache::surplus).
+    used: Used,
     /// Whether the CPU may cache ranges: false while it is offline.
     is_open: bool,
 }
 
+/// What a CPU used in a window.
+struct Used {
+    /// The least number of ranges in `loaded` after one was taken, and at the begin.
+    low: usize,
+    /// The number of ranges that were added.
+    added: usize,
+}
+
+/// The number of ranges that a CPU adds in a window.
+const WINDOW: usize = 32;
+
+/// The number of unused ranges that stay in `loaded`.
+const SPARE: usize = 24;
+
+/// The least number of further ones that are a surplus.
+const MIN_SURPLUS: usize = 24;
+
 /// Magazines that are freed, or emptied and freed, after the lock is released.
 pub(super) type MagazinePair = [Option<MagazineBox>; 2];
-
-/// The magazines of a CPU that takes ranges from another CPU.
-#[derive(Default)]
-pub(super) struct StolenMagazines {
-    pub(super) empty: Option<MagazineBox>,
-    pub(super) loaded: Option<MagazineBox>,
-}
 
 /// The result of adding a range to a slot.
 pub(super) enum Push {
     Done,
+    /// The range was added, and the window is over.
+    Due,
     /// The slot has no room. An empty magazine provides room.
     NoRoom(Pfn),
     /// The CPU is offline.
@@ -41,6 +55,7 @@ impl CpuRcache {
         Self {
             loaded: None,
             prev: None,
+            used: Used { low: 0, added: 0 },
             is_open: true,
         }
     }
@@ -59,7 +74,12 @@ impl CpuRcache {
             }
             mem::swap(&mut self.loaded, &mut self.prev);
         }
-        Ok(self.loaded.as_mut().and_then(|it| it.pop(limit_pfn)))
+        let Some(loaded) = self.loaded.as_mut() else {
+            return Ok(None);
+        };
+        let pfn = loaded.pop(limit_pfn);
+        self.used.low = self.used.low.min(loaded.len());
+        Ok(pfn)
     }
 
     /// Adds a range.
@@ -76,7 +96,14 @@ impl CpuRcache {
         }
         match self.loaded.as_mut() {
             Some(loaded) => match loaded.push(pfn) {
-                Ok(()) => Push::Done,
+                Ok(()) => {
+                    self.used.added += 1;
+                    if self.used.added < WINDOW {
+                        Push::Done
+                    } else {
+                        Push::Due
+                    }
+                }
                 Err(pfn) => Push::NoRoom(pfn),
             },
             None => Push::NoRoom(pfn),
@@ -106,43 +133,29 @@ impl CpuRcache {
     }
 
     /// Loads a magazine with ranges, and returns the empty magazine that it replaces.
-    ///
-    /// Returns both empty magazines if `both` is set. C returns one.
-    pub(super) fn refill(&mut self, magazine: MagazineBox, both: bool) -> MagazinePair {
-        let prev = if both { self.prev.take() } else { None };
-        [self.loaded.replace(magazine), prev]
+    pub(super) fn refill(&mut self, magazine: MagazineBox) -> Option<MagazineBox> {
+        self.loaded.replace(magazine)
     }
 
-    /// Removes an empty magazine, to be filled with ranges of another CPU.
-    pub(super) fn take_empty(&mut self) -> Option<MagazineBox> {
-        if self.is_empty() {
-            self.prev.take().or_else(|| self.loaded.take())
-        } else {
-            None
+    /// Returns how many ranges of `loaded` are a surplus, if a window is over, and begins the next.
+    pub(super) fn surplus(&mut self) -> Option<usize> {
+        if self.used.added < WINDOW {
+            return None;
         }
+        let begun = Used {
+            low: self.loaded.as_ref().map_or(0, |it| it.len()),
+            added: 0,
+        };
+        let low = mem::replace(&mut self.used, begun).low;
+        low.checked_sub(SPARE).filter(|count| *count >= MIN_SURPLUS)
     }
 
-    /// Steals ranges for a CPU that has none, and returns whether there were at least `min`.
-    ///
-    /// Takes `prev`, which the owner does not use at the moment. If `prev` has fewer than `min`,
-    /// moves half of `loaded` to the empty magazine of the other CPU, if there is one.
-    pub(super) fn steal(&mut self, stolen: &mut StolenMagazines, min: usize) -> bool {
-        let has_min = |it: &MagazineBox| it.len() >= min;
-
-        if self.prev.as_ref().is_some_and(has_min) {
-            stolen.loaded = self.prev.take();
-            return true;
+    /// Moves `count` ranges of `loaded` to another magazine, or fewer if there are fewer.
+    pub(super) fn move_loaded(&mut self, to: &mut MagazineBox, count: usize) {
+        if let Some(loaded) = self.loaded.as_mut() {
+            loaded.move_to(to, count);
+            self.used.low = self.used.low.min(loaded.len());
         }
-        let Some(loaded) = self.loaded.as_mut().filter(|it| it.len() >= min) else {
-            return false;
-        };
-        let Some(mut empty) = stolen.empty.take() else {
-            return false;
-        };
-        let half = loaded.len().div_ceil(2);
-        loaded.move_to(&mut empty, half);
-        stolen.loaded = Some(empty);
-        true
     }
 
     /// Removes all magazines.

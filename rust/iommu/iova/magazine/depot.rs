@@ -45,11 +45,6 @@ impl<P: DepotPolicy> Depot<P> {
         mem::replace(&mut self.longest, len)
     }
 
-    /// Returns the policy.
-    pub(super) fn policy(&self) -> &P {
-        &self.policy
-    }
-
     /// Returns the policy's action for a full magazine.
     pub(super) fn when_full(&self) -> WhenFull {
         self.policy.on_full(self.len())

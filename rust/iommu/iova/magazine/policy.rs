@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Policies of the depot: how many magazines it keeps, and what CPUs do when it is empty.
+//! Policies of the depot: how many magazines it keeps, and what CPUs return to it.
 
 /// The action for a full magazine for which its CPU has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,29 +13,10 @@ pub(super) enum WhenFull {
     FlushCpus,
 }
 
-/// The action of a CPU that has no ranges while the depot is empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WhenEmpty {
-    /// Allocate from the tree.
-    Allocate,
-    /// Search other CPUs for ranges before the tree.
-    Steal,
-}
-
 /// The policy of the depot of one size. It is called with the lock of the depot held.
 pub(super) trait DepotPolicy {
     /// Returns the action for a full magazine, if the depot has `depot` magazines.
     fn on_full(&self, depot: usize) -> WhenFull;
-
-    /// Returns the action for an empty depot.
-    fn on_empty(&self) -> WhenEmpty {
-        WhenEmpty::Allocate
-    }
-
-    /// Returns whether a CPU that runs out of ranges frees both empty magazines, not one.
-    fn takes_all_empty(&self) -> bool {
-        false
-    }
 
     /// Called before one of `depot` magazines is removed.
     fn on_taken(&mut self, depot: usize) {
@@ -58,7 +39,7 @@ pub(super) trait DepotPolicy {
     }
 }
 
-/// The policy of a depot: how many magazines it keeps, and what CPUs do when it is empty.
+/// The policy of a depot: how many magazines it keeps, and what CPUs return to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Keeps 32 magazines, and frees the ranges of further ones into the tree.
@@ -77,10 +58,11 @@ pub enum Policy {
     ///
     /// As Linux 7.3, which has a work item for each size. A [`Cache`](super::Cache) has one.
     Trimmed,
-    /// Keeps all magazines, and makes CPUs take ranges from each other before the tree.
+    /// Keeps all magazines, and makes CPUs return to the depot what they do not use.
     ///
-    /// Magazines that stayed in the depot for 32 s are freed within the next 32 s. So the number of
-    /// ranges is close to the maximum that was in use at once, for any number of CPUs and sizes.
+    /// A CPU looks after every 32nd range that it frees. Of the ranges in its loaded magazine that
+    /// it did not use since the last look it keeps 24, and returns the others if these are at least
+    /// 24. Magazines that stayed in the depot for 32 s are freed within the next 32 s.
     Adaptive,
 }
 
@@ -97,6 +79,11 @@ impl Policy {
     /// Returns whether the policy ever frees magazines of the depot.
     pub(super) fn trims(self) -> bool {
         matches!(self, Self::Trimmed | Self::Adaptive)
+    }
+
+    /// Returns whether CPUs return to the depot what they do not use.
+    pub(super) fn returns_surplus(self) -> bool {
+        self == Self::Adaptive
     }
 
     /// Returns the initial state of the policy for `cpus` CPUs.
@@ -128,17 +115,6 @@ impl DepotPolicy for State {
             Policy::Scaled if depot >= FIXED.max(self.cpus.saturating_mul(2)) => WhenFull::Free,
             _ => WhenFull::Keep,
         }
-    }
-
-    fn on_empty(&self) -> WhenEmpty {
-        match self.policy {
-            Policy::Adaptive => WhenEmpty::Steal,
-            _ => WhenEmpty::Allocate,
-        }
-    }
-
-    fn takes_all_empty(&self) -> bool {
-        self.policy == Policy::Adaptive
     }
 
     fn on_taken(&mut self, depot: usize) {
@@ -237,10 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn only_adaptive_steals() {
+    fn only_adaptive_returns_surplus() {
         for policy in Policy::ALL {
-            let steals = policy.state(4).on_empty() == WhenEmpty::Steal;
-            assert_eq!(steals, policy == Policy::Adaptive);
+            assert_eq!(policy.returns_surplus(), policy == Policy::Adaptive);
         }
     }
 

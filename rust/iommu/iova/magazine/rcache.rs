@@ -6,26 +6,20 @@
 //! kernel. Tests on the build machine use those of the standard library.
 //!
 //! Lock order: the lock of a CPU, then the lock of the depot. No lock is held while memory is
-//! allocated or freed, while ranges are freed into the tree, or while another CPU is searched.
+//! allocated or freed, or while ranges are freed into the tree.
 
 use super::{
     array::{
         Magazine,
         Pfn, //
     },
-    atomic::{
-        Atomic,
-        Relaxed, //
-    },
     cpu_rcache::{
         CpuRcache,
-        Push,
-        StolenMagazines, //
+        Push, //
     },
     depot::Depot,
     policy::{
         DepotPolicy,
-        WhenEmpty,
         WhenFull, //
     },
     MagazineBox, //
@@ -70,42 +64,20 @@ pub(super) trait Backing {
     fn free(&self, pfn: Pfn);
 }
 
-/// Counts of transfers between CPUs.
-#[derive(Clone, Copy, Default)]
-pub(super) struct StealStats {
-    /// How often a CPU took ranges from another CPU.
-    pub(super) done: usize,
-    /// The number of CPUs that were searched.
-    pub(super) visited: usize,
-}
-
 /// A cache of the ranges of one size.
 pub(super) struct Rcache<S, D> {
     slots: S,
     depot: D,
-    /// The CPU from which the next search for ranges starts.
-    victim: Atomic<usize>,
-    /// The number of CPUs that the next search visits.
-    visit_limit: Atomic<usize>,
-    steals: Atomic<usize>,
-    visited: Atomic<usize>,
+    /// Whether CPUs return to the depot what they do not use.
+    returns: bool,
 }
 
-/// A CPU with fewer ranges keeps them. Half of this serves an interrupt or two.
-const MIN_STEAL: usize = 8;
-
-/// The maximum number of CPUs that one search visits.
-const MAX_VISITS: usize = 32;
-
 impl<S, D> Rcache<S, D> {
-    pub(super) const fn new(slots: S, depot: D) -> Self {
+    pub(super) const fn new(slots: S, depot: D, returns: bool) -> Self {
         Self {
             slots,
             depot,
-            victim: Atomic::new(0),
-            visit_limit: Atomic::new(MAX_VISITS),
-            steals: Atomic::new(0),
-            visited: Atomic::new(0),
+            returns,
         }
     }
 
@@ -122,96 +94,25 @@ where
 {
     /// Takes a range that starts at `limit_pfn` or below from the cache, if it finds one.
     #[inline]
-    pub(super) fn get(&self, limit_pfn: usize, backing: &impl Backing) -> Option<Pfn> {
+    pub(super) fn get(&self, limit_pfn: usize) -> Option<Pfn> {
         let popped = self.slots.current().with(|slot| slot.pop(limit_pfn));
         match popped {
             Ok(pfn) => pfn,
-            Err(()) => self.get_from_depot(limit_pfn, backing),
+            Err(()) => self.get_from_depot(limit_pfn),
         }
     }
 
     /// As [`get()`](Self::get), for a CPU without ranges.
-    fn get_from_depot(&self, limit_pfn: usize, backing: &impl Backing) -> Option<Pfn> {
-        let mut when_empty = WhenEmpty::Allocate;
+    fn get_from_depot(&self, limit_pfn: usize) -> Option<Pfn> {
         // Freed after the locks are released.
-        let mut emptied = [None, None];
+        let mut emptied = None;
         let pfn = self.slots.current().with(|slot| {
-            if !slot.wants_refill() {
-                // The CPU is offline, or an interrupt has refilled the slot.
-                return slot.pop(limit_pfn).ok().flatten();
-            }
-            let (magazine, both) = self.depot.with(|depot| {
-                let magazine = depot.pop();
-                if magazine.is_none() {
-                    when_empty = depot.policy().on_empty();
-                }
-                (magazine, depot.policy().takes_all_empty())
-            });
-            emptied = slot.refill(magazine?, both);
-            slot.pop(limit_pfn).ok().flatten()
-        });
-        drop(emptied);
-
-        match when_empty {
-            // The depot was empty, so there is no range.
-            WhenEmpty::Steal => self.steal(limit_pfn, backing),
-            WhenEmpty::Allocate => pfn,
-        }
-    }
-
-    /// Takes ranges from a CPU that has enough of them.
-    ///
-    /// Each search without success halves the number of CPUs that the next one visits, to at least
-    /// one. Success doubles it.
-    fn steal(&self, limit_pfn: usize, backing: &impl Backing) -> Option<Pfn> {
-        let this = self.slots.current();
-        let mut stolen = StolenMagazines {
-            empty: this.with(|slot| slot.take_empty()),
-            loaded: None,
-        };
-        if stolen.empty.is_none() {
-            stolen.empty = backing.magazine();
-        }
-
-        let cpus = self.slots.cpus().max(1);
-        let visit_limit = self.visit_limit.load(Relaxed);
-        let first = self.victim.load(Relaxed);
-        let mut visited = 0;
-        // OVERFLOW: The CPU number is less than `cpus`.
-        let next = |cpu: usize| if cpu + 1 < cpus { cpu + 1 } else { 0 };
-        let mut cpu = first;
-        while visited < visit_limit.min(cpus) && stolen.loaded.is_none() {
-            visited += 1;
-            cpu = next(cpu);
-            if let Some(slot) = self.slots.slot(cpu) {
-                slot.with(|slot| slot.steal(&mut stolen, MIN_STEAL));
-            }
-        }
-
-        self.victim.store(cpu, Relaxed);
-        self.visited.add(visited, Relaxed);
-        let Some(loaded) = stolen.loaded.take() else {
-            self.visit_limit.store((visit_limit / 2).max(1), Relaxed);
-            let left = this.with(|slot| slot.put_back([stolen.empty.take(), None]));
-            drop(left);
-            return None;
-        };
-        self.visit_limit
-            .store(visit_limit.saturating_mul(2).min(MAX_VISITS), Relaxed);
-        self.steals.add(1, Relaxed);
-        self.use_stolen(this, loaded, limit_pfn)
-    }
-
-    /// Loads a magazine of another CPU, and takes a range out of it.
-    fn use_stolen(&self, this: &S::Lock, mut loaded: MagazineBox, limit_pfn: usize) -> Option<Pfn> {
-        let pfn = loaded.pop(limit_pfn);
-        let emptied = this.with(|slot| {
             if slot.wants_refill() {
-                return slot.refill(loaded, true);
+                let magazine = self.depot.with(|depot| depot.pop())?;
+                emptied = slot.refill(magazine);
             }
-            // Meanwhile ranges were freed on this CPU, or it went offline.
-            self.depot.with(|depot| depot.push(loaded));
-            [None, None]
+            // Otherwise the CPU is offline, or an interrupt has refilled the slot.
+            slot.pop(limit_pfn).ok().flatten()
         });
         drop(emptied);
         pfn
@@ -223,6 +124,7 @@ where
         let pushed = self.slots.current().with(|slot| slot.push(pfn));
         match pushed {
             Push::Done => return false,
+            Push::Due => return self.returns && self.return_surplus(backing),
             Push::NoRoom(pfn) => return self.put_with_room(pfn, backing),
             Push::Closed(pfn) => backing.free(pfn),
         }
@@ -272,10 +174,31 @@ where
             self.flush_cpus(backing);
         }
         match pushed {
-            Push::Done => (),
+            Push::Done | Push::Due => (),
             Push::NoRoom(pfn) | Push::Closed(pfn) => backing.free(pfn),
         }
         kept
+    }
+
+    /// Moves what this CPU did not use to the depot. Returns whether the depot received a magazine.
+    // Not inlined: one call in some dozens of `put()` gets here.
+    #[inline(never)]
+    fn return_surplus(&self, backing: &impl Backing) -> bool {
+        let this = self.slots.current();
+        let Some(count) = this.with(|slot| slot.surplus()) else {
+            return false;
+        };
+        let Some(mut magazine) = backing.magazine() else {
+            return false;
+        };
+        this.with(|slot| slot.move_loaded(&mut magazine, count));
+
+        // Meanwhile the CPU may have used them, or gone offline.
+        let is_kept = !magazine.is_empty();
+        if is_kept {
+            self.depot.with(|depot| depot.push(magazine));
+        }
+        is_kept
     }
 
     /// Moves a full magazine to the depot, if the policy keeps it, and loads an empty one.
@@ -357,13 +280,6 @@ where
             .fold(of_depot, |(magazines, ranges), of_slot| {
                 (magazines + of_slot.0, ranges + of_slot.1)
             })
-    }
-
-    pub(super) fn steals(&self) -> StealStats {
-        StealStats {
-            done: self.steals.load(Relaxed),
-            visited: self.visited.load(Relaxed),
-        }
     }
 }
 

@@ -311,11 +311,13 @@ mod tests {
         for policy in Policy::ALL {
             let cache = cache(policy, 2)?;
             pass(&cache, 3 * MAGAZINE_SIZE, 0, 1)?;
-            assert_eq!(cache.usage().depot, 1);
+            let depot = cache.usage().depot;
+            assert!(depot == 1 || policy == Policy::Adaptive && depot > 1);
 
             pass(&cache, MAGAZINE_SIZE, 0, 0)?;
             assert_eq!(cache.counts().tree_allocs, 3 * MAGAZINE_SIZE);
-            assert_eq!(cache.usage().depot, 0);
+            // The CPU of `Adaptive` returns some of what it frees.
+            assert!(cache.usage().depot == 0 || policy == Policy::Adaptive);
         }
         Ok(())
     }
@@ -349,98 +351,94 @@ mod tests {
         Ok(())
     }
 
-    /// C keeps one of the two empty magazines.
     #[test]
-    fn only_adaptive_frees_both_empty_magazines() -> Result {
+    fn a_refill_frees_one_empty_magazine() -> Result {
         for policy in Policy::ALL {
             let cache = cache(policy, 2)?;
             pass(&cache, 3 * MAGAZINE_SIZE, 0, 1)?;
-            let before = cache.usage();
-            assert_eq!(before.depot, 1);
-
-            // Empties both magazines of CPU 1, which then takes the magazine of the depot.
-            let mut ranges = KVec::with_capacity(2 * MAGAZINE_SIZE + 1, GFP_KERNEL)?;
-            for _ in 0..=2 * MAGAZINE_SIZE {
+            let mut ranges = KVec::with_capacity(3 * MAGAZINE_SIZE, GFP_KERNEL)?;
+            // Empties all magazines of CPU 1.
+            while cache.usage().cached > cache.caches.depot_ranges() {
                 let range = cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?;
                 ranges.push(range, GFP_KERNEL)?;
             }
-            let freed = if policy == Policy::Adaptive { 2 } else { 1 };
-            assert_eq!(cache.usage().depot, 0);
-            assert_eq!(cache.usage().magazines, before.magazines - freed);
+            let before = cache.usage();
+            assert!(before.depot >= 1);
+
+            ranges.push(
+                cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?,
+                GFP_KERNEL,
+            )?;
+            assert_eq!(cache.usage().depot, before.depot - 1);
+            assert_eq!(cache.usage().magazines, before.magazines - 1);
         }
         Ok(())
     }
 
     #[test]
-    fn a_search_visits_every_cpu() -> Result {
-        // Number of CPUs, the one with ranges, one without.
-        const ROWS: [(usize, usize, usize); 5] =
-            [(2, 0, 1), (2, 1, 0), (3, 0, 2), (3, 2, 0), (32, 0, 31)];
+    fn adaptive_returns_what_its_cpu_does_not_use() -> Result {
+        for policy in Policy::ALL {
+            let cache = cache(policy, 2)?;
+            pass(&cache, 2 * MAGAZINE_SIZE, 0, 1)?;
+            // CPU 1 uses one at a time.
+            for _ in 0..100 {
+                drop(cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?);
+            }
 
-        for (cpus, owner, other) in ROWS {
-            let cache = cache(Policy::Adaptive, cpus)?;
+            let usage = cache.usage();
+            assert_eq!(usage.cached, 2 * MAGAZINE_SIZE);
+            if policy == Policy::Adaptive {
+                // It keeps 24, and further ones if they are few.
+                let kept = usage.cached - cache.caches.depot_ranges();
+                assert!((24..=48).contains(&kept));
+            } else {
+                assert_eq!(usage.depot, 0);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn adaptive_keeps_what_its_cpu_uses() -> Result {
+        let cache = cache(Policy::Adaptive, 1)?;
+
+        for _ in 0..100 {
             let mut ranges = KVec::with_capacity(MAGAZINE_SIZE, GFP_KERNEL)?;
-            // An offline CPU does not search, so no search has failed before.
-            cache.caches.close(owner);
-            cache.run_on(owner)?;
             for _ in 0..MAGAZINE_SIZE {
                 let range = cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?;
                 ranges.push(range, GFP_KERNEL)?;
             }
-            cache.caches.open(owner);
-            drop(ranges);
-
-            cache.run_on(other)?;
-            drop(cache.alloc(1, LIMIT_PFN, WhenFull::FlushRcaches)?);
-            let counts = cache.counts();
-            assert_eq!((counts.tree_allocs, counts.steals), (MAGAZINE_SIZE, 1));
         }
-        Ok(())
-    }
 
-    #[test]
-    fn adaptive_steals_before_it_uses_the_tree() -> Result {
-        for policy in Policy::ALL {
-            let cache = cache(policy, 3)?;
-            pass(&cache, MAGAZINE_SIZE, 0, 2)?;
-            // CPU 2 has them in its only magazine. The depot is empty.
-            pass(&cache, MAGAZINE_SIZE / 2, 1, 1)?;
-
-            let counts = cache.counts();
-            if policy == Policy::Adaptive {
-                // It searches one CPU at a time here, as earlier searches found nothing.
-                assert!(counts.tree_allocs < MAGAZINE_SIZE + 3);
-                assert_eq!(counts.steals, 1);
-            } else {
-                assert_eq!(counts.tree_allocs, MAGAZINE_SIZE + MAGAZINE_SIZE / 2);
-                assert_eq!((counts.steals, counts.visits), (0, 0));
-            }
-        }
+        // What it returns meanwhile comes back from the depot.
+        assert_eq!(cache.counts().tree_allocs, MAGAZINE_SIZE);
         Ok(())
     }
 
     #[test]
     fn offline_cpu_caches_nothing() -> Result {
         for policy in Policy::ALL {
+            // Fewer than a CPU looks at for a surplus.
+            const COUNT: usize = 30;
             let cache = cache(policy, 2)?;
-            pass(&cache, 100, 0, 1)?;
+            pass(&cache, COUNT, 0, 1)?;
 
             cache.caches.close(1);
             assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
             // Code still runs on the offline CPU.
-            pass(&cache, 100, 1, 1)?;
+            pass(&cache, COUNT, 1, 1)?;
             assert_eq!((cache.usage().ranges, cache.usage().cached), (0, 0));
 
             cache.caches.open(1);
-            pass(&cache, 100, 1, 1)?;
-            assert_eq!(cache.usage().cached, 100);
+            pass(&cache, COUNT, 1, 1)?;
+            assert_eq!(cache.usage().cached, COUNT);
         }
         Ok(())
     }
 
     #[test]
     fn trim_stops_at_the_policy_limit() -> Result {
-        // Policy, unused magazines of 3 that are kept, with 2 CPUs.
+        // Policy, unused magazines of 3 that are kept, with 2 CPUs. `Adaptive` has more of them.
         const ROWS: [(Policy, usize); 3] = [
             (Policy::Scaled, 3),
             (Policy::Trimmed, 2),
@@ -450,11 +448,15 @@ mod tests {
         for (policy, left) in ROWS {
             let cache = cache(policy, 2)?;
             pass(&cache, 5 * MAGAZINE_SIZE, 0, 1)?;
+            let before = cache.caches.depot_ranges();
             for _ in 0..1000 {
                 cache.trim();
             }
             assert_eq!(cache.usage().depot, left);
-            assert_eq!(cache.counts().tree_frees, (3 - left) * MAGAZINE_SIZE);
+            assert_eq!(
+                cache.counts().tree_frees,
+                before - cache.caches.depot_ranges()
+            );
         }
         Ok(())
     }
@@ -497,7 +499,7 @@ mod tests {
                 let _low = domain.alloc(15, 15, Alignment::Any)?;
 
                 let before = cache.usage();
-                assert_eq!(before.depot, 2);
+                assert!(before.depot == 2 || policy == Policy::Adaptive && before.depot > 2);
                 assert_eq!(cache.alloc(1, 15, when_full).err(), Some(ENOMEM));
                 let after = cache.usage();
                 assert_eq!(after.cached, cached);
