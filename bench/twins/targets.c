@@ -84,7 +84,7 @@ static int bench_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	b->queue = alloc_workqueue("bench_targets_c", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
 	err = b->queue ? 0 : -ENOMEM;
 	err = err ?: dm_get_device(ti, argv[0], dm_table_get_mode(ti->table), &b->dev);
-	err = err ?: bioset_init(&b->bios, 1, 0, BIOSET_NEED_BVECS);
+	err = err ?: bioset_init(&b->bios, 1, 0, BIOSET_NEED_BVECS | BIOSET_PERCPU_CACHE);
 	err = err ?: mempool_init_page_pool(&b->pages, MAX_PAGES, 0);
 	if (err) {
 		ti->error = "no device, or no memory";

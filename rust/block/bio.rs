@@ -427,6 +427,8 @@ unsafe impl Sync for BioSet {}
 impl BioSet {
     /// Creates a set with a reserve of `pool_size` bios, each with a full table of segments.
     ///
+    /// Each CPU keeps some freed bios with short tables for the next allocations.
+    ///
     /// Fails with [`ENOMEM`] if the reserve cannot be allocated.
     ///
     /// Context: Process context. May sleep. C: `bioset_init()` in `block/bio.c`.
@@ -439,14 +441,15 @@ impl BioSet {
                 // SAFETY:
                 // - `slot` is zeroed memory that does not move until `PinnedDrop`, as `inner` is
                 //   structurally pinned.
-                // - `BIOSET_NEED_BVECS` is a flag of `bioset_init()`.
+                // - The flags are those of `bioset_init()`.
                 to_result(unsafe {
                     bindings::bioset_init(
                         slot,
                         u32::from(pool_size.get()),
                         0,
-                        // CAST: The constant is 1.
-                        bindings::BIOSET_NEED_BVECS as kernel::ffi::c_int,
+                        // CAST: The constants are 1 and 4.
+                        (bindings::BIOSET_NEED_BVECS | bindings::BIOSET_PERCPU_CACHE)
+                            as kernel::ffi::c_int,
                     )
                 })
             }),
@@ -597,6 +600,44 @@ mod tests {
     }
 
     #[test]
+    fn freed_bios_stay_with_their_set() -> Result {
+        let new = || KBox::pin_init(BioSet::new(NonZeroU16::MIN), GFP_KERNEL);
+        let (set, other_set) = (new()?, new()?);
+        let alloc = |set: &BioSet| {
+            // SAFETY: The set is initialised, and has tables of segments.
+            unsafe {
+                bindings::bio_alloc_bioset(
+                    core::ptr::null_mut(),
+                    1,
+                    bindings::req_op_REQ_OP_WRITE,
+                    Gfp::NOWAIT.as_raw(),
+                    set.as_raw(),
+                )
+            }
+        };
+        let free = |bio: *mut bindings::bio| {
+            if !bio.is_null() {
+                // SAFETY: The bio is from `alloc()`, and not used again.
+                unsafe { bindings::bio_put(bio) };
+            }
+        };
+
+        // The cache is that of a CPU.
+        let cpu = crate::percpu::preempt_disable();
+        let first = alloc(&set);
+        free(first);
+        // Both sets have the same slab cache, which would return the freed bio here.
+        let other = alloc(&other_set);
+        let again = alloc(&set);
+        drop(cpu);
+        free(other);
+        free(again);
+        assert!(!first.is_null() && !other.is_null());
+        assert!(again == first);
+        Ok(())
+    }
+
+    #[test]
     fn bio_set_allocates_its_reserves_until_drop() -> Result {
         let mut memory = KBox::<BioSet>::new_uninit(GFP_KERNEL)?;
         let set = memory.as_mut_ptr();
@@ -612,6 +653,7 @@ mod tests {
             assert_eq!(((*bios).min_nr, (*bios).curr_nr), (4, 4));
             assert_eq!(((*tables).min_nr, (*tables).curr_nr), (4, 4));
             assert_eq!((*raw).front_pad, 0);
+            assert!(!(*raw).cache.is_null());
         }
 
         // SAFETY: The memory is not used as a set again.
@@ -621,7 +663,7 @@ mod tests {
         // SAFETY: The memory still has the bytes of the C object.
         unsafe {
             assert!((*bios).elements.is_null() && (*tables).elements.is_null());
-            assert!((*raw).bio_slab.is_null());
+            assert!((*raw).bio_slab.is_null() && (*raw).cache.is_null());
         }
         Ok(())
     }

@@ -67,7 +67,8 @@ static void record(struct bio *bio)
 	if (nr_records == LOG_LEN)
 		return;
 	records[nr_records++] = (struct record){
-		.opf = bio->bi_opf,
+		/* How the bio was allocated is of no interest to a device. */
+		.opf = bio->bi_opf & ~REQ_ALLOC_CACHE,
 		.sector = bio->bi_iter.bi_sector,
 		.bytes = bio->bi_iter.bi_size,
 		.ioprio = bio->bi_ioprio,
