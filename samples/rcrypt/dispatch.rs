@@ -5,6 +5,7 @@
 //! | | encrypted or decrypted by | sent to the device by |
 //! | --- | --- | --- |
 //! | default | any worker, on any CPU | that worker; for a rotational device, a worker that sorts by sector |
+//! | default, a small synchronous write to a device that is not rotational | the submitter | the submitter |
 //! | `same_cpu_crypt` | a worker on the CPU that queued the bio | as by default |
 //! | `submit_from_crypt_cpus` | as by default | the worker that encrypted |
 //! | `no_write_workqueue`, or a zoned device | the submitter | the submitter |
@@ -12,9 +13,14 @@
 //!
 //! `high_priority` makes the workqueues `WQ_HIGHPRI`.
 //!
-//! This differs from dm-crypt in one point: dm-crypt sorts writes to every device. Sorting helps
-//! rotational devices only. For other devices it adds a context switch, and a single CPU submits
-//! the writes that many CPUs encrypted.
+//! This differs from dm-crypt in two points:
+//!
+//! - dm-crypt sorts writes to every device. Sorting helps rotational devices only. For other devices
+//!   it adds a context switch, and a single CPU submits the writes that many CPUs encrypted.
+//! - In dm-crypt a worker encrypts each write. If a task waits for a small write, the switch to a
+//!   worker only delays it. So the submitter encrypts it, unless the cipher may sleep: then a worker
+//!   waits for the cipher, and the submitter may go on. The module parameter
+//!   `max_inline_write_size` limits the size of these writes.
 
 use kernel::{
     cpu,
@@ -28,6 +34,7 @@ use kscale::{
         self,
         CtrError, //
     },
+    module::param::writable_param,
     sync::workqueue::{
         Flags,
         Workqueue, //
@@ -36,8 +43,18 @@ use kscale::{
 
 use crate::{
     options::Options,
+    Crypt,
     Shared, //
 };
+
+writable_param! {
+    /// Maximum size of a synchronous write that its submitter encrypts, in bytes.
+    static MAX_INLINE_WRITE_SIZE: Param = (
+        "max_inline_write_size",
+        65536,
+        "Maximum size in bytes of a synchronous write that its submitter encrypts",
+    );
+}
 
 /// The workqueue and the options that select the task that processes a bio.
 pub(crate) struct Dispatch {
@@ -48,7 +65,9 @@ pub(crate) struct Dispatch {
     /// A softirq decrypts a read that completes in a hard interrupt. Otherwise a worker does.
     pub(crate) read_in_softirq: bool,
     /// The submitter of a write encrypts and sends it.
-    pub(crate) write_inline: bool,
+    write_inline: bool,
+    /// The submitter of a small synchronous write encrypts and sends it.
+    small_write_inline: bool,
     /// A worker that sorts by sector sends writes.
     pub(crate) sorted_writes: bool,
 }
@@ -87,15 +106,26 @@ impl Dispatch {
         let send = Workqueue::new(&send, common | Flags::UNBOUND, 1)
             .map_err(|error| CtrError::new(c"Couldn't spawn write thread", error))?;
 
+        let sorted_writes = builder.is_rotational(device)
+            && !options.no_write_workqueue
+            && !options.submit_from_crypt_cpus;
         let this = Self {
             crypt,
             read_inline: options.no_read_workqueue && !may_sleep,
             read_in_softirq: !has_tuples,
             write_inline: options.no_write_workqueue,
-            sorted_writes: builder.is_rotational(device)
-                && !options.no_write_workqueue
-                && !options.submit_from_crypt_cpus,
+            small_write_inline: !sorted_writes && !may_sleep,
+            sorted_writes,
         };
         Ok((this, send))
+    }
+
+    /// Returns whether the submitter of a write encrypts and sends it.
+    #[inline]
+    pub(crate) fn is_inline_write(&self, bio: &dm::MapBio<'_, Crypt>) -> bool {
+        self.write_inline
+            || (self.small_write_inline
+                && bio.len_bytes() <= MAX_INLINE_WRITE_SIZE.value()
+                && bio.is_sync())
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn map<'a>(
     bio.data().sector = sector;
     match bio.op() {
         Op::Read => bio.remap(target.device, device_sector),
-        Op::Write if target.dispatch.write_inline => bio.defer(|bio| {
+        Op::Write if target.dispatch.is_inline_write(&bio) => bio.defer(|bio| {
             target.shared.stats.at::<INLINE_WRITES>().inc();
             write(bio);
         }),

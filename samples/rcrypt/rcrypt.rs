@@ -15,6 +15,8 @@
 //!
 //! - `limit_mode`, `page_mode` and `cached_pages` are for benchmarks, see `pages.rs`.
 //! - `max_read_size` and `max_write_size` limit the size of bios, see `split.rs`.
+//! - `max_inline_write_size` limits the synchronous writes that their submitter encrypts, see
+//!   `dispatch.rs`.
 //!
 //! `/sys/kernel/debug/rcrypt/stats` shows where bios were processed and how pages were allocated.
 

@@ -94,7 +94,9 @@ test_read_clones_are_charged_to_the_cgroup() {
 # A kworker belongs to no cgroup, but the bios that it encrypts and submits do.
 test_writes_of_a_worker_are_charged_to_the_cgroup() {
 	make_crypt
+	echo 0 >/sys/module/rcrypt/parameters/max_inline_write_size
 	expect_same_counts write
+	echo 65536 >/sys/module/rcrypt/parameters/max_inline_write_size
 	expect_counted wbytes
 }
 

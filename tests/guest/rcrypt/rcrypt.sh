@@ -265,7 +265,7 @@ test_options_select_the_task_of_a_bio() {
 		clean_block
 	done <<-END
 		1 0,0,0,3
-		1 0,0,0,0 1 submit_from_crypt_cpus
+		1 0,0,3,0 1 submit_from_crypt_cpus
 		1 0,0,3,0 1 no_write_workqueue
 		1 5,0,0,3 1 no_read_workqueue
 		2 0,5,0,3 1 no_read_workqueue

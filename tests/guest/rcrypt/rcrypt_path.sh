@@ -11,6 +11,7 @@
 stats=/sys/kernel/debug/rcrypt/stats
 params=/sys/module/rcrypt/parameters
 queues=/sys/bus/workqueue/devices
+vm=/proc/sys/vm
 
 setup() {
 	load_crypt_modules
@@ -92,9 +93,10 @@ test_bios_are_split_between_sectors() {
 
 test_parameters_are_known_to_modinfo() {
 	rmmod rcrypt
-	modprobe rcrypt max_write_size=65536 max_read_size=0x2000
+	modprobe rcrypt max_write_size=65536 max_read_size=0x2000 max_inline_write_size=1
 	expect_equal 65536 "$(cat $params/max_write_size)" max_write_size
 	expect_equal 8192 "$(cat $params/max_read_size)" max_read_size
+	expect_equal 1 "$(cat $params/max_inline_write_size)" max_inline_write_size
 	modinfo -p rcrypt >/tmp/params
 	grep -q '^max_write_size:.*(uint)$' /tmp/params || fail "$(cat /tmp/params)"
 }
@@ -196,11 +198,70 @@ test_no_write_workqueue_encrypts_in_the_submitter() {
 	expect_content $plain /dev/mapper/theirs
 }
 
+# encrypted_at_once <command...>: prints how many writes their submitter encrypted.
+encrypted_at_once() {
+	at_once=$(stat 'encrypted at once')
+	"$@" >&2
+	echo $(($(stat 'encrypted at once') - at_once))
+}
+
+# write_direct <KiB>: writes 128 KiB in synchronous requests of this size.
+write_direct() {
+	dd if=$plain of=/dev/mapper/ours bs="$1k" count=$((128 / $1)) oflag=direct status=none
+}
+
+# write_back: a write that no task waits for: the kernel writes a dirty page to the device.
+write_back() {
+	# The last close would wait for the write.
+	exec 9</dev/mapper/ours
+	written=$(counted writes)
+	dd if=$plain of=/dev/mapper/ours bs=4k count=1 conv=notrunc status=none
+	until [ "$(counted writes)" -gt "$written" ]; do
+		sleep 0.1
+	done
+	exec 9<&-
+}
+
+test_small_synchronous_writes_are_encrypted_by_their_submitter() {
+	make_devices
+	map ours:"$target":/dev/a theirs:crypt:/dev/a -- aes-xts-plain64 $key_512 0 0
+	expect_equal 32 "$(encrypted_at_once write_direct 4)" 'writes of 4 KiB'
+	expect_equal 2 "$(encrypted_at_once write_direct 64)" 'writes of 64 KiB'
+	expect_equal 0 "$(encrypted_at_once write_direct 128)" 'writes of 128 KiB'
+	echo 131072 >$params/max_inline_write_size
+	expect_equal 1 "$(encrypted_at_once write_direct 128)" 'writes of 128 KiB'
+	echo 0 >$params/max_inline_write_size
+	expect_equal 0 "$(encrypted_at_once write_direct 4)" 'writes of 4 KiB with 0'
+	cmp -n 131072 $plain /dev/mapper/theirs
+}
+
+test_other_small_writes_are_left_to_workers() {
+	make_devices
+	# No task waits.
+	map ours:"$target":/dev/a -- aes-xts-plain64 $key_512 0 0
+	interval=$(cat $vm/dirty_writeback_centisecs)
+	expire=$(cat $vm/dirty_expire_centisecs)
+	echo 1 >$vm/dirty_writeback_centisecs
+	echo 1 >$vm/dirty_expire_centisecs
+	expect_equal 0 "$(encrypted_at_once write_back)" 'writes of the kernel'
+	echo "$interval" >$vm/dirty_writeback_centisecs
+	echo "$expire" >$vm/dirty_expire_centisecs
+	dmsetup remove ours
+	# The mode allocates memory.
+	map ours:"$target":/dev/a -- aes-cbc-eboiv $key_256 0 0
+	expect_equal 0 "$(encrypted_at_once write_direct 4)" 'writes with eboiv'
+	clean_block
+	make_devices rotational=1
+	map ours:"$target":/dev/a -- aes-xts-plain64 $key_512 0 0
+	expect_equal 0 "$(encrypted_at_once write_direct 4)" 'writes to a rotational disk'
+}
+
 test_same_cpu_crypt_keeps_bios_on_their_cpu() {
 	make_ram $plain_kib
 	make_plain
 	map ours:"$target":/dev/ram0 theirs:crypt:/dev/ram0 -- aes-xts-plain64 $key_512 0 0 \
 		'1 same_cpu_crypt'
+	echo 0 >$params/max_inline_write_size
 	at_once=$(stat 'encrypted at once')
 	expect_equal $((plain_kib / 32)) "$(change counted writes 2 -- taskset -c 2 dd if=$plain \
 		of=/dev/mapper/ours bs=32k oflag=direct status=none)" 'writes on CPU 2'

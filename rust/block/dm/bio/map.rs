@@ -110,6 +110,16 @@ impl<'a, T: Target> MapBio<'a, T> {
         self.has_flag(bindings::REQ_ATOMIC)
     }
 
+    /// Returns whether a task probably waits for the write (`REQ_SYNC`, `REQ_FUA` or
+    /// `REQ_PREFLUSH`), or the bio is a read.
+    ///
+    /// Context: Any context. Never sleeps. C: `op_is_sync()` in `include/linux/blk_types.h`.
+    #[inline]
+    pub fn is_sync(&self) -> bool {
+        self.op() == Op::Read
+            || self.has_flag(bindings::REQ_SYNC | bindings::REQ_FUA | bindings::REQ_PREFLUSH)
+    }
+
     /// Returns the first sector on the mapped device.
     ///
     /// Context: Any context. Never sleeps.
