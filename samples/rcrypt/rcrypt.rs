@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 use kernel::{
+    cpu,
     debugfs,
     fmt,
     prelude::*,
@@ -269,6 +270,7 @@ impl dm::Target for Crypt {
             options.sector_size,
             table.logical_block_size(device)?,
             options.integrity.is_some(),
+            cpu::nr_cpu_ids(),
         );
         let tuple = format.bind_integrity_profile(table.integrity_profile(device), &options)?;
         let tuples = match tuple {

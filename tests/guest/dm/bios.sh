@@ -48,6 +48,8 @@ setup() {
 	fi
 	load_modules bio_recorder
 	load_crypt_modules
+	# Reads are split as by dm-crypt.
+	[ ! -d /sys/module/rcrypt ] || echo 131072 >/sys/module/rcrypt/parameters/max_read_size
 	echo 0 >$failures/fail
 	echo 4294967295 >$failures/fail_times
 	echo 18446744073709551615 >$failures/fail_sector
