@@ -99,6 +99,10 @@ const MIN_PAGES_PER_TARGET: usize = 16 * RESERVE_PAGES;
 /// `include/linux/mmzone.h`. Larger blocks need the zone lock.
 const ORDER_OF_CPU: u32 = 3;
 
+/// The maximum size of a small write, in pages. A bio has a table for so many segments
+/// (`BIO_INLINE_VECS` in `include/linux/blk_types.h`).
+const SMALL_PAGES: usize = 4;
+
 /// The share of one target in the memory; counts the target in [`Shared::targets`].
 struct Share(Arc<Shared>);
 
@@ -175,7 +179,8 @@ enum PageMode {
     /// [`PageMode::Bulk`]. Freed pages go to the stash. Stashed pages do not count.
     Recycled(u8),
     /// Allocates blocks of the order that the page allocator caches per CPU, and the rest as
-    /// [`PageMode::Bulk`]. If memory is fragmented, that is all of the pages.
+    /// [`PageMode::Bulk`]. If memory is fragmented, that is all of the pages. The pages of small
+    /// writes come from a stash, as in [`PageMode::Recycled`].
     Mixed,
 }
 
@@ -189,6 +194,23 @@ impl PageMode {
             3 => Some(Self::Recycled(cached_pages)),
             4 => Some(Self::Mixed),
             _ => None,
+        }
+    }
+
+    /// Returns the number of pages that a target stashes for each CPU.
+    fn cached_pages(self) -> usize {
+        match self {
+            Self::Recycled(cached_pages) => cached_pages.into(),
+            Self::Mixed => 2 * SMALL_PAGES,
+            Self::Single | Self::Bulk | Self::Compound => 0,
+        }
+    }
+
+    /// Returns whether the stash has `pages` pages for one write.
+    fn is_cached(self, pages: usize) -> bool {
+        match self {
+            Self::Mixed => pages <= SMALL_PAGES,
+            _ => true,
         }
     }
 
@@ -330,15 +352,15 @@ pub(crate) struct LimitedPages {
 impl LimitedPages {
     /// Creates an allocator.
     pub(crate) fn new(shared: Arc<Shared>, modes: Modes) -> Result<Self> {
-        let cache = match modes.page {
-            PageMode::Recycled(cached_pages) if cached_pages > 0 => {
+        let cache = match modes.page.cached_pages() {
+            0 => None,
+            pages_per_cpu => {
                 let options = Options {
-                    pages_per_cpu: cached_pages.into(),
+                    pages_per_cpu,
                     ..Options::default()
                 };
                 Some(PageStash::new(c"rcrypt", options)?)
             }
-            _ => None,
         };
 
         Ok(Self {
@@ -347,6 +369,11 @@ impl LimitedPages {
             mode: modes.page,
             cache,
         })
+    }
+
+    /// Returns the stash if it has the pages of a write of `pages` pages.
+    fn cache(&self, pages: usize) -> Option<&PageStash> {
+        self.cache.as_ref().filter(|_| self.mode.is_cached(pages))
     }
 
     /// Returns a page from the stash.
@@ -359,7 +386,9 @@ impl LimitedPages {
     /// Fills `slots` with pages from the stash, then from the page allocator. Returns their number.
     fn fill(&self, gfp: Gfp, slots: &mut [Option<Page>]) -> usize {
         let stats = &self.share.0.stats;
-        let cached = self.cache.as_ref().map_or(0, |cache| cache.get_bulk(slots));
+        let cached = self
+            .cache(slots.len())
+            .map_or(0, |cache| cache.get_bulk(slots));
         // CAST: From 64 to 64 bits.
         stats.at::<CACHED_PAGES>().add(cached as u64);
 
@@ -427,7 +456,7 @@ impl Allocator for LimitedPages {
     fn free_bulk(&self, slots: &mut [Option<Page>]) {
         let count = slots.iter().flatten().count();
 
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache(slots.len()) {
             cache.put_bulk(slots);
         }
         slots.fill_with(|| None);

@@ -239,6 +239,27 @@ mod tests {
     }
 
     #[test]
+    fn mixed_mode_reuses_the_pages_of_small_writes() -> Result {
+        let pages = pages_of(LimitMode::Credit, PageMode::Mixed)?;
+        let cache = pages.cache.as_ref().ok_or(EINVAL)?;
+        let mut large = [const { None }; SMALL_PAGES + 1];
+        let mut small = [const { None }; SMALL_PAGES];
+
+        pages.alloc_bulk(OPTIONAL, &mut large);
+        assert!(large.iter().all(Option::is_some));
+        pages.free_bulk(&mut large);
+        assert_eq!(cache.cached(), 0);
+        for _ in 0..4 {
+            pages.alloc_bulk(OPTIONAL, &mut small);
+            assert!(small.iter().all(Option::is_some));
+            pages.free_bulk(&mut small);
+            assert!(cache.cached() >= SMALL_PAGES);
+        }
+        assert_eq!(pages.allocated.pages(), 0);
+        Ok(())
+    }
+
+    #[test]
     fn limit_follows_the_number_of_targets() -> Result {
         let pages = pages_of(LimitMode::Credit, PageMode::Bulk)?;
         let limit = pages.share.limit_pages();

@@ -144,7 +144,7 @@ test_page_mode_selects_the_source_of_pages() {
 	write_in_page_mode 1 bulk
 	write_in_page_mode 2 compound single
 	write_in_page_mode 3 cached bulk
-	write_in_page_mode 4 compound bulk
+	write_in_page_mode 4 compound bulk cached
 	for mode in 5 255; do
 		! modprobe rcrypt page_mode=$mode 2>/dev/null || fail "loaded with $mode"
 	done
