@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
 import common
 
 OLDEST_QEMU = (8, 1)
+KVM = Path("/dev/kvm")
 PROOF_S = 20
 """Time limit for the guest that proves KVM."""
 
@@ -41,20 +42,35 @@ def check_qemu(qemu: str) -> str:
     return match[0][8:]
 
 
-def choose(wanted: str, version: str, prove: Callable[[], bool]) -> tuple[str, str]:
+def missing(device: Path = KVM) -> str:
+    """Returns the reason for which this user has no /dev/kvm; an empty text if there is none."""
+    if not device.exists():
+        return f"no {device}"
+    if not os.access(device, os.R_OK | os.W_OK):
+        group = device.group()
+        return f"no permission for {device}: add this user to the group {group}, and log in again"
+    return ""
+
+
+def choose(wanted: str, version: str, prove: Callable[[], bool | None]) -> tuple[str, str]:
     """Returns the accelerator to use, `kvm` or `tcg`, and the reason.
 
     `auto` selects KVM only if `prove` ran a guest on it: /dev/kvm may open and still hang every
     guest, as nested virtualisation often does. The result is cached until the machine reboots.
+    `prove` returns `None` if the guest was still booting at the time limit, as on a busy host. This
+    is not cached.
     """
     if wanted != "auto":
         return wanted, "as asked"
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return "tcg", "no usable /dev/kvm"
+    if why := missing():
+        return "tcg", why
 
     record = known(version)
     if not record.exists():
-        verdict = "works" if prove() else "fails"
+        works = prove()
+        if works is None:
+            return "tcg", f"a guest on KVM did not boot in {PROOF_S} s; the next run tries again"
+        verdict = "works" if works else "fails"
         record.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=record.parent, delete=False) as file:
             file.write(verdict)

@@ -4,6 +4,7 @@
 import contextlib
 import enum
 import json
+import os
 import selectors
 import socket
 import subprocess
@@ -148,6 +149,8 @@ class Machine:
     extra: tuple[str, ...] = ()
     shell: bool = False
     arch: str = "x86_64"
+    pin: bool = False
+    """Whether each vCPU runs on its own CPU of the host, as far as there are so many."""
 
 
 @dataclass
@@ -159,6 +162,8 @@ class Outcome:
     panicked: bool = False
     expired: str = ""
     """Description of the limit that the guest has passed."""
+    was_slow: bool = False
+    """Whether the guest showed progress until the limit for the whole run."""
     qemu_status: int | None = None
     qemu_stderr: str = ""
     boot_s: float = 0.0
@@ -253,6 +258,13 @@ def _terminal() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, saved)
 
 
+def pin(threads: list[int]) -> None:
+    """Binds each thread to a CPU of the host, in turn."""
+    cpus = sorted(os.sched_getaffinity(0))
+    for number, thread in enumerate(threads):
+        os.sched_setaffinity(thread, {cpus[number % len(cpus)]})
+
+
 class _Run:
     """One QEMU process and the sockets to it."""
 
@@ -263,6 +275,7 @@ class _Run:
         self.on_output = on_output
         self.memory_dump = memory_dump
         self.wanted = ""
+        self.pin = False
         self.start = time.monotonic()
         self.patience_s: float | None = None
         self.partial = {"ctl": b"", "mem": b"", "qmp": b""}
@@ -298,6 +311,8 @@ class _Run:
         if words == ["booted"]:
             self.outcome.booted = True
             self.outcome.boot_s = time.monotonic() - self.start
+            if self.pin:
+                self.ask("query-cpus-fast", id="cpus")
         elif len(words) == 2 and words[0] == "exit" and words[1].isdecimal():
             self.outcome.job_status = int(words[1])
             self.is_leaving(POWER_OFF_S)
@@ -311,6 +326,8 @@ class _Run:
             self.is_leaving(POWER_OFF_S)
         elif message.get("id") == "dump":
             self.on_dump(str(message.get("error", "")))
+        elif message.get("id") == "cpus":
+            pin([int(cpu["thread-id"]) for cpu in message["return"]])
 
     def on_mem(self, line: str) -> None:
         """Starts a search of the guest's memory for the requested keys; see memory.py."""
@@ -352,6 +369,7 @@ def boot(
     for name in ("qmp", *ports(machine)):
         ours[name], theirs[name] = socket.socketpair()
     run.qmp = ours["qmp"]
+    run.pin = machine.pin
     run.mem = ours.get("mem")
     fds = {name: sock.fileno() for name, sock in theirs.items()}
     # QEMU must not outlive this process.
@@ -431,6 +449,7 @@ def _supervise(
             if outcome.expired or outcome.panicked or outcome.job_status is not None:
                 continue
             outcome.expired = watch.expired(limits, outcome.booted)
+            outcome.was_slow = watch.total_s > limits.total_s
             if outcome.expired:
                 # With unknown_nmi_panic the kernel prints the backtraces of all CPUs. The board of arm64
                 # has no such interrupt: QEMU refuses.

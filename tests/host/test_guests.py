@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """The runner distinguishes the ways in which guests end, and returns all output of good ones."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import unittest.mock
@@ -314,6 +316,40 @@ class Watches(unittest.TestCase):
         self.assertEqual(set(self.watch._waits()), {str(self.sleeper.pid)})
 
 
+class Pinning(unittest.TestCase):
+    """pin() in qemu/machine.py"""
+
+    def test_threads_are_bound_to_cpus_in_turn(self) -> None:
+        before = os.sched_getaffinity(0)
+        cpus = sorted(before)
+        end = threading.Event()
+        threads = [threading.Thread(target=end.wait) for _ in range(len(cpus) + 1)]
+        try:
+            for thread in threads:
+                thread.start()
+            ids = [thread.native_id or 0 for thread in threads]
+            machine.pin(ids)
+            bound = [os.sched_getaffinity(thread) for thread in ids]
+        finally:
+            end.set()
+        self.assertEqual(bound, [{cpu} for cpu in [*cpus, cpus[0]]])
+        self.assertEqual(os.sched_getaffinity(0), before)
+
+    def test_guest_binds_its_vcpus(self) -> None:
+        with tempfile.TemporaryDirectory() as name, unittest.mock.patch.object(machine, "pin") as pin:
+            run = machine._Run(machine.Outcome(), lambda data: None, Path(name))
+            run.qmp = unittest.mock.Mock()
+            run.on_ctl(["booted"])
+            run.qmp.sendall.assert_not_called()
+            run.pin = True
+            run.on_ctl(["booted"])
+            sent = json.loads(run.qmp.sendall.call_args.args[0])
+            self.assertEqual(sent["execute"], "query-cpus-fast")
+            answer = [{"cpu-index": 0, "thread-id": 7}, {"cpu-index": 1, "thread-id": 9}]
+            run.on_qmp({"id": sent["id"], "return": answer})
+        pin.assert_called_once_with([7, 9])
+
+
 class Accel(unittest.TestCase):
     """The selection of QEMU and of the accelerator."""
 
@@ -364,7 +400,7 @@ class Accel(unittest.TestCase):
                 self.assertEqual(ended.status, 2)
                 self.assertIn("--ram takes neither", ended.stderr)
 
-    @unittest.mock.patch("os.access", return_value=True)
+    @unittest.mock.patch.object(accel, "missing", return_value="")
     def test_kvm_is_chosen_only_if_a_guest_ran_on_it(self, _: object) -> None:
         for works, wanted in ((False, "tcg"), (True, "kvm")):
             prove = unittest.mock.Mock(return_value=works)
@@ -374,3 +410,23 @@ class Accel(unittest.TestCase):
                 self.assertEqual(accel.choose("auto", "10.0.2", prove)[0], wanted)
                 self.assertEqual(accel.choose("auto", "10.0.2", prove)[0], wanted)
             prove.assert_called_once()
+
+    @unittest.mock.patch.object(accel, "missing", return_value="")
+    def test_slow_guest_on_kvm_is_tried_again(self, _: object) -> None:
+        prove = unittest.mock.Mock(side_effect=(None, True))
+        with tempfile.TemporaryDirectory() as cache, unittest.mock.patch.dict(
+            os.environ, KSCALE_CACHE=cache
+        ):
+            kind, why = accel.choose("auto", "10.0.2", prove)
+            self.assertEqual(kind, "tcg")
+            self.assertIn("the next run tries again", why)
+            self.assertEqual(accel.choose("auto", "10.0.2", prove)[0], "kvm")
+
+    def test_missing_permission_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            device = Path(name) / "kvm"
+            self.assertEqual(accel.missing(device), f"no {device}")
+            device.touch()
+            self.assertEqual(accel.missing(device), "")
+            with unittest.mock.patch("os.access", return_value=False):
+                self.assertRegex(accel.missing(device), "no permission for .*: add this user to the group")
