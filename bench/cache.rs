@@ -112,9 +112,28 @@ fn measure(cache: &PageStash, whose: Whose) -> i64 {
     begin.elapsed().as_nanos()
 }
 
+/// The loop alone.
+#[inline(never)]
+fn measure_without(cache: &PageStash) -> i64 {
+    let calls = black_box(CALLS);
+    let begin = Instant::<Monotonic>::now();
+
+    for _ in 0..calls {
+        black_box(cache);
+    }
+    begin.elapsed().as_nanos()
+}
+
 fn cost(cache: &PageStash, whose: Whose, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for _ in 0..ROUNDS {
         writeln!(f, "{} {CALLS}", measure(cache, whose))?;
+    }
+    Ok(())
+}
+
+fn cost_without(bench: &Bench, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for _ in 0..ROUNDS {
+        writeln!(f, "{} {CALLS}", measure_without(&bench.0))?;
     }
     Ok(())
 }
@@ -151,6 +170,13 @@ fn add_files<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
     dir.read_callback_file(c"cost-remote", bench, &|bench, f| {
         cost(&bench.0, of_cpu_0(), f)
     });
+    // The callers in C have a lock for other work. No work in Rust needs it.
+    dir.read_callback_file(c"cost-callers", bench, &|bench, f| {
+        cost(&bench.0, Whose::Local, f)
+    });
+    dir.read_callback_file(c"cost-without_local", bench, &cost_without);
+    dir.read_callback_file(c"cost-without_remote", bench, &cost_without);
+    dir.read_callback_file(c"cost-without_callers", bench, &cost_without);
     task_files! { bench, dir,
         c"tasks-1_local" => (1, Whose::Local),
         c"tasks-2_local" => (2, Whose::Local),

@@ -12,14 +12,21 @@ modprobe -a bench_cache bench_cache_c || exit
 rounds='1 2 3 4 5'
 [ -z "$QUICK" ] || rounds='1 2'
 
+# cost <row> <column> <file>
+cost() {
+	awk -v cell="instructions $1 $2" '{ printf "result %s %.3f %s %s\n", cell, $1 / $2, $1, $2 }' "$3"
+}
+
+if [ "$LANE" = icount ]; then
+	for file in bench_cache/cost-*; do
+		row=${file#*cost-}
+		cost "$row" slots "$file"
+		cost "$row" locked_c "bench_cache_c/cost-$row"
+	done
+	exit
+fi
+
 for where in local remote; do
-	if [ "$LANE" = icount ]; then
-		awk -v cell="instructions $where slots" \
-			'{ printf "result %s %.3f %s %s\n", cell, $1 / $2, $1, $2 }' bench_cache/cost-$where
-		awk -v cell="instructions $where locked_c" \
-			'{ printf "result %s %.3f %s %s\n", cell, $1 / $2, $1, $2 }' bench_cache_c/cost-$where
-		continue
-	fi
 	for tasks in 1 2 4; do
 		# The sides take turns, so that other load affects all of them alike.
 		for _ in $rounds; do

@@ -204,11 +204,11 @@ def cache_cost(report: Report) -> Plot | None:
     """Get and put of a page, alone and with other tasks."""
     lane = report.timed(KVFREE_PAGES)
     sides = ("locked_c", "slots")
-    found = columns(report, KVFREE_PAGES, "icount", "instructions", ("local", "remote"), sides)
+    found = columns(report, KVFREE_PAGES, "icount", "instructions", ("callers", "local", "remote"), sides)
     if not found:
         return None
     drawn, (left, *others) = figures.figure(panels=3 if lane else 1, width=8.4)
-    figures.grouped_bars(left, ["local CPU", "CPU by number"], found, "instructions")
+    figures.grouped_bars(left, ["callers of C", "local CPU", "by number"], found, "instructions")
     for axes, where in zip(others, ("local", "remote")):
         rows = tuple(f"{tasks}_{where}" for tasks in (1, 2, 4))
         rates = columns(report, KVFREE_PAGES, lane or "", "pairs_per_s", rows, sides)

@@ -103,13 +103,22 @@ LIMITER = (
 
 WAYS = ("rwsem_c", "rwsem", "srcu_c", "srcu", "refcount_c", "refcount")
 READERS = ("1", "2", "3", "4")
-LOADS = ("idle", "cycles", *READERS, "sleeper")
+LOADS = ("idle", "cycles", "expedited", *READERS, "sleeper")
 PERCENTILES = (1, 10, 25, 50, 75, 90, 99, 100)
 
 REGISTRY = (
     Table(
         name="walks_per_s",
         title="Complete walks of 16 reclaimers, with one writer",
+        row="readers",
+        rows=READERS,
+        columns=WAYS,
+        unit="1/s",
+        lanes=EMULATED,
+    ),
+    Table(
+        name="walks_alone_per_s",
+        title="Complete walks of 16 reclaimers, without a writer",
         row="readers",
         rows=READERS,
         columns=WAYS,
@@ -146,7 +155,8 @@ REGISTRY = (
     ),
     Table(
         name="unregistered_per_s",
-        title="Cycles of register, a pause of 100 us (cycles: none) and unregister",
+        title="Cycles of register, a pause of 100 us (cycles: none; expedited: none, and expedited grace "
+        "periods) and unregister",
         row="load",
         rows=LOADS,
         columns=WAYS,
@@ -290,9 +300,11 @@ CACHE_TASKS = tuple(f"{tasks}_{where}" for where in ("local", "remote") for task
 CACHE = (
     Table(
         name="instructions",
-        title="Get and put of a page: cache of the local CPU, or of a CPU by number",
+        title="Get and put of a page: by a caller that gets it below the lock (callers), from the cache of "
+        "the local CPU, of a CPU by number",
         row="cache",
-        rows=("local", "remote"),
+        rows=("callers", "local", "remote"),
+        baseline="without_",
         columns=("locked_c", "slots"),
         unit="instructions",
         lanes=("icount",),

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Measures the three registries of the sample srcu_registry and those in C, in turns. One writer registers
-# and unregisters: alone, alone and without a pause, with 1 to 4 readers, and with one reclaimer that
-# sleeps for 10 ms.
+# and unregisters: alone, alone and without a pause, the same with expedited grace periods, with 1 to 4
+# readers, and with one reclaimer that sleeps for 10 ms. Readers also run alone.
 
-# The guests boot with expedited grace periods. Restores the default of the kernel.
-[ ! -w /sys/kernel/rcu_expedited ] || echo 0 >/sys/kernel/rcu_expedited
+# The guests boot with expedited grace periods. Others wait for ticks, so their duration depends on HZ.
+expedite() {
+	[ ! -w /sys/kernel/rcu_expedited ] || echo "$1" >/sys/kernel/rcu_expedited
+}
+
+expedite 0
 
 cd /sys/kernel/debug || exit
 modprobe -a srcu_registry bench_registry_c || exit
@@ -48,12 +52,18 @@ for _ in $rounds; do
 	for way in $ways; do
 		load $way 0 idle
 		load $way 0 cycles pause_us=0
+		expedite 1
+		load $way 0 expedited pause_us=0
+		expedite 0
 		load $way 4 sleeper sleep_ms=10
 		for readers in 1 2 3 4; do
 			load $way $readers "$readers"
 			echo "result walks_per_s $readers $(column $way) $(per_s $way complete)"
 			echo "result cut_short_per_s $readers $(column $way) $(per_s $way cut_short)"
 			echo "result skipped_per_s $readers $(column $way) $(per_s $way skipped)"
+			# The writer registers once and pauses until the end.
+			echo "readers=$readers ms=$ms pause_us=$((ms * 1000))" >$way/run || exit
+			echo "result walks_alone_per_s $readers $(column $way) $(per_s $way complete)"
 		done
 	done
 done

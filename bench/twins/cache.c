@@ -44,16 +44,21 @@ static __always_inline struct cache *lock_cache(int cpu, unsigned long *flags)
 	return cache;
 }
 
+/* As get_cached_bnode() in mm/slab_common.c, below the lock. */
+static __always_inline struct llist_node *get_cached(struct cache *cache)
+{
+	if (!cache->nr_bkv_objs)
+		return NULL;
+	WRITE_ONCE(cache->nr_bkv_objs, cache->nr_bkv_objs - 1);
+	return llist_del_first(&cache->bkvcache);
+}
+
 static __always_inline struct llist_node *get(int cpu)
 {
 	unsigned long flags;
 	struct cache *cache = lock_cache(cpu, &flags);
-	struct llist_node *page = NULL;
+	struct llist_node *page = get_cached(cache);
 
-	if (cache->nr_bkv_objs) {
-		WRITE_ONCE(cache->nr_bkv_objs, cache->nr_bkv_objs - 1);
-		page = llist_del_first(&cache->bkvcache);
-	}
 	raw_spin_unlock_irqrestore(&cache->lock, flags);
 	return page;
 }
@@ -101,21 +106,67 @@ static noinline s64 measure_remote(int cpu)
 	return ktime_sub(ktime_get(), begin);
 }
 
-static int cost_local_show(struct seq_file *m, void *v)
+/*
+ * As the two callers in mm/slab_common.c: add_ptr_to_bulk_krc_lock() has the lock of the cache for other
+ * work when it gets a page, and kvfree_rcu_bulk() acquires the lock to put it.
+ */
+static noinline s64 measure_callers(void)
 {
-	for (int i = 0; i < ROUNDS; i++)
-		seq_printf(m, "%lld %lu\n", measure_local(), CALLS);
-	return 0;
-}
-DEFINE_SHOW_ATTRIBUTE(cost_local);
+	unsigned long calls = black_box(CALLS);
+	ktime_t begin = ktime_get();
 
-static int cost_remote_show(struct seq_file *m, void *v)
-{
-	for (int i = 0; i < ROUNDS; i++)
-		seq_printf(m, "%lld %lu\n", measure_remote(0), CALLS);
-	return 0;
+	for (unsigned long i = 0; i < calls; i++) {
+		unsigned long flags;
+		struct cache *cache = lock_cache(LOCAL, &flags);
+		struct llist_node *page = black_box(get_cached(cache));
+
+		raw_spin_unlock_irqrestore(&cache->lock, flags);
+		if (page)
+			put(LOCAL, page);
+	}
+	return ktime_sub(ktime_get(), begin);
 }
-DEFINE_SHOW_ATTRIBUTE(cost_remote);
+
+/* The lock that the callers have anyway. */
+static noinline s64 measure_without_callers(void)
+{
+	unsigned long calls = black_box(CALLS);
+	ktime_t begin = ktime_get();
+
+	for (unsigned long i = 0; i < calls; i++) {
+		unsigned long flags;
+		struct cache *cache = black_box(lock_cache(LOCAL, &flags));
+
+		raw_spin_unlock_irqrestore(&cache->lock, flags);
+	}
+	return ktime_sub(ktime_get(), begin);
+}
+
+/* The loop alone. */
+static noinline s64 measure_without_local(void)
+{
+	unsigned long calls = black_box(CALLS);
+	ktime_t begin = ktime_get();
+
+	for (unsigned long i = 0; i < calls; i++)
+		barrier();
+	return ktime_sub(ktime_get(), begin);
+}
+
+#define DEFINE_COST_FILE(name, call)					\
+static int name##_show(struct seq_file *m, void *v)			\
+{									\
+	for (int i = 0; i < ROUNDS; i++)				\
+		seq_printf(m, "%lld %lu\n", call, CALLS);		\
+	return 0;							\
+}									\
+DEFINE_SHOW_ATTRIBUTE(name)
+
+DEFINE_COST_FILE(cost_local, measure_local());
+DEFINE_COST_FILE(cost_remote, measure_remote(0));
+DEFINE_COST_FILE(cost_callers, measure_callers());
+DEFINE_COST_FILE(cost_without_local, measure_without_local());
+DEFINE_COST_FILE(cost_without_callers, measure_without_callers());
 
 struct task {
 	struct work_struct work;
@@ -216,6 +267,10 @@ static int __init cache_init(void)
 	dir = debugfs_create_dir("bench_cache_c", NULL);
 	debugfs_create_file("cost-local", 0400, dir, NULL, &cost_local_fops);
 	debugfs_create_file("cost-remote", 0400, dir, NULL, &cost_remote_fops);
+	debugfs_create_file("cost-callers", 0400, dir, NULL, &cost_callers_fops);
+	debugfs_create_file("cost-without_local", 0400, dir, NULL, &cost_without_local_fops);
+	debugfs_create_file("cost-without_remote", 0400, dir, NULL, &cost_without_local_fops);
+	debugfs_create_file("cost-without_callers", 0400, dir, NULL, &cost_without_callers_fops);
 	for (int i = 0; i < ARRAY_SIZE(files); i++)
 		debugfs_create_file(files[i].name, 0400, dir, (void *)&files[i], &tasks_fops);
 	return 0;
