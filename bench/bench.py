@@ -30,6 +30,7 @@ sys.path.append(str(CHECKOUT / "scripts"))
 sys.path.append(str(CHECKOUT / "qemu"))
 
 import claims
+import goals
 import identity
 import kernel
 import machines
@@ -100,6 +101,8 @@ def run_step(step: Step, run: machines.Run) -> bool:
     kbuild = run.builds.get({"qemu": "release"}.get(step.lane.kind, step.lane.kind))
     if kbuild:
         part["identity"] = identity.identity(kbuild.kdir, run.tools["QEMU"])
+    elif step.lane.kind == "system":
+        part["identity"] = identity.of_system()
     (OUT / f"{step.name}.json").write_text(json.dumps(part, indent=1) + "\n")
 
     missing = [line for samples in runs for line in results.problems(tables, samples)]
@@ -135,7 +138,10 @@ def main() -> int:
     kinds = {step.lane.kind for step in wanted.steps if step.lane.name != "kvm"}
     if not os.environ.get("LANE") or "kvm" in os.environ["LANE"]:
         kinds.add("qemu")
-    needs_load = any(step.benchmark.name in machines.NEED_LOAD for step in wanted.steps)
+    needs_load = any(
+        step.benchmark.name in machines.NEED_LOAD and step.lane.kind != "system"
+        for step in wanted.steps
+    )
     run = machines.Run(
         tools, wanted.quick, builds(kinds, tools),
         machines.build_load(tools) if needs_load else OUT / "load",
@@ -149,6 +155,8 @@ def main() -> int:
 
     found = report.gather(OUT)
     print(claims.render(claims.judged(found)))
+    if text := goals.render(found):
+        print(text)
     report.write(found, OUT)
     for name in ("report.json", "report.html"):
         note(f"wrote {os.path.relpath(OUT / name)}")

@@ -2,8 +2,8 @@
 /*
  * A TCG plugin of QEMU that counts what the guest executes. It is for one CPU with -icount.
  *
- * Each of these reads of the clock adds a line `mark <ns> <instructions> <locked> <group>...` to the
- * output, with totals since the start:
+ * Each of these reads of the clock adds a line `mark <ns> <instructions> <locked> <modules> <group>...`
+ * to the output, with totals since the start. <modules> are the instructions of modules:
  *
  * - a return from ktime_get() into a module;
  * - MARK, an instruction without effect, with the time in the register r10 (bench/load.c).
@@ -85,7 +85,7 @@ static struct {
 	uint64_t group[MAX_GROUPS][MAX_ADDRESSES];
 } options;
 
-static qemu_plugin_u64 instructions, locked, in_group[MAX_GROUPS];
+static qemu_plugin_u64 instructions, locked, in_modules, in_group[MAX_GROUPS];
 static void *rax, *r10, *rsp;
 
 /* Repetitions of string instructions after the first. */
@@ -165,8 +165,9 @@ static void mark(unsigned int cpu, uint64_t ns)
 		record->executed = 0;
 		executed = record->next_executed;
 	}
-	fprintf(options.out, "mark %" PRIu64 " %" PRIu64 " %" PRIu64, ns,
-		qemu_plugin_u64_get(instructions, cpu) - repeated, qemu_plugin_u64_get(locked, cpu));
+	fprintf(options.out, "mark %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, ns,
+		qemu_plugin_u64_get(instructions, cpu) - repeated, qemu_plugin_u64_get(locked, cpu),
+		qemu_plugin_u64_get(in_modules, cpu));
 	for (unsigned int i = 0; i < options.groups; i++)
 		fprintf(options.out, " %" PRIu64, qemu_plugin_u64_get(in_group[i], cpu));
 	fputc('\n', options.out);
@@ -232,6 +233,8 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, ADD_U64, instructions, 1);
 		if (kind.is_locked)
 			qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, ADD_U64, locked, 1);
+		if (address >= options.modules)
+			qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, ADD_U64, in_modules, 1);
 		for (unsigned int i = 0; i < options.groups; i++)
 			for (unsigned int j = 0; j < options.addresses[i]; j++)
 				if (options.group[i][j] == address)
@@ -302,7 +305,7 @@ static bool parse(char *option)
 
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	uint64_t *totals = qemu_plugin_scoreboard_new((2 + MAX_GROUPS) * sizeof(uint64_t));
+	uint64_t *totals = qemu_plugin_scoreboard_new((3 + MAX_GROUPS) * sizeof(uint64_t));
 	size_t offset = 0;
 
 	for (int i = 0; i < argc; i++) {
@@ -315,6 +318,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
 	}
 	instructions = (qemu_plugin_u64){ totals, offset };
 	locked = (qemu_plugin_u64){ totals, offset += sizeof(uint64_t) };
+	in_modules = (qemu_plugin_u64){ totals, offset += sizeof(uint64_t) };
 	for (unsigned int i = 0; i < MAX_GROUPS; i++)
 		in_group[i] = (qemu_plugin_u64){ totals, offset += sizeof(uint64_t) };
 	qemu_plugin_register_vcpu_init_cb(id, find_registers);

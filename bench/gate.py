@@ -3,12 +3,13 @@
 """Checks that no call of the library takes more or fewer instructions than before, relative to C.
 
 Usage: gate.py          measure all calls, compare them with bench/counts, print KTAP
-       gate.py --bless  write the result of the last `make bench BENCH=wrappers LANE=icount` there
+       gate.py --bless  measure them, and write the differences there
 
 The check compares the difference of a call to its twin in C, in the same guest: its instructions, and
 its locked instructions (`<call>.locked`). The counts of both sides also depend on the machine, for
 example on the location of free pages. The exit status is 1 if a difference changed by more than 0.5 % of
 the count of the call in C, or if a loop with known costs has other counts. The check compares no time.
+Requests to rcrypt (`rcrypt <request>`) are compared in the same way with requests to dm-crypt.
 
 bench/counts has a file for each kernel and pair of compilers, because the numbers depend on them.
 Without a matching file the script compares nothing, prints the reason, and exits with status 77.
@@ -30,6 +31,7 @@ import machines
 import report
 import results
 from benchmarks import BENCHMARKS
+from grid import GATE_ROWS, GRID
 from common import load_tools
 from identity import Identity
 from kbuild import Kbuild
@@ -76,6 +78,18 @@ def counts_of(samples: results.Samples) -> Counts:
         for call, sides in cells.items():
             counts[call + suffix] = {side: cell[0] for side, cell in sides.items()}
     return counts
+
+
+def request_counts(samples: results.Samples) -> Counts:
+    """Returns the instructions of each compared request: to dm-crypt as `c`, to rcrypt as `rust`."""
+    (table,) = (table for table in GRID if table.name == "instructions_aes")
+    cells = report.cells_of(table, samples, "icount")
+    names = {"c": "crypt", "rust": "rcrypt"}
+    return {
+        f"rcrypt {row}": {side: cells[row][name][0] for side, name in names.items() if name in cells[row]}
+        for row in GATE_ROWS
+        if row in cells
+    }
 
 
 def wrong_counts(samples: results.Samples) -> Iterator[str]:
@@ -139,6 +153,18 @@ def ktap(then: Differences, now: Counts, wrong: list[str]) -> tuple[str, bool]:
     return "\n".join(lines), good
 
 
+def measure(tools: dict[str, str], kdir: Path) -> tuple[Counts, list[str]]:
+    """Builds the modules and measures all counts. Also returns a line for each wrong known count."""
+    os.environ["BENCH"] = "y"
+    kbuild = Kbuild(kdir, CHECKOUT / "out/release-bench", tools)
+    kbuild.build()
+    load = machines.build_load(tools)
+    run = machines.Run(tools, True, {"release": kbuild}, load, rows=GATE_ROWS)
+    calls = run.samples(BENCHMARKS["wrappers"], LANES["icount"])
+    requests = run.samples(BENCHMARKS["rcrypt"], LANES["icount"])
+    return counts_of(calls) | request_counts(requests), list(wrong_counts(calls))
+
+
 def check(tools: dict[str, str]) -> int:
     """Measures and compares. Returns the exit status of the program."""
     kdir = kernel.ensure("release")
@@ -146,44 +172,47 @@ def check(tools: dict[str, str]) -> int:
     if not then:
         print("\n".join(remarks))
         return SKIPPED
-    os.environ["BENCH"] = "y"
-    kbuild = Kbuild(kdir, CHECKOUT / "out/release-bench", tools)
-    kbuild.build()
-    run = machines.Run(tools, True, {"release": kbuild}, machines.build_load(tools))
     try:
-        samples = run.samples(BENCHMARKS["wrappers"], LANES["icount"])
+        now, wrong = measure(tools, kdir)
     except machines.Failed as error:
         print(f"KTAP version 1\n1..1\n# {error}\nnot ok 1 guest")
         return 1
-    lines, good = ktap(then, counts_of(samples), list(wrong_counts(samples)))
+    lines, good = ktap(then, now, wrong)
     print(lines)
     if not good:
         print("\n".join(f"# {remark}" for remark in remarks))
     return 0 if good else 1
 
 
-def bless(measured: Path, directory: Path) -> Path:
-    """Records the last measurement as the reference. Returns the file."""
-    part = json.loads(measured.read_text())
-    path = directory / identity.file_name(part["identity"])
+def bless(counts: Counts, ours: Identity, directory: Path) -> Path:
+    """Records counts as the reference. Returns the file."""
+    path = directory / identity.file_name(ours)
     directory.mkdir(exist_ok=True)
-    data = {
-        "identity": part["identity"],
-        "differences": differences(counts_of(results.merged(part["runs"]))),
-    }
+    data = {"identity": ours, "differences": differences(counts)}
     path.write_text(json.dumps(data, indent=1) + "\n")
     return path
 
 
+def measure_and_bless(tools: dict[str, str]) -> int:
+    """Measures and records. Returns the exit status of the program."""
+    kdir = kernel.ensure("release")
+    try:
+        now, wrong = measure(tools, kdir)
+    except machines.Failed as error:
+        wrong = [str(error)]
+    if wrong:
+        print("\n".join(wrong), file=sys.stderr)
+        return 1
+    print(bless(now, identity.identity(kdir, tools["QEMU"]), COUNTS))
+    return 0
+
+
 def main(argv: list[str]) -> int:
     """Returns the exit status of the program."""
-    if argv == ["--bless"]:
-        print(bless(CHECKOUT / "out/bench/wrappers-icount.json", COUNTS))
-        return 0
-    if argv:
+    if argv not in ([], ["--bless"]):
         print(__doc__, file=sys.stderr)
         return 2
-    return check(load_tools())
+    return measure_and_bless(load_tools()) if argv else check(load_tools())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 """The identity of a measurement: the kernel, its configuration, the compilers and QEMU."""
 
 import hashlib
+import os
+import platform
 import re
 from pathlib import Path
 
@@ -36,6 +38,16 @@ def identity(kdir: Path, qemu: str) -> Identity:
         "clang": version_in(config.get("CONFIG_CC_VERSION_TEXT", "")),
         "rustc": version_in(config.get("CONFIG_RUSTC_VERSION_TEXT", "")),
         "qemu": accel.check_qemu(qemu),
+    }
+
+
+def of_system() -> Identity:
+    """Returns the identity of the running system."""
+    models = re.findall(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return {
+        "kernel": platform.release(),
+        "cpu": models[0] if models else platform.machine(),
+        "cpus": str(os.cpu_count()),
     }
 
 

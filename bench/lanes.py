@@ -1,9 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """The lanes: kinds of machines that run benchmarks, and what their numbers show."""
 
+import os
+import shutil
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+
+def cpus() -> int:
+    """Returns `CPUS=`, or else the number of CPUs of this machine."""
+    return int(os.environ.get("CPUS") or len(os.sched_getaffinity(0)))
+
+
+def has_perf() -> bool:
+    """Returns whether this system has the program perf."""
+    return shutil.which("perf") is not None
 
 
 @dataclass(frozen=True)
@@ -14,7 +26,7 @@ class Lane:
     claim: str
     """What its numbers show; printed with them."""
     kind: str
-    """`qemu` and `uml` boot a guest; `host` runs a program."""
+    """`qemu` and `uml` boot a guest, `host` runs a program, `system` runs the script on this system."""
     options: tuple[str, ...]
     """Options for qemu/run.py."""
     cpus: int
@@ -69,10 +81,18 @@ LANES = {
         ),
         Lane(
             name="kvm",
-            claim="4 virtual CPUs on KVM: real time, on as many CPUs as this machine has.",
+            claim=f"{cpus()} virtual CPUs on KVM: real time.",
             kind="qemu",
-            options=("--accel", "kvm"),
-            cpus=4,
+            options=("--accel", "kvm", "--pin"),
+            cpus=cpus(),
+            best=statistics.median,
+        ),
+        Lane(
+            name="host",
+            claim="This system and its kernel: real time.",
+            kind="system",
+            options=(),
+            cpus=cpus(),
             best=statistics.median,
         ),
         Lane(

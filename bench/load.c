@@ -5,11 +5,12 @@
  * load create NAME SECTORS TARGET PARAMETERS   create a device and print its path
  * load suspend NAME                            suspend the device, which waits for its requests
  * load remove NAME                             remove the device
- * load io DEVICE read|write BYTES JOBS COUNT ROUNDS [FILE]
- *	In each round, each of JOBS threads makes COUNT direct requests of BYTES, one after the other.
- *	Prints for each round its duration in nanoseconds and the number of all requests. One round
- *	before the first is a warm-up and not printed. With FILE, writes 1 to it before the first
- *	round and 0 after the last one; JOBS must be 1 then.
+ * load io DEVICE read|write BYTES JOBS DEPTH COUNT ROUNDS [FILE]
+ *	In each round, each of JOBS threads makes COUNT direct requests of BYTES, DEPTH of them at the
+ *	same time: one after the other by pread() and pwrite(), more by io_submit(). Prints for each
+ *	round its duration in nanoseconds and the number of all requests. One round before the first
+ *	is a warm-up and not printed. With FILE, writes 1 to it before the first round and 0 after the
+ *	last one; JOBS must be 1 then.
  * load hold DEVICE SECTOR COUNT SINGLE
  *	Submits COUNT direct writes of 128 KiB and SINGLE of 4 KiB at once, at SECTOR, and waits.
  */
@@ -96,14 +97,65 @@ static struct {
 	int fd;
 	bool write;
 	size_t bytes;
-	unsigned long jobs, count, rounds;
+	unsigned long jobs, depth, count, rounds;
 	pthread_barrier_t barrier;
 } load;
+
+#define MAX_DEPTH 64
+
+static void queue_requests(aio_context_t context, char *buffer, off_t at, unsigned long count)
+{
+	struct iocb requests[MAX_DEPTH], *list[MAX_DEPTH];
+
+	for (unsigned long i = 0; i < count; i++, at += load.bytes) {
+		requests[i] = (struct iocb){
+			.aio_lio_opcode = load.write ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD,
+			.aio_fildes = load.fd,
+			.aio_buf = (unsigned long)buffer,
+			.aio_nbytes = load.bytes,
+			.aio_offset = at,
+		};
+		list[i] = &requests[i];
+	}
+	if (syscall(SYS_io_submit, context, count, list) != (long)count)
+		err(1, "io_submit of %lu requests", count);
+}
+
+/* Makes as many new requests as have ended. */
+static void make_queued_requests(char *buffer, off_t at)
+{
+	static __thread aio_context_t context;
+	struct io_event events[MAX_DEPTH];
+	unsigned long left = load.count;
+	long ended = left < load.depth ? left : load.depth;
+
+	if (!context && syscall(SYS_io_setup, load.depth, &context))
+		err(1, "io_setup");
+	for (unsigned long flying = 0; left || flying; flying -= ended) {
+		unsigned long count = left < (unsigned long)ended ? left : (unsigned long)ended;
+
+		if (count)
+			queue_requests(context, buffer, at, count);
+		at += load.bytes * count;
+		left -= count;
+		flying += count;
+		ended = syscall(SYS_io_getevents, context, 1, MAX_DEPTH, events, NULL);
+		if (ended < 1)
+			err(1, "io_getevents");
+		for (long i = 0; i < ended; i++)
+			if (events[i].res != (long long)load.bytes)
+				errx(1, "a request failed: %lld", (long long)events[i].res);
+	}
+}
 
 static void make_requests(char *buffer, unsigned long job)
 {
 	off_t at = load.bytes * load.count * job;
 
+	if (load.depth > 1) {
+		make_queued_requests(buffer, at);
+		return;
+	}
 	for (unsigned long i = 0; i < load.count; i++, at += load.bytes) {
 		ssize_t done = load.write ? pwrite(load.fd, buffer, load.bytes, at) :
 					    pread(load.fd, buffer, load.bytes, at);
@@ -217,10 +269,13 @@ static void io(char **args, const char *file)
 	load.write = !strcmp(args[1], "write");
 	load.bytes = strtoul(args[2], NULL, 0);
 	load.jobs = strtoul(args[3], NULL, 0);
-	load.count = strtoul(args[4], NULL, 0);
-	load.rounds = strtoul(args[5], NULL, 0);
+	load.depth = strtoul(args[4], NULL, 0);
+	load.count = strtoul(args[5], NULL, 0);
+	load.rounds = strtoul(args[6], NULL, 0);
 	if (!load.jobs || load.jobs > 64)
 		errx(1, "1 to 64 jobs");
+	if (!load.depth || load.depth > MAX_DEPTH)
+		errx(1, "1 to %d requests at the same time", MAX_DEPTH);
 	pthread_barrier_init(&load.barrier, NULL, load.jobs + 1);
 
 	if (load.jobs == 1) {
@@ -251,13 +306,13 @@ int main(int argc, char **argv)
 		remove_device(argv + 2);
 	else if (argc == 3 && !strcmp(argv[1], "suspend"))
 		suspend(argv + 2);
-	else if ((argc == 8 || argc == 9) && !strcmp(argv[1], "io"))
-		io(argv + 2, argv[8]);
+	else if ((argc == 9 || argc == 10) && !strcmp(argv[1], "io"))
+		io(argv + 2, argv[9]);
 	else if (argc == 6 && !strcmp(argv[1], "hold"))
 		hold(argv + 2);
 	else
 		errx(2, "create NAME SECTORS TARGET PARAMETERS | suspend NAME | remove NAME | "
-			"io DEVICE read|write BYTES JOBS COUNT ROUNDS [FILE] | "
+			"io DEVICE read|write BYTES JOBS DEPTH COUNT ROUNDS [FILE] | "
 			"hold DEVICE SECTOR COUNT SINGLE");
 	return 0;
 }

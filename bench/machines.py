@@ -3,6 +3,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,12 +18,13 @@ sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts", "tes
 import accel
 import console
 import costs
+import grid
 import interleavings
 import results
 import uml
 from common import note
 from kbuild import Kbuild
-from lanes import Lane
+from lanes import Lane, has_perf
 from tables import COUNTED_LANE, Benchmark
 
 TIMEOUT_S = 900
@@ -55,10 +57,18 @@ class Run:
     """The program bench/load.c."""
     profile: str = ""
     """The value of PROFILE=."""
+    rows: tuple[str, ...] = ()
+    """Requests of the benchmark `rcrypt` (default: all of the lane)."""
 
-    def env(self, lane: Lane) -> dict[str, str]:
+    def env(self, benchmark: Benchmark, lane: Lane) -> dict[str, str]:
         """Returns the environment variables of the script."""
+        rows = self.rows or [
+            row for cipher in grid.CIPHERS for row in grid.rows_of(lane.name, cipher)
+        ]
+        choices = lane.name == COUNTED_LANE and not self.rows
         return {
+            **({"ROWS": " ".join(rows)} if benchmark.name == "rcrypt" else {}),
+            "CHOICES": "1" if choices else "",
             "LANE": lane.name,
             "QUICK": "1" if self.quick else "",
             "PROFILE": "1" if self.profile and lane.name == COUNTED_LANE else "",
@@ -70,6 +80,8 @@ class Run:
         out.mkdir(parents=True, exist_ok=True)
         if lane.kind == "host":
             return self._host(benchmark, lane)
+        if lane.kind == "system":
+            return self._system(benchmark, lane)
         return (self._qemu if lane.kind == "qemu" else self._uml)(benchmark, lane, out)
 
     def samples(self, benchmark: Benchmark, lane: Lane) -> results.Samples:
@@ -126,13 +138,26 @@ class Run:
             raise Failed(f"{run.stderr[-2000:]}\nexited with status {run.returncode}")
         return run.stdout
 
+    def _system(self, benchmark: Benchmark, lane: Lane) -> str:
+        measured = {
+            "SECONDS_EACH": "1" if self.quick else "3",
+            "ROUNDS": "1" if self.quick else "3",
+            "PERF": "1" if has_perf() else "",
+        }
+        variables = os.environ | self.env(benchmark, lane) | measured
+        argv = [str(HERE / "host.sh")]
+        run = subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise Failed(run.stderr.strip() or f"{argv[0]} exited with status {run.returncode}")
+        return run.stdout
+
     def _qemu(self, benchmark: Benchmark, lane: Lane, out: Path) -> str:
         kbuild = self.builds["release"]
         argv = [
             self.tools["PYTHON"], str(CHECKOUT / "qemu/run.py"), "--qemu", self.tools["QEMU"],
             "--kdir", str(kbuild.kdir), "--modules", str(kbuild.out), "--ram", *lane.options,
             "--cpus", str(lane.cpus), "--timeout", os.environ.get("TIMEOUT") or str(TIMEOUT_S),
-            *(f"--env={name}={value}" for name, value in self.env(lane).items()),
+            *(f"--env={name}={value}" for name, value in self.env(benchmark, lane).items()),
             *(self._plugin(out) if lane.name == COUNTED_LANE else ()),
             *(("--pack", str(self.load)) if benchmark.name in NEED_LOAD else ()),
             "--script", str(HERE / f"{benchmark.script}.sh"), "--out", str(out),
@@ -147,7 +172,8 @@ class Run:
         kbuild = self.builds["uml"]
         for name in ("output.log", "status"):
             (out / name).unlink(missing_ok=True)
-        exports = "".join(f"export {name}={value}\n" for name, value in self.env(lane).items())
+        variables = self.env(benchmark, lane).items()
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables)
         job = f"#!/bin/sh\n{exports}cd /mnt/script\nexec ./{benchmark.script}.sh\n"
         packed = {
             "kscale/job": job.encode(),
@@ -199,7 +225,7 @@ def build_lines(tools: dict[str, str]) -> Path:
 
 def kvm_works(tools: dict[str, str]) -> bool:
     """Returns whether qemu/run.py has recorded that KVM works on this boot of the host."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if accel.missing():
         return False
     record = accel.known(accel.check_qemu(tools["QEMU"]))
     return record.exists() and record.read_text() == "works"
@@ -207,7 +233,8 @@ def kvm_works(tools: dict[str, str]) -> bool:
 
 def try_kvm(run: Run) -> bool:
     """Returns whether KVM works; boots a guest unless the answer is recorded."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if why := accel.missing():
+        note(why)
         return False
     kdir = str(run.builds["release"].kdir)
     argv = [

@@ -21,6 +21,7 @@ DOCS = CHECKOUT / "docs/bench"
 sys.path += [str(CHECKOUT / directory) for directory in ("scripts", "qemu")]
 
 import claims
+import goals
 import grid
 import report
 from lanes import LANES
@@ -46,15 +47,34 @@ def claim_rows(found: Report, benchmark: str) -> str:
     return table(claims.HEAD[1:], [words[1:] for words in rows if words[0] == benchmark])
 
 
-def call_ratios(found: Report) -> dict[str, float]:
-    """Returns the quotient of instructions, Rust/C, of each call of the library."""
-    part = found.parts.get(("wrappers", "icount"))
-    cells = part["tables"]["instructions"]["cells"] if part else {}
-    return {
-        call: sides["rust"][0] / sides["c"][0]
-        for call, sides in cells.items()
-        if "rust" in sides and sides.get("c", [0])[0]
-    }
+TWINS = (
+    ("wrappers", "instructions", (("rust", "c"),)),
+    ("wrappers", "requests", (("rust", "c"),)),
+    ("dm-crypt-page-limit", "instructions", (("exact", "exact_c"), ("approx", "approx_c"))),
+    (
+        "dm-crypt-bulk-alloc", "instructions",
+        (("single", "single_c"), ("compound", "compound_c"), ("bulk", "bulk_c")),
+    ),
+)  # fmt: skip
+"""Tables of the lane icount with twins in C: columns of a call in Rust and of the same call in C."""
+
+
+def twins(found: Report, suffix: str = "") -> dict[str, tuple[float, float]]:
+    """Returns what each measurement with a twin takes, in Rust and in C: instructions, or another cost."""
+    pairs = {}
+    for benchmark, table, sides in TWINS:
+        part = found.parts.get((benchmark, "icount"), {})
+        for row, cells in part.get("tables", {}).get(table + suffix, {}).get("cells", {}).items():
+            for rust, c in sides:
+                if rust in cells and c in cells:
+                    name = row if rust == "rust" else f"{rust} {row}"
+                    pairs[f"{benchmark} {name}"] = (cells[rust][0], cells[c][0])
+    return pairs
+
+
+def ratios_of(found: Report) -> dict[str, float]:
+    """Returns the quotient of instructions, Rust/C, of each measurement with a twin."""
+    return {name: rust / c for name, (rust, c) in twins(found).items() if c > 0}
 
 
 def as_cheap(ratios: dict[str, float]) -> int:
@@ -63,28 +83,38 @@ def as_cheap(ratios: dict[str, float]) -> int:
 
 
 def call_summary(found: Report) -> str:
-    """Returns one paragraph on the cost of the library's calls."""
-    ratios = call_ratios(found)
+    """Returns one paragraph on all measurements that have a twin in C."""
+    ratios = ratios_of(found)
     if not ratios:
         return "Calls of the library were not measured.\n"
-    most = sorted(ratios, key=lambda call: -ratios[call])[:5]
+    most = sorted(ratios, key=lambda call: -ratios[call])[:8]
     listed = ", ".join(f"`{call}` {ratios[call]:.2f}" for call in most)
+    locked = [
+        f"`{name}` {rust:.0f} ({c:.0f})"
+        for name, (rust, c) in twins(found, ".locked").items()
+        if round(rust) > round(c)
+    ]
     return (
-        f"{as_cheap(ratios)} of {len(ratios)} calls of the library take at most as many instructions "
-        f"as their twin in C (within 1 %). The largest quotients, Rust/C: {listed}.\n"
+        f"{as_cheap(ratios)} of {len(ratios)} measurements in Rust take at most as many instructions as "
+        f"their twin in C (within 1 %), over all tables that have twins. The largest quotients, Rust/C: "
+        f"{listed}. More locked instructions than C (in brackets): {', '.join(locked) or 'none'}.\n"
     )
 
 
-REQUESTS = (
-    ("null", 4), ("null", 128), ("null", 1024), ("aes", 4), ("aes", 128), ("aes", 1024),
-)  # fmt: skip
+def request_ratios(found: Report, target: str) -> dict[str, float]:
+    """Returns the quotient of instructions of each request to rcrypt and to another target."""
+    return {
+        row: ratio
+        for cipher in grid.CIPHERS
+        for ratio, row in goals.quotients(found, "rcrypt", f"instructions_{cipher}", "rcrypt", target)
+    }
 
 
 def request_rows(found: Report) -> str:
     """Returns the instructions of a write through rcrypt and through the targets in C."""
     rows = []
     for cipher, kib in REQUESTS:
-        name = f"brd_{cipher}_4096_write_1_{kib}"
+        name = f"brd_default_{cipher}_4096_write_1x1_{kib}"
         values = [
             found.value("rcrypt", "icount", f"instructions_{cipher}", name, target)
             for target in grid.TARGETS
@@ -137,20 +167,21 @@ def summary(found: Report) -> str:
         name, says, lane, _, _, verdict = judged.words()
         if judged.claim.in_summary:
             rows.append((f"[{name}](docs/bench/{name}.md)", says, verdict, lane))
-    ratios = call_ratios(found)
+    ratios = ratios_of(found)
     if ratios:
-        verdict = f"{as_cheap(ratios)} of {len(ratios)} calls do (within 1 %)"
-        claim = "a call takes no more instructions than its twin in C"
+        verdict = f"{as_cheap(ratios)} of {len(ratios)} measurements (within 1 %)"
+        claim = "Rust takes no more instructions than its twin in C"
         rows.append(("wrappers", claim, verdict, "icount"))
-    name = "brd_aes_4096_write_1_128"
-    ours, theirs = (
-        found.value("rcrypt", "icount", "instructions_aes", name, target)
-        for target in ("rcrypt", "crypt")
-    )
-    if ours and theirs:
-        verdict = f"holds: {ours / theirs:.2f} of dm-crypt's"
-        claim = "a write of 128 KiB takes no more instructions than on dm-crypt"
-        rows.append(("rcrypt", claim, verdict if ours <= theirs else verdict[7:], "icount"))
+    for target in ("crypt", "inlinecrypt"):
+        ratios = request_ratios(found, target)
+        if ratios:
+            most = max(ratios, key=lambda row: ratios[row])
+            verdict = (
+                f"{as_cheap(ratios)} of {len(ratios)} requests (within 1 %); the most {ratios[most]:.2f}, "
+                f"`{most}`"
+            )
+            claim = f"a request takes no more instructions than on dm-{target}, options alike"
+            rows.append(("rcrypt", claim, verdict, "icount"))
     return f"{measured_with(found)}\n\n{table(('benchmark', 'claim', 'verdict', 'lane'), rows)}"
 
 

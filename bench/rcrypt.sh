@@ -3,7 +3,7 @@
 #
 # Measures requests to rcrypt, dm-crypt and dm-inlinecrypt: the grid of bench/grid.py.
 #
-# LANE=icount: nanoseconds are instructions. Other lanes: also four jobs at once.
+# LANE=icount: nanoseconds are instructions. With CHOICES=1, also the choices of rcrypt.
 
 # symbols: prints the functions of the modules, for a profile.
 symbols() {
@@ -19,27 +19,23 @@ fi
 modprobe brd rd_nr=1 rd_size=32768 || exit
 symbols
 
+# Sectors of a device.
 sectors=65536
 # XTS refuses a key with two equal halves.
 half=0123456789abcdef0123456789abcdef
 key=${half}${half}fedcba9876543210${half}fedcba9876543210
 
-jobs='1 4'
-table=ns
-rounds='1 2 3'
 # A measurement has `times` rounds of `bytes` of data.
-times=1 bytes=1048576
-disks='brd null_blk'
-sizes='4 16 64 128 256 512 1024'
+table=ns times=1 bytes=1048576 rounds='1 2 3'
 case $LANE in
-icount) table=instructions jobs=1 rounds=1 times=3 ;;
-tcg) disks=brd sizes='4 128 1024' ;;
-uml) disks=brd jobs=1 rounds='1 2 3' times=5 ;;
+icount) table=instructions times=3 rounds=1 ;;
+uml) times=5 ;;
 esac
 [ -z "$QUICK" ] || rounds=1 bytes=131072
 
-# parameters <target> <cipher> <sector size> <device>
+# parameters <target> <cipher> <sector size> <options> <device>
 parameters() {
+	target=$1 device=$5
 	case $2 in
 	null) line='cipher_null-ecb -' options= ;;
 	aes) line="aes-xts-plain64 $key" options=iv_large_sectors ;;
@@ -49,55 +45,71 @@ parameters() {
 	else
 		options="sector_size:$3 $options"
 	fi
-	set -- "$4" $options
-	device=$1
-	shift
+	[ "$target" = inlinecrypt ] || options="$options $4"
+	# shellcheck disable=SC2086
+	set -- $options
 	echo "$line 0 $device 0${*:+ $# $*}"
 }
 
-# measure <disk> <cipher> <sector size>
-measure() {
+# set_up <disk> <threads> <cipher> <sector size>: creates a device of each target.
+set_up() {
 	case $1 in
-	brd) below=/dev/ram0 ;;
-	null_blk) below=/dev/nullb0 ;;
+	brd) below=/dev/ram0 size=$sectors ;;
+	nullblk) below=/dev/nullb0 size=524288 ;;
+	esac
+	case $2 in
+	default) threads= ;;
+	cpus) threads=submit_from_crypt_cpus ;;
+	none) threads='no_read_workqueue no_write_workqueue' ;;
 	esac
 	targets='crypt rcrypt'
-	[ "$2" = null ] || [ "$LANE" = uml ] || targets="$targets inlinecrypt"
+	[ "$3" = null ] || [ "$LANE" = uml ] || targets="$targets inlinecrypt"
 	for target in $targets; do
-		path=$(./load create $target $sectors $target "$(parameters $target $2 $3 $below)") || exit
+		path=$(./load create $target $size $target \
+			"$(parameters $target "$3" "$4" "$threads" $below)") || exit
 		eval "path_$target=$path"
-	done
-	for direction in write read; do
-		for job in $jobs; do
-			for kib in $sizes; do
-				count=$((bytes / kib / 1024))
-				[ $count -gt 0 ] || count=1
-				# The targets take turns, so that other load affects all of them alike.
-				for _ in $rounds; do
-					for target in $targets; do
-						eval "path=\$path_$target"
-						./load io $path $direction $((kib * 1024)) $job $count $times |
-							awk -v cell="${table}_$2 $1_$2_$3_${direction}_${job}_$kib $target" \
-								'{ printf "result %s %.0f %s %s\n", cell, $1 / $2, $1, $2 }'
-					done
-				done
-			done
-		done
-	done
-	for target in $targets; do
-		./load remove $target || exit
 	done
 }
 
-for disk in $disks; do
-	for cipher in null aes; do
-		for sector in 512 4096; do
-			measure $disk $cipher $sector
+tear_down() {
+	for target in $targets; do
+		./load remove $target || exit
+	done
+	targets=
+}
+
+# measure <table and row> <direction> <jobs> <depth> <KiB>
+measure() {
+	count=$((bytes / $5 / 1024))
+	[ $count -gt 0 ] || count=1
+	[ $count -ge "$4" ] || count=$4
+	# The targets take turns, so that other load affects all of them alike.
+	for _ in $rounds; do
+		for target in $targets; do
+			eval "path=\$path_$target"
+			./load io $path "$2" $(($5 * 1024)) "$3" "$4" $count $times |
+				awk -v cell="$1 $target" \
+					'{ printf "result %s %.0f %s %s\n", cell, $1 / $2, $1, $2 }'
 		done
 	done
-done
+}
 
-[ "$LANE" = icount ] || exit 0
+# ROWS: the rows of the tables, as bench/grid.py names them. Those with the same devices are neighbours.
+set_up_for= targets=
+for row in $ROWS; do
+	IFS=_ read -r disk threads cipher sector direction jobs kib <<-EOF
+		$row
+	EOF
+	if [ "$disk $threads $cipher $sector" != "$set_up_for" ]; then
+		set_up_for="$disk $threads $cipher $sector"
+		tear_down
+		set_up $set_up_for
+	fi
+	measure "${table}_$cipher $row" "$direction" "${jobs%x*}" "${jobs#*x}" "$kib"
+done
+tear_down
+
+[ -n "$CHOICES" ] || exit 0
 
 # Sources and limits of pages, on the disk with the least cost.
 modprobe -a bench_pages_c bench_targets_c || exit
@@ -111,13 +123,13 @@ reload() {
 
 # request <table> <row> <column> <path> <KiB> [file]: prints the cost of a request in each round.
 request() {
-	./load io "$4" write $(($5 * 1024)) 1 $((64 / $5 + 1)) 3 $6 |
+	./load io "$4" write $(($5 * 1024)) 1 1 $((64 / $5 + 1)) 3 $6 |
 		awk -v cell="$1 $2 $3" '{ printf "result %s %.0f %s %s\n", cell, $1 / $2, $1, $2 }'
 }
 
 # strategy <column> <target>
 strategy() {
-	path=$(./load create $2 $sectors $2 "$(parameters $2 null 4096 /dev/nullb0)") || exit
+	path=$(./load create $2 $sectors $2 "$(parameters $2 null 4096 '' /dev/nullb0)") || exit
 	for kib in 4 64 128 1024; do
 		request strategies warm_$kib $1 $path $kib
 		request strategies fragmented_$kib $1 $path $kib $fragmented
@@ -140,7 +152,7 @@ free=$(awk '/^MemTotal:/ { print int($2 / 4 * 2 / 100) - 256 }' /proc/meminfo)
 # limit <column> <target> <in use> <KiB> <pages of that>
 limit() {
 	below=$(./load create below $large bench_c '/dev/nullb0 hold') || exit
-	path=$(./load create $2 $large $2 "$(parameters $2 null 4096 $below)") || exit
+	path=$(./load create $2 $large $2 "$(parameters $2 null 4096 '' $below)") || exit
 	./load hold $path $((large / 2)) $(($5 / 32)) $(($5 % 32)) &
 	sleep 1
 	request limits $3_$4 $1 $path $4

@@ -8,6 +8,7 @@ COUNTED_LANE = "icount"
 """The lane whose numbers are those of costs.py."""
 COSTS = {
     "locked": "locked instructions",
+    "modules": "instructions of modules",
     "page_allocator": "calls of the page allocator",
     "slab": "calls of the slab allocators",
     "switches": "task switches",

@@ -40,7 +40,7 @@ modprobe null_blk nr_devices=1 gb=1 queue_mode=0 irqmode=0 || exit
 
 # requests <row> <column> <KiB> <device>: prints the cost of a request in each round.
 requests() {
-	"$load" io "$4" write $(($3 * 1024)) 1 16 16 |
+	"$load" io "$4" write $(($3 * 1024)) 1 1 16 16 |
 		awk -v cell="requests $1 $2" '{ printf "result %s %.1f %s %s\n", cell, $1 / $2, $1, $2 }'
 }
 

@@ -103,14 +103,14 @@ ffffffff81000100 T after_ktime_get
 ffffffff81000200 T __switch_to_asm
 ffffffff81009000 B _end
 """
-MARKS = """mark 1000 50 5 0 0 0
-mark 1300 60 5 0 0 0
-mark 2000 100 6 1 1 0
+MARKS = """mark 1000 50 5 0 0 0 0
+mark 1300 60 5 0 0 0 0
+mark 2000 100 6 7 1 1 0
 at ffffffff81000208 400
 at ffffffffa0000010 160
 at 400010 40
-mark 2600 700 16 3 3 20
-mark 3000 800 16 3 3 20
+mark 2600 700 16 167 3 3 20
+mark 3000 800 16 167 3 3 20
 """
 GUEST = """symbol ffffffffa0000000 t measure\t[bench_wrappers]
 result cost add c 2.344 600 256
@@ -134,6 +134,7 @@ class Costs(unittest.TestCase):
         self.assertEqual(found, {
             "cost": [600 / 256],
             "cost.locked": [10 / 256],
+            "cost.modules": [160 / 256],
             "cost.page_allocator": [2 / 256],
             "cost.slab": [2 / 256],
             "cost.switches": [20 / 256],
@@ -168,7 +169,7 @@ class Costs(unittest.TestCase):
         }
         samples["cost.locked"]["add"]["rust"] = [2.0]
         text = results.render_costs(TABLE, samples, LANES["icount"])
-        self.assertEqual(text.split()[-9:], "add 0.0 0.0 0.0 0.0 2.0 0.0 0.0 0.0".split())
+        self.assertEqual(text.split()[-11:], "add 0.0 0.0 0.0 0.0 0.0 2.0 0.0 0.0 0.0 0.0".split())
 
     def test_baseline_with_the_last_part_of_the_row(self) -> None:
         table = replace(TABLE, rows=("remap_4", "end_4", "share_64"), baseline="disk_")

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Goals for the costs of rcrypt and of the library, and what a run measured."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from report import Report
+from results import aligned
+
+Worst = tuple[float, str]
+"""The worst value, and the cell that has it."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A limit for a value that a run measures."""
+
+    text: str
+    limit: float
+    worst: Callable[[Report], Worst | None]
+    """Returns `None` if the run did not measure the value."""
+
+
+def cells(report: Report, benchmark: str, table: str) -> dict[str, dict[str, list[float]]]:
+    """Returns the cells of a table of the lane icount by row and column."""
+    part = report.parts.get((benchmark, "icount"), {})
+    return part.get("tables", {}).get(table, {}).get("cells", {})
+
+
+def quotients(
+    report: Report, benchmark: str, table: str, above: str, below: str
+) -> Iterator[Worst]:
+    """Yields the quotient of two columns for each row."""
+    for row, found in cells(report, benchmark, table).items():
+        if above in found and below in found and found[below][0] > 0:
+            yield found[above][0] / found[below][0], row
+
+
+def worst_of(found: Iterable[Worst]) -> Worst | None:
+    """Returns the largest value."""
+    return max(found, default=None)
+
+
+def beside_crypt(report: Report) -> Worst | None:
+    """rcrypt and dm-crypt with equal options."""
+    tables = ("instructions_null", "instructions_aes")
+    return worst_of(
+        one for table in tables for one in quotients(report, "rcrypt", table, "rcrypt", "crypt")
+    )
+
+
+def beside_inlinecrypt(report: Report) -> Iterator[Worst]:
+    """rcrypt and dm-inlinecrypt, all cells."""
+    return quotients(report, "rcrypt", "instructions_aes", "rcrypt", "inlinecrypt")
+
+
+def same_hops(row: str) -> bool:
+    """Returns whether both encrypt in the submitter, or both decrypt in a worker."""
+    return ("_none_" if "_write_" in row else "_default_") in row
+
+
+def beside_inlinecrypt_same_hops(report: Report) -> Worst | None:
+    """rcrypt and dm-inlinecrypt with the same task switches."""
+    return worst_of(one for one in beside_inlinecrypt(report) if same_hops(one[1]))
+
+
+def beside_inlinecrypt_defaults(report: Report) -> Worst | None:
+    """rcrypt without options, and dm-inlinecrypt."""
+    return worst_of(one for one in beside_inlinecrypt(report) if "_default_" in one[1])
+
+
+def own_per_sector(report: Report) -> Worst | None:
+    """Instructions of rcrypt and the library for each sector of 512 bytes of 1 MiB."""
+    found = cells(report, "rcrypt", "instructions_aes.modules")
+    rows = (f"nullblk_none_aes_512_{direction}_1x1_1024" for direction in ("write", "read"))
+    return worst_of((found[row]["rcrypt"][0] / 2048, row) for row in rows if row in found)
+
+
+def own_per_write(report: Report) -> Worst | None:
+    """Instructions of rcrypt and the library in a write of 4 KiB, relative to all others, in percent."""
+    row = "nullblk_none_aes_4096_write_1x1_4"
+    own = cells(report, "rcrypt", "instructions_aes.modules").get(row, {}).get("rcrypt")
+    every = cells(report, "rcrypt", "instructions_aes").get(row, {}).get("rcrypt")
+    return (100 * own[0] / (every[0] - own[0]), row) if own and every else None
+
+
+def calls(report: Report) -> Worst | None:
+    """Calls of the library and their twins in C, without those of shrinkers."""
+    found = quotients(report, "wrappers", "instructions", "rust", "c")
+    return worst_of(one for one in found if not one[1].startswith("shrinker_"))
+
+
+def requests(report: Report) -> Worst | None:
+    """Requests to targets in Rust and in C."""
+    return worst_of(quotients(report, "wrappers", "requests", "rust", "c"))
+
+
+def remap(report: Report) -> Worst | None:
+    """A remap by a target in Rust, minus one by dm-linear."""
+    found = cells(report, "wrappers", "requests").get("linear_4", {})
+    return (found["rust"][0] - found["c"][0], "linear_4") if len(found) == 2 else None
+
+
+GOALS = (
+    Goal("rcrypt / dm-crypt, equal options, every cell", 1.00, beside_crypt),
+    Goal("rcrypt / dm-inlinecrypt, same hops, every cell", 0.98, beside_inlinecrypt_same_hops),
+    Goal("rcrypt / dm-inlinecrypt, defaults, every cell", 1.00, beside_inlinecrypt_defaults),
+    Goal("own instructions per sector of 512 bytes", 45, own_per_sector),
+    Goal("own instructions of a write of 4 KiB, percent of all others", 5, own_per_write),
+    Goal("calls of the library / C, except shrinkers", 1.02, calls),
+    Goal("requests to a target / C", 1.00, requests),
+    Goal("remap by a target - dm-linear", 5, remap),
+)
+
+
+def render(report: Report) -> str:
+    """Returns the goals and the worst values as a table; an empty text if nothing was measured."""
+    lines = []
+    for goal in GOALS:
+        if worst := goal.worst(report):
+            met = "met" if round(worst[0], 2) <= goal.limit else "not met"
+            lines.append([goal.text, f"{goal.limit:g}", f"{worst[0]:.2f}", met, worst[1]])
+    if not lines:
+        return ""
+    return aligned("Goals (lane icount)", [["goal", "at most", "worst", "", "cell"], *lines])
