@@ -22,7 +22,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             "rcrypt",
             "rcrypt, dm-crypt and dm-inlinecrypt",
             GRID,
-            {"icount": 400, "tcg": 300, "kvm": 120, "uml": 60, "host": 600},
+            {"icount": 180, "tcg": 120, "kvm": 120, "uml": 30, "host": 600},
         ),
     )
 }

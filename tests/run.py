@@ -60,7 +60,7 @@ STEPS_AT_ONCE = 3
 # Approximate durations of steps on an idle host. The longest step starts first.
 HARNESS_S = 100
 UI_S = 60
-COUNTS_S = 20
+COUNTS_S = 40
 MIRI_S = 120
 LITMUS_S = 1
 MUTANT_S = 25

@@ -114,7 +114,7 @@ class Claims(FakeResults):
             (claims.flush_all, f"{proposals.IOVA_DEPOT}-lines", "walk", ("256_cpus_2.0", "fixed_flush"), 9000, 1),
             (claims.regression, f"{proposals.SHRINKER_SRCU}-kvm", "unregistered_per_s", ("cycles", "srcu_c"), 1, 9000),
             (claims.walk_rate, f"{proposals.SHRINKER_SRCU}-kvm", "walks_per_s", ("4", "srcu_c"), 9000, 1),
-            (claims.lock_free_cost, f"{proposals.KVFREE_PAGES}-icount", "instructions", ("local", "slots"), 1, 9000),
+            (claims.lock_free_cost, f"{proposals.KVFREE_PAGES}-icount", "instructions", ("callers", "slots"), 1, 9000),
             (claims.remote, f"{proposals.KVFREE_PAGES}-kvm", "pairs_per_s", ("4_remote", "slots"), 9000, 1),
             (claims.safe, f"{proposals.KVFREE_PAGES}-model", "faults", ("aba", "slots"), 0, 1),
         )
