@@ -16,7 +16,7 @@ SPLAT = re.compile(
       \bBUG:\ | ^BUG\ \S+.*\): | kernel\ BUG\ at\ | \bWARNING:\ | \bBadness\b
     | \bOops\b | general\ protection\ fault | stack\ segment: | double\ fault
     | Unable\ to\ handle\ kernel | \bInternal\ error:\  | SError\ Interrupt\ on
-    | \bKASAN:\ | \bKFENCE:\ | \bKCSAN:\ | \bUBSAN:\ | \bODEBUG:\ (?!selftest|\d+\ of\ )
+    | \bCFI\ failure\ at\ | \bKASAN:\ | \bKFENCE:\ | \bKCSAN:\ | \bUBSAN:\ | \bODEBUG:\ (?!selftest|\d+\ of\ )
     | possible\ (circular|recursive)\ locking | inconsistent\ lock\ state | lock\ inversion
     | irq-safe.*irq-unsafe | bad\ unlock\ balance | held\ lock\ freed | Invalid\ wait\ context
     | suspicious\ RCU\ usage | trying\ to\ register\ non-static\ key | DEBUG_LOCKS_WARN_ON

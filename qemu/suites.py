@@ -11,22 +11,24 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
-KERNELS = ("release", "debug", "kcsan", "rt", "stock", "arm64")
+KERNELS = ("release", "debug", "kcsan", "rt", "stock", "cfi", "arm64")
 # Kernels that run the suites of the release kernel in `make test-long`, except lines with
 # `-<kernel>`.
 LONG_KERNELS = ("kcsan", "rt")
 # The kernel of a distribution, which has neither KUnit nor all options. It runs the guest suites whose lines
 # name it, in `make test-long` and in `make test KERNEL=stock`.
 STOCK = "stock"
-# The kernel for another architecture. It runs the suites of the release kernel in `make test-long` and in
-# `make test ARCH=arm64`, except long ones and lines with `-arm64`.
+# The kernel for another architecture.
 ARM64 = "arm64"
+# Kernels that run the suites of the release kernel in `make test-long` and in `make test KERNEL=<kernel>`,
+# except long ones and lines with `-<kernel>`.
+SHORT_KERNELS = ("cfi", ARM64)
 # Kernels that `make test` does not run by default.
-ELSEWHERE = (*LONG_KERNELS, STOCK, ARM64)
+ELSEWHERE = (*LONG_KERNELS, STOCK, *SHORT_KERNELS)
 # Kernels that run a KUnit suite without a line in the table.
 KUNIT_KERNELS = ("release", "debug", "uml")
 # Kernels that a line of the table may name.
-_LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, ARM64))
+_LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, *SHORT_KERNELS))
 _ALLOWED = {
     "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
     "guest": {"release", "debug", STOCK, *_LEFT_OUT},
@@ -53,10 +55,9 @@ class Planned:
         """Returns whether a kernel runs the suite, in the long or else in the normal test run."""
         if kernel == STOCK:
             return kernel in self.kernels
-        if kernel == ARM64:
-            return "release" in self.kernels and not self.is_long and "-arm64" not in self.kernels
-        if kernel in LONG_KERNELS:
-            return is_long and "release" in self.kernels and f"-{kernel}" not in self.kernels
+        if kernel in (*LONG_KERNELS, *SHORT_KERNELS):
+            in_time = is_long if kernel in LONG_KERNELS else not self.is_long
+            return in_time and "release" in self.kernels and f"-{kernel}" not in self.kernels
         return kernel in self.kernels and is_long == self.is_long
 
 

@@ -60,6 +60,7 @@ FLAVOURS = {
     "debug": Flavour(("base", "debug"), "x86_64", ("bzImage", "modules"), 2380),
     "kcsan": Flavour(("base", "kcsan"), "x86_64", ("bzImage", "modules"), 2350, ("kcsan-rust",)),
     "rt": Flavour(("base", "rt"), "x86_64", ("bzImage", "modules"), 2330),
+    "cfi": Flavour(("base", "release", "cfi"), "x86_64", ("bzImage", "modules"), 2330),
     "uml": Flavour(("uml",), "um", ("linux", "modules"), 2140),
     "arm64": Flavour(("base", "release", "arm64"), "arm64", ("Image", "modules"), 2300),
 }

@@ -14,10 +14,10 @@ A guest that does not boot, or ends early, is one failure of its current suite a
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
 With --long, other steps run: the suites marked `long`; the suites of the release kernel on the
-kernels kcsan and rt; those of `make test` on the kernel arm64, and data that x86_64 and arm64 exchange;
-those marked `stock` on the kernel of a distribution; the packages, and root file systems on LUKS, on
-that kernel; kscale's code under Miri if Miri is installed; models of SRCU under herd7 if that is
-installed; leaks, deadlocks and a data race, which the kernel must report.
+kernels kcsan and rt; those of `make test` on the kernels cfi and arm64, and data that x86_64 and arm64
+exchange; those marked `stock` on the kernel of a distribution; the packages, and root file systems on
+LUKS, on that kernel; kscale's code under Miri if Miri is installed; models of SRCU under herd7 if that
+is installed; leaks, deadlocks, a data race and a call with a wrong type, which the kernel must report.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= or ARCH= selects the suites of
 one kernel, without the other steps.
@@ -52,7 +52,7 @@ COUNTS_SKIPPED = 77
 LEFT_OUT = 77
 # Time limits for hung guests: without a sign of progress, and for the whole run of a guest.
 TIMEOUT_S = {
-    "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "arm64": 1800,
+    "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "cfi": 900, "arm64": 1800,
 }
 LIMIT_S = 4 * 3600
 # A guest with 4 emulated CPUs uses little more than one core of the host.
@@ -67,20 +67,21 @@ MUTANT_S = 25
 SAMPLE_S = 90
 PACKAGES_S = 700
 EXCHANGE_S = 120
-BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30, "arm64": 15}
+BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
 # All KUnit suites together.
-KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60, "stock": 0, "arm64": 20}
+KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60, "stock": 0, "cfi": 20, "arm64": 20}
 # A guest suite without a duration in tests/suites.txt.
 SUITE_S = 4
-SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "arm64": 1}
+SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
 # rustc compiles a crate on one core, and the library is by far the largest crate.
 BUILDS_AT_ONCE = 2
 # Numbers of guests that share the suites of a kernel. A debug guest takes half a minute to boot and
 # end.
-GUESTS = {"release": 2, "debug": 1, "stock": 2, "arm64": 2}
-LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "arm64": 2}
+GUESTS = {"release": 2, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
+LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_TIMEOUT_S = {
-    "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "arm64": 5400,
+    "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
+    "arm64": 5400,
 }
 LONG_LIMIT_S = 12 * 3600
 # Without KASAN, mempool_debug detects writes to the reserved elements of a pool.
@@ -90,6 +91,7 @@ GUEST_ARGS = {
     "kcsan": [],
     "rt": [],
     "stock": [],
+    "cfi": ["--append", "mempool_debug"],
     "arm64": ["--append", "mempool_debug"],
 }
 GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT": "--timeout"}
@@ -407,22 +409,22 @@ def deadlock(what: int) -> str:
     return f"modprobe deadlocks what={what} & until {reported}; do sleep 1; done"
 
 
-def report_row(what: str, module: str, status: int, wanted: int, log: str) -> ktap.Suite:
+def report_row(what: str, text: str, status: int, wanted: int, log: str) -> ktap.Suite:
     """Returns the row of a guest that must end with the status `wanted`.
 
-    A report must name code of the module, as does the line before a WARNING. Otherwise it is about
-    something else.
+    A report must have the text, such as the name of the module whose code caused it. Otherwise it is
+    about something else.
     """
     why = [] if status == wanted else [f"the guest ended with status {status}"]
-    if wanted == machine.End.SPLAT and f"[{module}]" not in log:
-        why.append(f"the log does not name [{module}]")
+    if wanted and text not in log:
+        why.append(f"the log does not have: {text}")
     return ktap.Suite(what, int(not why), int(bool(why)), 0, why)
 
 
 def report_steps(builds: Builds) -> Iterator[Step]:
-    """Returns steps with planted leaks, deadlocks and a data race: the run of each guest must fail.
+    """Returns steps with planted errors: the run of each guest must fail.
 
-    The last step has correct atomics instead of the race: its run must pass.
+    One step has correct atomics instead of a data race: its run must pass.
     """
     # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite
     # that.
@@ -435,6 +437,8 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         until dmesg | grep -q 'data-race in .*racy' || [ $((round += 1)) -gt 30 ]; do
             echo >{0} & echo >{0}; wait
         done; dmesg | grep -q 'data-race in .*racy'; [ $? = {1} ]"""
+    # An indirect call of a function with another type, in C.
+    call = "modprobe lkdtm; echo CFI_FORWARD_PROTO >/sys/kernel/debug/provoke-crash/DIRECT"
     fails = machine.End.SPLAT
     steps = (
         ("leaked memory", "debug", memory, fails),
@@ -451,6 +455,7 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
         ("data race", "kcsan", race.format("plain", 0), fails),
         ("atomics, no data race", "kcsan", race.format("atomic", 1), 0),
+        ("indirect call of another type", "cfi", call, machine.End.PANIC),
     )
     for number, (what, kernel, command, wanted) in enumerate(steps):
         kdir = script_result(["kernel.py", kernel])
@@ -472,8 +477,10 @@ def report_steps(builds: Builds) -> Iterator[Step]:
                 options += ["--root", "busybox", "--cpus", "2", "--append", "kunit.enable=0"]
             status = boot(kdir, modules, directory, TIMEOUT_S[kernel], options)
             module = command.partition("modprobe ")[2].split()[0].rstrip(";")
+            # The line before a WARNING names the module.
+            text = "CFI failure at lkdtm_" if module == "lkdtm" else f"[{module}]"
             log = (directory / "console.log").read_text(errors="replace")
-            return [Outcome("report", [report_row(what, module, status, wanted, log)])]
+            return [Outcome("report", [report_row(what, text, status, wanted, log)])]
 
         yield Step("report", what, BOOT_S[kernel], run)
 

@@ -197,7 +197,7 @@ class Guests(Environment):
 
 
 class Suites(unittest.TestCase):
-    """The suites of arm64."""
+    """The suites of arm64, and of cfi."""
 
     def test_short_suites_of_the_release_kernel(self) -> None:
         text = """
@@ -209,8 +209,10 @@ class Suites(unittest.TestCase):
         """
         table = suites.parse(text, ["kunit_suite"])
         for is_long in (False, True):
-            names = [suite.name for suite in table if suite.runs("arm64", is_long)]
-            self.assertEqual(names, ["kunit_suite", "a", "e"])
+            for kernel, expected in (("arm64", "ae"), ("cfi", "ade")):
+                with self.subTest(kernel, is_long=is_long):
+                    names = [suite.name for suite in table if suite.runs(kernel, is_long)]
+                    self.assertEqual(names, ["kunit_suite", *expected])
 
 
 class Setup(unittest.TestCase):

@@ -14,6 +14,7 @@ BUG kmalloc-64 (Tainted: G           O       ): Right Redzone overwritten
 kernel BUG at mm/slub.c:563!
 Oops: general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1]
 Oops: invalid opcode: 0000 [#1] SMP
+CFI failure at dm_table_add_target+0x1f/0x30 (target: bare_status+0x0/0x10 [bare]; expected type: 0x1234abcd)
 WARNING: CPU: 1 PID: 77 at block/bio.c:1624 bio_endio+0x12/0x20
 WARNING: lib/refcount.c:28 at refcount_warn_saturate+0xba/0x110, CPU#2: dmsetup/91
 WARNING: rust/helpers/sync.c:17 at _RNvNtCs1_8dm_probe4done+0x17/0x19, CPU#3: kworker/3:1/50

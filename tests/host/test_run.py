@@ -237,12 +237,12 @@ class Steps(Quiet):
         splat, other = "[leaky]", "[brd]"
         for status, module, reason in (
             (machine.End.SPLAT, splat, []),
-            (machine.End.SPLAT, other, ["the log does not name [leaky]"]),
+            (machine.End.SPLAT, other, ["the log does not have: [leaky]"]),
             (0, splat, ["the guest ended with status 0"]),
         ):
             with self.subTest(status=status, module=module):
                 log = f"[    1.0] WARNING: CPU: 0 at x\n[    1.0]  f+0x1/0x2 {module}\n"
-                row = run.report_row("x", "leaky", status, machine.End.SPLAT, log)
+                row = run.report_row("x", "[leaky]", status, machine.End.SPLAT, log)
                 self.assertEqual((row.failures, row.ok()), (reason, not reason))
 
     def test_cpu_time_of_a_step_is_counted(self) -> None:
