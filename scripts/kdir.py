@@ -188,10 +188,6 @@ def option_problems(config: dict[str, str]) -> Iterator[str]:
     if config.get("CONFIG_RUST") != "y":
         yield ("has no CONFIG_RUST=y: take a kernel of the distribution that has it, or run "
                "`make rustavailable` in the kernel's source, enable the option, and build the kernel")
-    if config.get("CONFIG_CFI") == "y":
-        # The callbacks have the types of C, but that was compared in object code only.
-        yield ("has CONFIG_CFI=y (kCFI): it stops at an indirect call of a function with another type, "
-               "and kscale has not been run on such a kernel: build the kernel without the option")
     if config.get("CONFIG_SMP") != "y" and config.get("CONFIG_UML") != "y":
         yield "has no CONFIG_SMP=y: kscale supports kernels for several CPUs only"
 

@@ -64,7 +64,7 @@
 //! function has returned.
 //!
 //! Not covered: request-based targets, zones other than those of a single device, DAX, more than
-//! one duplicate of a bio (`num_flush_bios > 1`), kernels with `CONFIG_CFI`.
+//! one duplicate of a bio (`num_flush_bios > 1`).
 //!
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 //!
