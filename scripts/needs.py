@@ -15,7 +15,7 @@ from rtree import CRATES, ITEM, leaves, uses
 # Directories with code that is built for a kernel.
 CODE = ("rust", "samples", "tests/modules", "bench")
 # C code of user space.
-USER_SPACE = ("bench/load.c",)
+USER_SPACE = ("bench/load.c", "bench/costs.c")
 # Names of this project and of the compiler.
 OWN = re.compile(r"_*kscale_|__builtin_|__BINDGEN__$|__VA_ARGS__$|__alignof__$|__has_include$", re.IGNORECASE)
 
