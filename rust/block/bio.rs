@@ -404,6 +404,16 @@ impl<'a> SegmentsMut<'a> {
     }
 }
 
+/// The flag of a set whose freed bios stay on their CPU.
+///
+/// `bio_alloc_percpu_cache()` in `block/bio.c` calls `kmemleak_alloc()` with `GFP_NOIO`, which may sleep,
+/// also if the caller must not.
+const CACHE_FLAG: u32 = if cfg!(CONFIG_DEBUG_KMEMLEAK) {
+    0
+} else {
+    bindings::BIOSET_PERCPU_CACHE
+};
+
 /// A reserve of bios. It guarantees forward progress of allocations during write-back.
 ///
 /// C: `struct bio_set`.
@@ -421,13 +431,15 @@ pub struct BioSet {
 unsafe impl Send for BioSet {}
 
 // SAFETY: `&BioSet` allows only `bio_alloc_bioset()` and `bio_put()`, which may run concurrently:
-// the mempools and the slab of the set have their own locks.
+// the mempools and the slab of the set have their own locks, and the caches of freed bios are those of
+// a CPU: `bio_alloc_percpu_cache()` and `bio_put_percpu_cache()` disable preemption.
 unsafe impl Sync for BioSet {}
 
 impl BioSet {
     /// Creates a set with a reserve of `pool_size` bios, each with a full table of segments.
     ///
-    /// Each CPU keeps some freed bios with short tables for the next allocations.
+    /// Each CPU keeps some freed bios with short tables for the next allocations, except on kernels
+    /// with `CONFIG_DEBUG_KMEMLEAK`.
     ///
     /// Fails with [`ENOMEM`] if the reserve cannot be allocated.
     ///
@@ -448,8 +460,7 @@ impl BioSet {
                         u32::from(pool_size.get()),
                         0,
                         // CAST: The constants are 1 and 4.
-                        (bindings::BIOSET_NEED_BVECS | bindings::BIOSET_PERCPU_CACHE)
-                            as kernel::ffi::c_int,
+                        (bindings::BIOSET_NEED_BVECS | CACHE_FLAG) as kernel::ffi::c_int,
                     )
                 })
             }),
@@ -599,6 +610,8 @@ mod tests {
         }
     }
 
+    /// Also shows that no allocation sleeps in atomic context: with `CONFIG_DEBUG_KMEMLEAK`, one from
+    /// the cache does.
     #[test]
     fn freed_bios_stay_with_their_set() -> Result {
         let new = || KBox::pin_init(BioSet::new(NonZeroU16::MIN), GFP_KERNEL);
@@ -633,7 +646,7 @@ mod tests {
         free(other);
         free(again);
         assert!(!first.is_null() && !other.is_null());
-        assert!(again == first);
+        assert_eq!((again == first), !cfg!(CONFIG_DEBUG_KMEMLEAK));
         Ok(())
     }
 
@@ -653,7 +666,7 @@ mod tests {
             assert_eq!(((*bios).min_nr, (*bios).curr_nr), (4, 4));
             assert_eq!(((*tables).min_nr, (*tables).curr_nr), (4, 4));
             assert_eq!((*raw).front_pad, 0);
-            assert!(!(*raw).cache.is_null());
+            assert_eq!((*raw).cache.is_null(), cfg!(CONFIG_DEBUG_KMEMLEAK));
         }
 
         // SAFETY: The memory is not used as a set again.
