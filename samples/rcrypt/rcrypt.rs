@@ -224,6 +224,7 @@ impl dm::Target for Crypt {
 
     const ATOMIC_WRITES: bool = true;
 
+    const INTEGRITY_PAYLOADS: bool = true;
     const AUDITED: bool = true;
 
     type ModuleData = Arc<Shared>;

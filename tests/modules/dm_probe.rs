@@ -245,6 +245,7 @@ impl Probe {
 impl dm::Target for Probe {
     const NAME: &'static CStr = c"probe";
     const VERSION: [u32; 3] = [1, 0, 0];
+    const INTEGRITY_PAYLOADS: bool = true;
     const ATOMIC_WRITES: bool = true;
 
     type ModuleData = ();
@@ -511,6 +512,7 @@ struct ProbeIntegrity;
 impl dm::Target for ProbeIntegrity {
     const NAME: &'static CStr = c"probe_integrity";
     const VERSION: [u32; 3] = [1, 0, 0];
+    const INTEGRITY_PAYLOADS: bool = true;
 
     type ModuleData = ();
     type PerBio = ();

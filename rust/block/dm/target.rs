@@ -55,6 +55,10 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// Whether the target supports atomic writes ([`MapBio::is_atomic()`]). The default is no.
     const ATOMIC_WRITES: bool = false;
 
+    /// Whether bios of the target may have an integrity payload ([`MapBio::set_integrity()`]). The
+    /// default is no.
+    const INTEGRITY_PAYLOADS: bool = false;
+
     /// Whether constructed, refused and destroyed targets are recorded in the audit log. The
     /// default is no.
     ///

@@ -27,8 +27,12 @@ class Suite(block.Suite):
     def setup(self) -> None:
         if not os.path.isdir("/sys/module/dm_probe"):
             subprocess.run(["mount", "--bind", "/mnt/kunit", MODULES], check=True)
-            subprocess.run(["modprobe", "dm_probe"], check=True)
+            subprocess.run(["modprobe", "-a", "dm_probe", "dm_plain"], check=True)
         self.make_ram(1024)
+
+    def plain(self, behaviour: str) -> str:
+        """Creates the device `plain`, whose target has no per-bio data."""
+        return self.create("plain", Target(0, SECTORS, "plain", f"/dev/ram0 {behaviour}"))
 
     def probe(self, behaviour: str, device: str = "/dev/ram0", sectors: int = SECTORS) -> str:
         """Creates the device `probe`."""
@@ -71,6 +75,25 @@ class Suite(block.Suite):
     def test_part_of_a_bio_is_accepted(self) -> None:
         self.expect_data(self.probe("partial"))
         self.expect_status("mapped=256 ended=256 ")
+
+    def test_targets_without_per_bio_data_send_bios(self) -> None:
+        for behaviour in ("remap", "partial", "submit", "bounce"):
+            block.write("/dev/ram0", bytes(len(DATA)))
+            self.expect_data(self.plain(behaviour))
+            self.remove("plain")
+
+    def test_targets_without_per_bio_data_end_bios(self) -> None:
+        for behaviour, number in (
+            ("refuse", errno.EOPNOTSUPP),
+            ("kill", errno.EIO),
+            ("requeue", errno.EIO),
+            ("drop", errno.EIO),
+        ):
+            self.expect_errors(self.plain(behaviour), number)
+            self.remove("plain")
+        before = block.fields_of("/sys/block/ram0/stat")
+        block.write(self.plain("end"), DATA)
+        ktap.expect_equal(before, block.fields_of("/sys/block/ram0/stat"), "I/O of the device")
 
     def test_zone_writes_are_not_split(self) -> None:
         device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
@@ -340,7 +363,7 @@ class Suite(block.Suite):
         ktap.expect_equal(expected, records, "records")
 
     def test_modules_can_be_unloaded(self) -> None:
-        subprocess.run(["modprobe", "-r", "dm_probe", "brd", "null_blk"], check=True)
+        subprocess.run(["modprobe", "-r", "dm_plain", "dm_probe", "brd", "null_blk"], check=True)
         left = [line for line in block.text_of("/proc/modules").splitlines() if line.startswith("dm_probe ")]
         ktap.expect_equal([], left, "modules that are left")
         subprocess.run(["umount", "-l", MODULES], check=True)

@@ -5,5 +5,9 @@
 use kscale::block::dm;
 
 fn makes_up() -> dm::DeviceIndex {
-    dm::DeviceIndex { index: 0, of: 0 }
+    dm::DeviceIndex {
+        bdev: core::ptr::null_mut(),
+        of: 0,
+        index: 0,
+    }
 }

@@ -66,10 +66,12 @@ impl<T: Target> MapBio<'_, T> {
     /// Replaces an earlier payload. The bio is killed later if the device does not store exactly
     /// this number of bytes with its sectors.
     ///
+    /// The target must set [`Target::INTEGRITY_PAYLOADS`]. Otherwise the call does not compile.
+    ///
     /// Context: Any context. Never sleeps. A bio with a payload must only be remapped in process
     /// context.
     pub fn set_integrity(&mut self, payload: IntegrityPayload) {
-        *self.ptr.integrity_mut() = Some(payload);
+        self.ptr.set_integrity(payload);
     }
 }
 
@@ -107,9 +109,11 @@ impl<T: Target> CloneBio<T> {
     /// Replaces the payload of the base bio. If the device does not store exactly this number of bytes
     /// with its sectors, submission ends the base bio with [`BlkError::IOERR`].
     ///
+    /// The target must set [`Target::INTEGRITY_PAYLOADS`]. Otherwise the call does not compile.
+    ///
     /// Context: Any context. Never sleeps.
     pub fn set_integrity(&mut self, payload: IntegrityPayload) {
-        *self.base.ptr_mut().integrity_mut() = Some(payload);
+        self.base.ptr_mut().set_integrity(payload);
     }
 
     /// Reads the sectors of the base bio into the clone, with integrity data if the base bio has a
@@ -301,6 +305,9 @@ impl<T: Target> PerBioRef<T> {
     /// not be used until the device has completed `bio`.
     #[inline]
     pub(super) unsafe fn attach_integrity(&mut self, bio: *mut bindings::bio) -> Result {
+        if !T::INTEGRITY_PAYLOADS {
+            return Ok(());
+        }
         // `REQ_INTEGRITY` stays set after a first attachment, even if the payload was taken.
         //
         // SAFETY: By this function's contract.

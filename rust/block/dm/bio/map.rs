@@ -6,6 +6,7 @@ use kernel::prelude::*;
 
 use core::{
     marker::PhantomData,
+    mem,
     num::NonZeroU32,
     ptr::NonNull, //
 };
@@ -14,8 +15,12 @@ use crate::{
     bindings,
     block::{
         bio::{
+            BlkError,
             BlkResult,
+            IntegrityPayload,
             Op,
+            Segments,
+            SegmentsMut,
             SECTOR_SIZE, //
         },
         dm::target::{
@@ -29,6 +34,7 @@ use crate::{
 use super::{
     owned::Bio,
     per_bio::{
+        self,
         impl_getters,
         PerBio,
         PerBioRef, //
@@ -47,8 +53,24 @@ pub(super) type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 ///
 /// `ptr` is the bio of the running call of `map`.
 pub struct MapBio<'a, T: Target> {
-    pub(in crate::block::dm) ptr: PerBioRef<T>,
+    pub(super) ptr: BioInMap<T>,
     _brand: Brand<'a>,
+}
+
+/// A bio in `map`, with or without per-bio data.
+///
+/// # Invariants
+///
+/// - `bio` is a clone that device mapper has passed to the `map` of `inner`, and that has not left
+///   the target. Only its length may have changed since.
+/// - `inner` lives until the bio has left the target.
+/// - `per_bio` is `Some` if and only if `PerBio::<T>::IS_EARLY`. Otherwise the per-bio data is not
+///   initialised.
+/// - There is no other owner of the bio.
+pub(super) struct BioInMap<T: Target> {
+    bio: *mut bindings::bio,
+    inner: NonNull<Inner<T>>,
+    per_bio: Option<PerBioRef<T>>,
 }
 
 /// The result of [`Target::map()`]. The methods of [`MapBio`] make it.
@@ -80,9 +102,8 @@ impl<'a, T: Target> MapBio<'a, T> {
     ) -> Self {
         // INVARIANT: By this function's contract.
         Self {
-            // SAFETY: A bio enters a target in `map`, so its per-bio data is not initialised.
-            // Device mapper keeps the target until all its bios have ended.
-            ptr: unsafe { PerBio::init(bio, inner) },
+            // SAFETY: By this function's contract.
+            ptr: unsafe { BioInMap::new(bio, inner) },
             _brand: PhantomData,
         }
     }
@@ -120,24 +141,6 @@ impl<'a, T: Target> MapBio<'a, T> {
             || self.has_flag(bindings::REQ_SYNC | bindings::REQ_FUA | bindings::REQ_PREFLUSH)
     }
 
-    /// Returns the first sector on the mapped device.
-    ///
-    /// Context: Any context. Never sleeps.
-    #[inline]
-    pub fn sector(&self) -> u64 {
-        self.ptr.iter().bi_sector
-    }
-
-    /// Returns the first sector, relative to the start of the target.
-    ///
-    /// Context: Any context. Never sleeps. C: `dm_target_offset()`.
-    #[inline]
-    pub fn target_sector(&self) -> u64 {
-        // OVERFLOW: Device mapper sends a target no bio that begins before the target. The
-        // exception are flushes, at sector 0, where the difference has no meaning.
-        self.sector().wrapping_sub(self.ptr.inner().begin_sectors())
-    }
-
     /// Shortens the bio to its first `n_sectors`. Device mapper sends the rest in another bio.
     ///
     /// Fails with [`EINVAL`], and changes nothing, if `n_sectors` is more than the length of the
@@ -156,7 +159,7 @@ impl<'a, T: Target> MapBio<'a, T> {
         {
             return Err(EINVAL);
         }
-        // SAFETY: `dm_accept_partial_bio()` requires that
+        // SAFETY: `dm_accept_partial_bio()` in `drivers/md/dm.c` requires that
         // - it is called in `map`, before the bio is passed on: `self` still exists,
         // - the bio is no duplicate: the only reads and writes of `__send_duplicate_bios()` are
         //   flushes,
@@ -178,9 +181,8 @@ impl<'a, T: Target> MapBio<'a, T> {
         if self.ptr.remap(device, sector).is_none() {
             return self.kill();
         }
-        let _ = self.ptr.into_raw();
         // INVARIANT: The device and the sector of the bio are set. Its per-bio data stays
-        // initialised, and device mapper owns the bio now.
+        // initialised if `end_io` needs it, and device mapper owns the bio now.
         MapResult::new(bindings::DM_MAPIO_REMAPPED, None)
     }
 
@@ -192,7 +194,7 @@ impl<'a, T: Target> MapBio<'a, T> {
     #[cold]
     pub fn kill(self) -> MapResult<'a, T> {
         // INVARIANT: Device mapper ends the bio after `map` returned, without a call of `end_io`.
-        MapResult::new(bindings::DM_MAPIO_KILL, Some(self.ptr))
+        MapResult::new(bindings::DM_MAPIO_KILL, self.ptr.per_bio)
     }
 
     /// Requeues the bio, as `DM_MAPIO_REQUEUE`.
@@ -212,14 +214,24 @@ impl<'a, T: Target> MapBio<'a, T> {
             return self.kill();
         }
         // INVARIANT: As in `kill()`.
-        MapResult::new(bindings::DM_MAPIO_REQUEUE, Some(self.ptr))
+        MapResult::new(bindings::DM_MAPIO_REQUEUE, self.ptr.per_bio)
     }
 
     /// Ends the bio with `result`.
     ///
     /// Context: Any context. Never sleeps.
     pub fn end(self, result: BlkResult) -> MapResult<'a, T> {
-        self.defer(|bio| bio.end(result))
+        if self.ptr.per_bio.is_some() {
+            return self.defer(|bio| bio.end(result));
+        }
+        let bio = self.ptr.bio;
+        // SAFETY: The bio is alive by the type invariants.
+        unsafe { (*bio).bi_status = BlkError::result_to_raw(result) };
+        // SAFETY: `bio` is a clone from device mapper. It is ended for the first time since `map`:
+        // this call consumed the only pointer. There is no per-bio data to drop.
+        unsafe { bindings::bio_endio(bio) };
+        // INVARIANT: The bio was ended above.
+        MapResult::new(bindings::DM_MAPIO_SUBMITTED, None)
     }
 
     /// Passes the bio to `func`, which may keep it after this call of `map`.
@@ -232,7 +244,7 @@ impl<'a, T: Target> MapBio<'a, T> {
     /// [`CloneBio::read()`]: crate::block::dm::CloneBio::read
     #[inline]
     pub fn defer(self, func: impl FnOnce(Bio<T>)) -> MapResult<'a, T> {
-        func(Bio::new(self.ptr));
+        func(Bio::new(self.ptr.into_per_bio()));
         // INVARIANT: `func` owns the bio, and a `Bio` always ends its bio.
         MapResult::new(bindings::DM_MAPIO_SUBMITTED, None)
     }
@@ -249,12 +261,133 @@ impl<'a, T: Target> MapBio<'a, T> {
     /// Returns whether the mapped device is zoned.
     fn is_zoned(&self) -> bool {
         // SAFETY: The bio is alive. It is still on the mapped device: a remap consumes `self`.
-        unsafe { bindings::bdev_is_zoned((*self.ptr.bio()).bi_bdev) }
+        unsafe { bindings::bdev_is_zoned((*self.ptr.bio).bi_bdev) }
     }
 
     fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: The bio is alive by the type invariants.
-        unsafe { (*self.ptr.bio()).bi_opf & flag != 0 }
+        unsafe { (*self.ptr.bio).bi_opf & flag != 0 }
+    }
+}
+
+impl<T: Target> BioInMap<T> {
+    /// Initialises the per-bio data if `IS_EARLY`.
+    ///
+    /// # Safety
+    ///
+    /// `bio` must be the argument of the running `map`, and `inner` its target.
+    #[inline]
+    unsafe fn new(bio: *mut bindings::bio, inner: NonNull<Inner<T>>) -> Self {
+        // INVARIANT: By this function's contract.
+        Self {
+            bio,
+            inner,
+            // SAFETY: A bio enters a target in `map`, so its per-bio data is not initialised.
+            // Device mapper keeps the target until all its bios have ended.
+            per_bio: PerBio::<T>::IS_EARLY.then(|| unsafe { PerBio::init(bio, inner) }),
+        }
+    }
+
+    /// Returns the per-bio data, and initialises it if it is not yet.
+    #[inline]
+    fn into_per_bio(self) -> PerBioRef<T> {
+        // SAFETY: Without `per_bio`, the data is not initialised, by the type invariants. The bio is
+        // as device mapper has passed it, except that it may be shorter.
+        self.per_bio
+            .unwrap_or_else(|| unsafe { PerBio::init(self.bio, self.inner) })
+    }
+
+    /// Returns the target.
+    #[inline]
+    fn inner(&self) -> Pin<&Inner<T>> {
+        // SAFETY: The target is alive until the bio leaves it. That takes `self` by value, so it
+        // happens after this borrow. The target is pinned, see `ctr` in `vtable.rs`.
+        unsafe { Pin::new_unchecked(self.inner.as_ref()) }
+    }
+
+    /// Returns the position of the bio.
+    #[inline]
+    fn iter(&self) -> bindings::bvec_iter {
+        // SAFETY: The bio is alive by the type invariants.
+        unsafe { (*self.bio).bi_iter }
+    }
+
+    /// Returns the operation.
+    #[inline]
+    fn op(&self) -> Op {
+        // SAFETY: The bio is alive by the type invariants.
+        unsafe { per_bio::op(self.bio) }
+    }
+
+    /// Returns the per-bio data of the target.
+    #[inline]
+    fn data(&mut self) -> &mut T::PerBio {
+        match &mut self.per_bio {
+            Some(per_bio) => per_bio.data(),
+            None => {
+                // Makes a value, as `PerBio::init()` does later. No value has a destructor.
+                mem::forget(T::PerBio::default());
+                // SAFETY: The type has no size, as `IS_EARLY` is false by the type invariants. A
+                // value was made above.
+                unsafe { NonNull::dangling().as_mut() }
+            }
+        }
+    }
+
+    /// Returns an iterator over the memory of the bio. It is empty if the operation has none.
+    #[inline]
+    fn segments(&self) -> Segments<'_> {
+        // SAFETY: The bio is alive by the type invariants.
+        let (table, iter) = unsafe { per_bio::table(self.bio, self.iter()) };
+        // SAFETY: `table` has `iter.bi_size` bytes, as `bi_iter` is the position of the bio in its
+        // table. The submitter keeps the pages until the bio ends, so for the borrow of `self`.
+        unsafe { Segments::new(table, iter) }
+    }
+
+    /// Returns the target and a mutable iterator over the memory, which is empty unless [`Op::Read`].
+    #[inline]
+    fn segments_mut(&mut self) -> (Pin<&T>, SegmentsMut<'_>) {
+        // SAFETY: The bio is alive by the type invariants.
+        let (table, iter) = unsafe { per_bio::writable_table(self.bio, self.iter()) };
+        // SAFETY:
+        // - The table has `iter.bi_size` bytes, as in `segments()`. The submitter of a read keeps
+        //   its pages writable until the read ends. Other operations have 0 bytes here.
+        // - `self` is borrowed mutably, so there is no other iterator. The bio is at no device, as
+        //   it is still in `map`.
+        let segments = unsafe { SegmentsMut::new(table, iter) };
+        (self.inner().get_ref().target(), segments)
+    }
+
+    /// Shortens the bio to `n_sectors`. Device mapper sends the rest in another bio.
+    ///
+    /// # Safety
+    ///
+    /// The conditions of `dm_accept_partial_bio()` in `drivers/md/dm.c` must hold.
+    unsafe fn accept_partial(&mut self, n_sectors: u32) {
+        // SAFETY: By this function's contract.
+        unsafe { bindings::dm_accept_partial_bio(self.bio, n_sectors) };
+        let len_bytes = self.iter().bi_size;
+        if let Some(per_bio) = &mut self.per_bio {
+            per_bio.shorten(len_bytes);
+        }
+    }
+
+    /// Points the bio at a device, with its integrity payload. Returns [`None`] if the target has no
+    /// such device, or if the device does not support such a payload.
+    #[inline]
+    fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
+        match &mut self.per_bio {
+            Some(per_bio) => per_bio.remap(device, sector),
+            // SAFETY: The bio is alive, of this target, and owned here, by the type invariants.
+            None => unsafe { per_bio::set_dev(self.bio, self.inner.as_ref(), device, sector) },
+        }
+    }
+
+    /// Attaches an integrity payload.
+    pub(super) fn set_integrity(&mut self, payload: IntegrityPayload) {
+        if let Some(per_bio) = &mut self.per_bio {
+            per_bio.set_integrity(payload);
+        }
     }
 }
 

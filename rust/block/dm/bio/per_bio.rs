@@ -183,6 +183,17 @@ impl<T: Target> PerBio<T> {
         size_of::<Self>() as u32
     };
 
+    /// Whether `end_io` must drop the per-bio data, or pass the bio to the target.
+    pub(in crate::block::dm) const NEEDS_END_IO: bool =
+        T::HAS_END_IO || T::INTEGRITY_PAYLOADS || needs_drop::<T::PerBio>();
+
+    /// Whether the per-bio data is initialised at the start of `map`.
+    ///
+    /// Otherwise [`MapBio::defer()`](crate::block::dm::MapBio::defer) initialises it: a bio that
+    /// `map` remaps needs none.
+    pub(in crate::block::dm) const IS_EARLY: bool =
+        Self::NEEDS_END_IO || size_of::<T::PerBio>() != 0;
+
     /// Returns the per-bio data of `bio`.
     ///
     /// # Safety
@@ -285,7 +296,80 @@ impl<T: Target> PerBio<T> {
     }
 }
 
-/// Implements the getters of a bio, for a type whose field `ptr` is a [`PerBioRef`].
+/// Returns the operation of a bio.
+///
+/// # Safety
+///
+/// `bio` must be alive.
+#[inline]
+pub(super) unsafe fn op(bio: *mut bindings::bio) -> Op {
+    // SAFETY: By this function's contract.
+    Op::from_opf(unsafe { (*bio).bi_opf })
+}
+
+/// Returns the table of segments of a bio, and `iter` with 0 bytes if the operation has no memory.
+///
+/// # Safety
+///
+/// `bio` must be alive.
+#[inline]
+pub(super) unsafe fn table(
+    bio: *mut bindings::bio,
+    mut iter: bindings::bvec_iter,
+) -> (*const bindings::bio_vec, bindings::bvec_iter) {
+    // SAFETY: By this function's contract.
+    if !matches!(unsafe { op(bio) }, Op::Read | Op::Write) {
+        // Other operations have a length, but no table or another kind of table.
+        iter.bi_size = 0;
+    }
+    // SAFETY: By this function's contract.
+    (unsafe { (*bio).bi_io_vec }, iter)
+}
+
+/// As [`table()`], with 0 bytes unless the bio is a read.
+///
+/// # Safety
+///
+/// `bio` must be alive.
+#[inline]
+pub(super) unsafe fn writable_table(
+    bio: *mut bindings::bio,
+    iter: bindings::bvec_iter,
+) -> (*const bindings::bio_vec, bindings::bvec_iter) {
+    // SAFETY: By this function's contract.
+    let (table, mut iter) = unsafe { table(bio, iter) };
+    // SAFETY: By this function's contract.
+    if unsafe { op(bio) } != Op::Read {
+        // The submitter of a write owns its pages: they may be mapped read-only, or be the zero
+        // page.
+        iter.bi_size = 0;
+    }
+    (table, iter)
+}
+
+/// Points a bio at a device of its target. Returns [`None`] if the target has no such device.
+///
+/// # Safety
+///
+/// `bio` must be a bio of a target `inner`, alive and owned by the caller.
+#[inline]
+pub(super) unsafe fn set_dev<T: Target>(
+    bio: *mut bindings::bio,
+    inner: &Inner<T>,
+    device: DeviceIndex,
+    sector: u64,
+) -> Option<()> {
+    let bdev = inner.devices().bdev(device)?;
+    // SAFETY: The bio is alive by this function's contract, and the device is open while the target
+    // lives, see `Devices`.
+    unsafe { bindings::bio_set_dev(bio, bdev) };
+    // SAFETY: By this function's contract.
+    unsafe { (*bio).bi_iter.bi_sector = sector };
+    Some(())
+}
+
+/// Implements the getters of a bio, for a type whose field `ptr` is a [`PerBioRef`] or a
+/// [`BioInMap`](super::map::BioInMap).
 macro_rules! impl_getters {
     () => {
         /// Returns the target. It lives until the bio has ended.
@@ -302,6 +386,25 @@ macro_rules! impl_getters {
         #[inline]
         pub fn op(&self) -> $crate::block::bio::Op {
             self.ptr.op()
+        }
+
+        /// Returns the first sector of the bio on the mapped device. It does not change when the bio
+        /// is sent to a device.
+        ///
+        /// Context: Any context. Never sleeps.
+        #[inline]
+        pub fn sector(&self) -> u64 {
+            self.ptr.iter().bi_sector
+        }
+
+        /// Returns the first sector of the bio, relative to the start of the target. It does not
+        /// change when the bio is sent to a device.
+        ///
+        /// Context: Any context. Never sleeps. C: `dm_target_offset()` in
+        /// `include/linux/device-mapper.h`.
+        #[inline]
+        pub fn target_sector(&self) -> u64 {
+            self.ptr.inner().target_sector(self.sector())
         }
 
         /// Returns the length in bytes, a multiple of [`SECTOR_SIZE`]. The length of a bio does not
@@ -398,7 +501,7 @@ impl<T: Target> PerBioRef<T> {
     #[inline]
     pub(in crate::block::dm) fn op(&self) -> Op {
         // SAFETY: The bio is alive by the type invariants.
-        Op::from_opf(unsafe { (*self.bio()).bi_opf })
+        unsafe { op(self.bio()) }
     }
 
     /// Returns an iterator over the memory of the bio. It is empty if the operation has none.
@@ -413,14 +516,10 @@ impl<T: Target> PerBioRef<T> {
     /// Returns the target and a mutable iterator over the memory, which is empty unless [`Op::Read`].
     #[inline]
     pub(super) fn segments_mut(&mut self) -> (Pin<&T>, SegmentsMut<'_>) {
-        let (table, mut iter) = self.table_and_iter();
-        if self.op() != Op::Read {
-            // The submitter of a write owns its pages: they may be mapped read-only, or be the zero
-            // page.
-            iter.bi_size = 0;
-        }
+        // SAFETY: The bio is alive by the type invariants.
+        let (table, iter) = unsafe { writable_table(self.bio(), self.iter()) };
         // SAFETY:
-        // - The table has `iter.bi_size` bytes, see `table_and_iter()`. The submitter of a read
+        // - The table has `iter.bi_size` bytes, see `writable_table()`. The submitter of a read
         //   keeps its pages writable until the read ends. Other operations have 0 bytes here.
         // - `self` is borrowed mutably, so there is no other iterator. The bio is at no device: a
         //   `PerBioRef` only exists before submission and after completion.
@@ -431,39 +530,27 @@ impl<T: Target> PerBioRef<T> {
     /// Returns the table of segments, and the position of the bio when it entered the target.
     #[inline]
     pub(super) fn table_and_iter(&self) -> (*const bindings::bio_vec, bindings::bvec_iter) {
-        let mut iter = self.iter();
-        if !matches!(self.op(), Op::Read | Op::Write) {
-            // Other operations have a length, but no table or another kind of table.
-            iter.bi_size = 0;
-        }
         // SAFETY: The bio is alive by the type invariants.
-        (unsafe { (*self.bio()).bi_io_vec }, iter)
+        unsafe { table(self.bio(), self.iter()) }
     }
 
-    /// Shortens the bio to `n_sectors`. Device mapper sends the rest in another bio.
+    /// Sets the length of a bio that became shorter in `map`.
     ///
-    /// # Safety
-    ///
-    /// The conditions of `dm_accept_partial_bio()` in `drivers/md/dm.c` must hold.
-    pub(super) unsafe fn accept_partial(&mut self, n_sectors: u32) {
-        let bio = self.bio();
-        // SAFETY: By this function's contract.
-        unsafe { bindings::dm_accept_partial_bio(bio, n_sectors) };
+    /// `len_bytes` must be at most the length before.
+    pub(super) fn shorten(&mut self, len_bytes: u32) {
+        // SAFETY: The bio has not left the target, and `self` is the only pointer, by the type
+        // invariants.
+        let iter = unsafe { &mut (*self.0.as_ptr()).iter };
         // INVARIANT: The bio only became shorter, so the bytes are still in the table.
-        // SAFETY: The bio is alive, and `self` the only pointer, by the type invariants.
-        unsafe { (*self.0.as_ptr()).iter.bi_size = (*bio).bi_iter.bi_size };
+        iter.bi_size = iter.bi_size.min(len_bytes);
     }
 
     /// Points the bio at a device, with its integrity payload. Returns [`None`] if the target has no
     /// such device, or if the device does not support such a payload.
     pub(in crate::block::dm) fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
         let bio = self.bio();
-        let bdev = self.inner().devices().bdev(device)?;
-        // SAFETY: The bio is alive by the type invariants, and the device is open while the target
-        // lives, see `Devices`.
-        unsafe { bindings::bio_set_dev(bio, bdev) };
         // SAFETY: The bio is alive by the type invariants.
-        unsafe { (*bio).bi_iter.bi_sector = sector };
+        unsafe { set_dev(bio, self.inner().get_ref(), device, sector) }?;
         // SAFETY: The bio is alive, and its device was set above. It is not used until it
         // completes: the owner sends or ends it next.
         unsafe { self.attach_integrity(bio) }.ok()
@@ -562,6 +649,17 @@ impl<T: Target> PerBioRef<T> {
     pub(in crate::block::dm) fn integrity(&self) -> Option<&IntegrityPayload> {
         // SAFETY: The bio has not left the target, by the type invariants.
         unsafe { (*self.0.as_ptr()).integrity.as_ref() }
+    }
+
+    /// Sets the integrity payload.
+    pub(super) fn set_integrity(&mut self, payload: IntegrityPayload) {
+        const {
+            assert!(
+                T::INTEGRITY_PAYLOADS,
+                "a target with integrity payloads must set `Target::INTEGRITY_PAYLOADS`"
+            )
+        };
+        *self.integrity_mut() = Some(payload);
     }
 
     /// Returns the integrity payload.

@@ -4,6 +4,7 @@
 
 use kernel::{
     error::to_result,
+    fmt,
     num::casts::FromSafeCast,
     prelude::*, //
 };
@@ -14,11 +15,38 @@ use crate::{
 };
 
 /// The index of a device of a target. It is valid for this target only.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+///
+/// # Invariants
+///
+/// `bdev` is the block device of the device `index` of the [`Devices`] whose `id` is `of`.
+#[derive(Clone, Copy)]
 pub struct DeviceIndex {
-    index: u32,
+    /// Not valid when the devices are gone.
+    bdev: *mut bindings::block_device,
     /// The `id` of its [`Devices`].
     of: u64,
+    index: u32,
+}
+
+// SAFETY: The pointer is only used after a check that its device is open, see `Devices::bdev()`.
+unsafe impl Send for DeviceIndex {}
+
+// SAFETY: As above. All fields are immutable.
+unsafe impl Sync for DeviceIndex {}
+
+impl PartialEq for DeviceIndex {
+    fn eq(&self, other: &Self) -> bool {
+        (self.index, self.of) == (other.index, other.of)
+    }
+}
+
+impl Eq for DeviceIndex {}
+
+// Prints no address.
+impl fmt::Debug for DeviceIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DeviceIndex").field(&self.index).finish()
+    }
 }
 
 /// The devices of a target.
@@ -103,7 +131,12 @@ impl Devices {
         };
         // INVARIANT: By this function's contract.
         self.list.push(open, GFP_KERNEL)?;
-        Ok(DeviceIndex { index, of: self.id })
+        // INVARIANT: The device was just added at the end. Ids are not reused.
+        Ok(DeviceIndex {
+            bdev: dev.bdev,
+            of: self.id,
+            index,
+        })
     }
 
     #[inline]
@@ -120,7 +153,8 @@ impl Devices {
         &self,
         device: DeviceIndex,
     ) -> Option<*mut bindings::block_device> {
-        Some(self.get(device)?.bdev)
+        // By the type invariants of both: the device is in the list, so it is open.
+        (device.of == self.id).then_some(device.bdev)
     }
 
     /// Returns the sector of the device that the target begins at.

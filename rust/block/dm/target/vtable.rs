@@ -89,9 +89,12 @@ impl<T: Target> Inner<T> {
         self.target_type
     }
 
+    /// Returns the sector of the target for a sector of the mapped device.
     #[inline]
-    pub(in crate::block::dm) fn begin_sectors(&self) -> u64 {
-        self.begin_sectors
+    pub(in crate::block::dm) fn target_sector(&self, sector: u64) -> u64 {
+        // OVERFLOW: Device mapper sends a target no bio that begins before the target. The
+        // exception are flushes, at sector 0, where the difference has no meaning.
+        sector.wrapping_sub(self.begin_sectors)
     }
 
     /// Returns the name that the target is registered under.
@@ -114,12 +117,13 @@ impl<T: Target> Vtable<T> {
             ctr: Some(Self::ctr),
             dtr: Some(Self::dtr),
             map: Some(Self::map),
-            // Set for all targets: there may be an integrity payload to drop. The bio has not
-            // ended when `end_io` returns.
             end_io: if T::HAS_END_IO {
                 Some(target_type::end_io)
-            } else {
+            } else if PerBio::<T>::NEEDS_END_IO {
+                // Drops the per-bio data. The bio has not ended when `end_io` returns.
                 Some(Self::end_io)
+            } else {
+                None
             },
             presuspend: if T::HAS_PRESUSPEND {
                 Some(Self::presuspend)

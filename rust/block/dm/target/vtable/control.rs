@@ -152,9 +152,7 @@ impl<T: Target> Vtable<T> {
         let next_sector = unsafe { (*args).next_sector };
         // OVERFLOW: Device mapper requests zones of the target only, and has checked that the
         // device is long enough, see `iterate_devices()`.
-        let sector = next_sector
-            .wrapping_sub(inner.begin_sectors())
-            .wrapping_add(start);
+        let sector = inner.target_sector(next_sector).wrapping_add(start);
         // SAFETY: The device is open while the target lives, and `args` are as above.
         unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
     }
