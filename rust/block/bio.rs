@@ -436,6 +436,10 @@ unsafe impl Send for BioSet {}
 unsafe impl Sync for BioSet {}
 
 impl BioSet {
+    /// The number of bytes in front of each bio, for the completion state of a
+    /// [`dm::ChildBio`](crate::block::dm::ChildBio).
+    pub(crate) const FRONT_PAD: usize = 32;
+
     /// Creates a set with a reserve of `pool_size` bios, each with a full table of segments.
     ///
     /// Each CPU keeps some freed bios with short tables for the next allocations, except on kernels
@@ -458,7 +462,8 @@ impl BioSet {
                     bindings::bioset_init(
                         slot,
                         u32::from(pool_size.get()),
-                        0,
+                        // CAST: The constant is 32.
+                        Self::FRONT_PAD as u32,
                         // CAST: The constants are 1 and 4.
                         (bindings::BIOSET_NEED_BVECS | CACHE_FLAG) as kernel::ffi::c_int,
                     )
@@ -665,7 +670,7 @@ mod tests {
         unsafe {
             assert_eq!(((*bios).min_nr, (*bios).curr_nr), (4, 4));
             assert_eq!(((*tables).min_nr, (*tables).curr_nr), (4, 4));
-            assert_eq!((*raw).front_pad, 0);
+            assert_eq!((*raw).front_pad, 32);
             assert_eq!((*raw).cache.is_null(), cfg!(CONFIG_DEBUG_KMEMLEAK));
         }
 

@@ -23,8 +23,8 @@
 //!   an [`EndBio`].
 //! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] complete the bio.
 //! - [`MapBio::defer()`] turns it into an owned [`Bio`]. An owned bio may move to other tasks, wait
-//!   on a workqueue ([`Bio::queue()`]), and be sent as a clone ([`Bio::bounce()`]) before it is
-//!   ended. A `Bio` that is dropped ends with [`BlkError::IOERR`]. Functions that may run in an
+//!   on a workqueue ([`Bio::queue()`]), and be sent as a clone ([`Bio::bounce()`]) or as several
+//!   clones ([`Bio::into_parent()`]) before it is ended. A `Bio` that is dropped ends with [`BlkError::IOERR`]. Functions that may run in an
 //!   interrupt get an [`IrqBio`] instead.
 //!
 //! Device mapper has room for the state of each bio: the state of this library, and
@@ -50,7 +50,8 @@
 //! | `ctr`, drop | ioctl | yes | other targets only |
 //! | `map` | the submitter, or `kdmflush` | yes, in NOIO scope | everything, including itself |
 //! | `end_io` | any, including hard interrupts | no | everything |
-//! | `done` of [`CloneBio::submit()`] | any, including hard interrupts | no | everything |
+//! | `done` of [`CloneBio::submit()`] and [`ChildBio::submit()`] | any, including hard interrupts | no | everything |
+//! | `done` of [`Bio::into_parent()`] | that of the last drop of a [`ParentBio`] | no | everything |
 //! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
 //! | functions of [`Bio::queue_bh()`] | softirq | no | everything |
 //! | drop of [`Target::PerBio`] | any, including hard interrupts | no | everything |
@@ -103,6 +104,11 @@ pub use self::{
         owned::{
             Bio,
             IrqBio, //
+        },
+        parent::{
+            ChildBio,
+            IrqParentBio,
+            ParentBio, //
         }, //
     },
     submit::sorted::SortedSubmitQueue,

@@ -12,4 +12,5 @@ pub(super) mod integrity;
 pub(super) mod list;
 pub(super) mod map;
 pub(super) mod owned;
+pub(super) mod parent;
 pub(super) mod per_bio;

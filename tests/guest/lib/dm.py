@@ -27,12 +27,21 @@ class Suite(block.Suite):
     def setup(self) -> None:
         if not os.path.isdir("/sys/module/dm_probe"):
             subprocess.run(["mount", "--bind", "/mnt/kunit", MODULES], check=True)
-            subprocess.run(["modprobe", "-a", "dm_probe", "dm_plain"], check=True)
+            subprocess.run(["modprobe", "-a", "dm_probe", "dm_plain", "dm_tee"], check=True)
         self.make_ram(1024)
 
     def plain(self, behaviour: str) -> str:
         """Creates the device `plain`, whose target has no per-bio data."""
         return self.create("plain", Target(0, SECTORS, "plain", f"/dev/ram0 {behaviour}"))
+
+    def tee(self, behaviour: str, first: str = "/dev/null0", second: str = "/dev/null1") -> str:
+        """Creates the device `tee`, whose target sends each bio to two devices."""
+        return self.create("tee", Target(0, SECTORS, "tee", f"{first} {second} {behaviour}"))
+
+    def make_legs(self) -> None:
+        """Creates two devices with a cache, which support discard."""
+        for name in ("null0", "null1"):
+            self.make_null_blk(name, size=1, cache_size=1, discard=1)
 
     def probe(self, behaviour: str, device: str = "/dev/ram0", sectors: int = SECTORS) -> str:
         """Creates the device `probe`."""
@@ -94,6 +103,50 @@ class Suite(block.Suite):
         before = block.fields_of("/sys/block/ram0/stat")
         block.write(self.plain("end"), DATA)
         ktap.expect_equal(before, block.fields_of("/sys/block/ram0/stat"), "I/O of the device")
+
+    def test_children_reach_each_device(self) -> None:
+        self.make_legs()
+        for behaviour in ("any", "all", "in_map"):
+            data = os.urandom(len(DATA))
+            node = self.tee(behaviour)
+            block.write(node, data, block=16384)
+            for device in (node, "/dev/null0", "/dev/null1"):
+                ktap.expect_equal(data, block.read(device, len(data)), f"data of {device}")
+            self.remove("tee")
+
+    def test_children_flush_and_discard_each_device(self) -> None:
+        self.make_legs()
+        node = self.tee("all")
+        fd = os.open(node, os.O_WRONLY)
+        os.fsync(fd)
+        os.close(fd)
+        subprocess.run(["blkdiscard", node], check=True)
+        for name in ("null0", "null1"):
+            fields = block.fields_of(f"/sys/block/{name}/stat")
+            ktap.expect_equal([1, SECTORS], [fields[15], fields[13]], f"flushes and discards of {name}")
+
+    def test_parent_ends_after_its_children(self) -> None:
+        """The first error of a child is the error of the parent, if the target wants that."""
+        self.make_legs()
+        bad = self.create("bad", Target(0, SECTORS, "error", ""))
+        for behaviour, first, second, fails in (
+            ("any", "/dev/null0", bad, False),
+            ("any", bad, "/dev/null1", False),
+            ("any", bad, bad, True),
+            ("all", "/dev/null0", bad, True),
+            ("all", bad, "/dev/null1", True),
+        ):
+            node = self.tee(behaviour, first, second)
+            if fails:
+                self.expect_error(errno.EIO, block.write, node, DATA)
+            else:
+                block.write(node, DATA)
+            self.remove("tee")
+
+    def test_dropped_child_fails_its_parent(self) -> None:
+        self.make_legs()
+        self.expect_error(errno.EIO, block.write, self.tee("drop"), DATA)
+        ktap.expect_equal(0, block.fields_of("/sys/block/null1/stat")[4], "writes to the device")
 
     def test_zone_writes_are_not_split(self) -> None:
         device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
@@ -363,7 +416,7 @@ class Suite(block.Suite):
         ktap.expect_equal(expected, records, "records")
 
     def test_modules_can_be_unloaded(self) -> None:
-        subprocess.run(["modprobe", "-r", "dm_plain", "dm_probe", "brd", "null_blk"], check=True)
+        subprocess.run(["modprobe", "-r", "dm_plain", "dm_probe", "dm_tee", "brd", "null_blk"], check=True)
         left = [line for line in block.text_of("/proc/modules").splitlines() if line.startswith("dm_probe ")]
         ktap.expect_equal([], left, "modules that are left")
         subprocess.run(["umount", "-l", MODULES], check=True)

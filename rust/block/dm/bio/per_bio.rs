@@ -15,7 +15,8 @@ use kernel::{
 use core::{
     mem::{
         align_of,
-        needs_drop, //
+        needs_drop,
+        MaybeUninit, //
     },
     ptr::NonNull, //
 };
@@ -50,7 +51,8 @@ use super::{
     owned::{
         Bio,
         IrqBio, //
-    }, //
+    },
+    parent::Parent, //
 };
 
 /// The function of a work item.
@@ -152,6 +154,8 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
     /// The function that `head.work` runs.
     func: Func<T>,
     clone_end: CloneEnd<T>,
+    /// Initialised by [`Bio::into_parent()`].
+    parent: MaybeUninit<Parent<T>>,
     /// The integrity payload of the bio or of its clone.
     integrity: Option<IntegrityPayload>,
     data: T::PerBio,
@@ -162,7 +166,8 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
 /// # Invariants
 ///
 /// The bio has not left the target, so the invariants of [`PerBio`] hold. The handle that owns the
-/// bio has the only `PerBioRef` to it.
+/// bio has the only `PerBioRef` to it. [`ParentBio`](super::parent::ParentBio)s own a bio together:
+/// each has a `PerBioRef`, and they only call methods that take `&self`.
 #[repr(transparent)]
 pub(in crate::block::dm) struct PerBioRef<T: Target>(NonNull<PerBio<T>>);
 
@@ -245,6 +250,7 @@ impl<T: Target> PerBio<T> {
             next: None,
             func: Func::Task(drop),
             clone_end: CloneEnd::default(),
+            parent: MaybeUninit::uninit(),
             integrity: None,
             data: T::PerBio::default(),
         };
@@ -368,9 +374,9 @@ pub(super) unsafe fn set_dev<T: Target>(
     Some(())
 }
 
-/// Implements the getters of a bio, for a type whose field `ptr` is a [`PerBioRef`] or a
+/// Implements the getters of a shared bio, for a type whose field `ptr` is a [`PerBioRef`] or a
 /// [`BioInMap`](super::map::BioInMap).
-macro_rules! impl_getters {
+macro_rules! impl_shared_getters {
     () => {
         /// Returns the target. It lives until the bio has ended.
         ///
@@ -418,14 +424,6 @@ macro_rules! impl_getters {
             self.ptr.iter().bi_size
         }
 
-        /// Returns the per-bio data of the target.
-        ///
-        /// Context: Any context. Never sleeps.
-        #[inline]
-        pub fn data(&mut self) -> &mut T::PerBio {
-            self.ptr.data()
-        }
-
         /// Returns an iterator over the memory of the bio.
         ///
         /// Only [`Op::Read`] and [`Op::Write`] have memory.
@@ -437,6 +435,22 @@ macro_rules! impl_getters {
         #[inline]
         pub fn segments(&self) -> $crate::block::bio::Segments<'_> {
             self.ptr.segments()
+        }
+    };
+}
+
+/// Implements the getters of a bio with a single owner, for a type whose field `ptr` is a
+/// [`PerBioRef`] or a [`BioInMap`](super::map::BioInMap).
+macro_rules! impl_getters {
+    () => {
+        $crate::block::dm::bio::per_bio::impl_shared_getters!();
+
+        /// Returns the per-bio data of the target.
+        ///
+        /// Context: Any context. Never sleeps.
+        #[inline]
+        pub fn data(&mut self) -> &mut T::PerBio {
+            self.ptr.data()
         }
 
         /// Returns the target and a mutable iterator over the memory of the bio.
@@ -452,7 +466,10 @@ macro_rules! impl_getters {
     };
 }
 
-pub(super) use impl_getters;
+pub(super) use {
+    impl_getters,
+    impl_shared_getters, //
+};
 
 impl<T: Target> PerBioRef<T> {
     /// Returns the pointer.
@@ -624,6 +641,44 @@ impl<T: Target> PerBioRef<T> {
     pub(in crate::block::dm) fn completed_by_target(&self) -> bool {
         // SAFETY: The bio has not left the target, by the type invariants.
         unsafe { (*self.0.as_ptr()).completed_by_target }
+    }
+
+    /// Returns another pointer to the bio.
+    ///
+    /// # Safety
+    ///
+    /// The bio must not leave the target while a copy exists. No method that takes `&mut self` may
+    /// be called meanwhile.
+    pub(super) unsafe fn duplicate(&self) -> Self {
+        // INVARIANT: By this function's contract.
+        Self(self.0)
+    }
+
+    /// Returns the per-bio data of the target.
+    #[inline]
+    pub(super) fn shared_data(&self) -> &T::PerBio {
+        // SAFETY: The bio has not left the target, so the data is initialised, by the type
+        // invariants. A mutable borrow of the data borrows the handle mutably.
+        unsafe { &(*self.0.as_ptr()).data }
+    }
+
+    /// Sets the state of a bio with clones.
+    pub(super) fn set_parent(&mut self, parent: Parent<T>) {
+        // SAFETY: The bio has not left the target, and `self` is the only pointer. The type has no
+        // destructor.
+        unsafe { (*self.0.as_ptr()).parent = MaybeUninit::new(parent) };
+    }
+
+    /// Returns the state of a bio with clones.
+    ///
+    /// # Safety
+    ///
+    /// [`PerBioRef::set_parent()`] must have been called.
+    pub(super) unsafe fn parent(&self) -> &Parent<T> {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        let parent = unsafe { &(*self.0.as_ptr()).parent };
+        // SAFETY: By this function's contract.
+        unsafe { parent.assume_init_ref() }
     }
 
     /// Returns the completion state of the clone.

@@ -63,6 +63,8 @@ pub(super) struct Functions {
     ) -> c_int,
     /// Handles the completion of a clone whose `bi_private` is the [`Head`] of its bio.
     pub(super) end_clone: unsafe fn(*mut bindings::bio),
+    /// Handles the completion of a child whose `bi_private` is the [`Head`] of its parent.
+    pub(super) end_child: unsafe fn(*mut bindings::bio),
     /// Runs the work of a bio.
     pub(super) run: unsafe fn(NonNull<Head>),
     /// Submits the clones of a list of bios, the newest first.
@@ -282,6 +284,21 @@ pub(in crate::block::dm) unsafe extern "C" fn end_clone(clone: *mut bindings::bi
     let this = unsafe { (*head).target_type };
     // SAFETY: As above.
     unsafe { TargetType::call(this, |functions| (functions.end_clone)(clone)) };
+}
+
+/// `bi_end_io` of children.
+///
+/// # Safety
+///
+/// As for [`end_clone()`], with the parent as the bio and `end_child` for `end_clone`.
+#[inline(never)]
+pub(in crate::block::dm) unsafe extern "C" fn end_child(clone: *mut bindings::bio) {
+    // SAFETY: By this function's contract.
+    let head = unsafe { (*clone).bi_private.cast::<Head>() };
+    // SAFETY: As above.
+    let this = unsafe { (*head).target_type };
+    // SAFETY: As above.
+    unsafe { TargetType::call(this, |functions| (functions.end_child)(clone)) };
 }
 
 /// The work function of a bio.

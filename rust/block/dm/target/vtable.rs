@@ -29,6 +29,7 @@ use crate::{
                 clone::CloneBio,
                 end_io::EndBio,
                 map::MapBio,
+                parent::ChildEnd,
                 per_bio::PerBio, //
             },
             submit::sorted::SortedSubmitQueue, //
@@ -174,6 +175,7 @@ impl<T: Target> Vtable<T> {
         iterate_devices: Self::iterate_devices,
         end_io: Self::end_io,
         end_clone: CloneBio::<T>::end_clone,
+        end_child: ChildEnd::<T>::end,
         run: PerBio::<T>::run,
         submit_clones: SortedSubmitQueue::<T>::submit_clones,
     };
@@ -196,7 +198,7 @@ impl<T: Target> Vtable<T> {
     pub(super) fn addresses(
         target_type: &bindings::target_type,
         functions: &Functions,
-    ) -> [usize; 18] {
+    ) -> [usize; 19] {
         macro_rules! address {
             ($callback:ident) => {
                 target_type
@@ -225,6 +227,7 @@ impl<T: Target> Vtable<T> {
             report_zones,
             functions.end_io as usize,
             functions.end_clone as usize,
+            functions.end_child as usize,
             functions.run as usize,
             functions.submit_clones as usize,
             Registered::<T>::free as *const () as usize,
