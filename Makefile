@@ -25,11 +25,12 @@ $(error ARCH=$(ARCH) is unknown: use x86_64 or arm64)
 endif
 # Guests of arm64 need more tools. These targets know x86_64 only.
 ifeq ($(or $(ARCH),$(KERNEL)),arm64)
-only-x86 := $(filter bench deb install kernel-rust mutants rust-analyzer rustdoc uninstall,$(MAKECMDGOALS))
+only-x86 := $(filter bench deb install kernel-rust mutants rust-analyzer rustdoc series uninstall,$(MAKECMDGOALS))
 $(if $(only-x86),$(error no support for arm64: make $(only-x86)))
 demo guest kunit shell test: private tools := --arm64
 endif
 test-long: private tools := --arm64
+series: private tools := --series
 
 # For a kernel of the system, only what builds modules is needed, and nothing is installed.
 modules modules_install: private tools := $(if $(KDIR),--modules)
@@ -79,6 +80,10 @@ bench:
 .PHONY: mutants
 mutants:
 	$(RECURSE)$(Q)$(PY)/tests/mutants/run.py
+
+.PHONY: series
+series:
+	$(RECURSE)$(Q)$(PY)/scripts/series.py
 
 .PHONY: kunit
 kunit:

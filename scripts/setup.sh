@@ -6,6 +6,7 @@
 # Usage: setup.sh            install missing tools; print nothing if none is missing
 #        setup.sh --plots    also install the tools for plots
 #        setup.sh --arm64    also install the tools for guests of arm64
+#        setup.sh --series   also install the tools that check patch series
 #        setup.sh --modules  find the tools that build modules for a kernel of the system; install nothing
 #        setup.sh --doctor   print a table of the tools; install nothing
 #
@@ -182,9 +183,10 @@ if path_of apt-get >/dev/null; then
 	)
 fi
 
-want_plots= want_arm64= want_modules=
+want_plots= want_arm64= want_series= want_modules=
 [ "${1:-}" != --plots ] || want_plots=y
 [ "${1:-}" != --arm64 ] || want_arm64=y
+[ "${1:-}" != --series ] || want_series=y
 [ "${1:-}" != --modules ] || want_modules=y
 choose
 case ${1:-} in
@@ -192,9 +194,9 @@ case ${1:-} in
 	doctor
 	exit
 	;;
-'' | --plots | --arm64 | --modules) ;;
+'' | --plots | --arm64 | --series | --modules) ;;
 *)
-	echo "usage: $0 [--plots | --arm64 | --modules | --doctor]" >&2
+	echo "usage: $0 [--plots | --arm64 | --series | --modules | --doctor]" >&2
 	exit 2
 	;;
 esac

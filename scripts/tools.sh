@@ -5,8 +5,8 @@
 #
 # Input variables: `cache` is the cache directory, `column` is the column of the table for this system. If
 # `want_plots` is not empty, the table has the tools for plots. If `want_arm64` is not empty, it has those for
-# guests of arm64. If `want_modules` is not empty, it has only the tools that build modules for a kernel of the
-# system.
+# guests of arm64. If `want_series` is not empty, it has those for checks of patch series. If `want_modules` is
+# not empty, it has only the tools that build modules for a kernel of the system.
 
 # One line per tool:
 #   name | minimum version | package of Debian 12 | package of Debian 13 | user of the tool
@@ -63,6 +63,8 @@ all_tools() {
 	END
 	[ -z "${want_plots:-}" ] ||
 		echo "matplotlib|-|python3-matplotlib|python3-matplotlib|plots"
+	[ -z "${want_series:-}" ] ||
+		echo "perl|-|perl|perl|make series: checkpatch.pl, get_maintainer.pl"
 	[ -z "${want_arm64:-}" ] ||
 		echo "qemu-arm64|8.1|backports:qemu-system-arm|qemu-system-arm|guest of arm64"
 }
@@ -211,6 +213,8 @@ find_tool() {
 		fi
 		;;
 	python3) [ -z "$python" ] || found=$("$python" --version | version) ;;
+	# The modules that perl-base lacks.
+	perl) ! perl -MEncode -MTerm::ANSIColor -e 1 2>/dev/null || found=yes ;;
 	matplotlib) [ -z "$python" ] || ! "$python" -c 'import matplotlib' 2>/dev/null || found=yes ;;
 	make | flex | bison)
 		! path_of "$1" >/dev/null || found=$("$1" --version | version)

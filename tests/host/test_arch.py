@@ -230,6 +230,8 @@ class Setup(unittest.TestCase):
         self.assertIn("qemu", self.table())
         self.assertNotIn("qemu-arm64", self.table(want_plots="y"))
         self.assertIn("qemu-arm64", self.table(want_arm64="y"))
+        self.assertIn("perl", self.table(want_series="y"))
+        self.assertNotIn("perl", self.table())
 
     def test_an_old_qemu_is_refused(self) -> None:
         with tempfile.TemporaryDirectory() as directory:

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The checks of patch series by scripts/series.py, with a source tree of two files."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import series
+
+LETTER = """\
+ducks: count and feed
+
+The pond has ducks. Count them.
+"""
+
+# A stand-in for checkpatch.pl, which accepts no tab after a blank.
+CHECKPATCH = r"""
+@ARGV = grep { !/^-/ } @ARGV;
+while (<>) { if (/^\+.* \t/) { print "ERROR:CODE_INDENT: blank before tab\n"; $bad = 1; } }
+exit($bad ? 1 : 0);
+"""
+
+GET_MAINTAINER = 'print "A Duck <duck\\@pond.invalid> (maintainer:PONDS)\\n";\n'
+
+
+class TempDir(unittest.TestCase):
+    """A source tree, and a directory of series."""
+
+    def setUp(self) -> None:
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.temp = Path(temp.name)
+        self.source = self.temp / "linux"
+        self.upstream = self.temp / "upstream"
+        self.write("linux/lib/ducks.c", "int one;\nint two;\nint three;\n")
+        self.write("linux/lib/pond.c", "int deep;\n")
+        self.write("linux/scripts/checkpatch.pl", CHECKPATCH)
+        self.write("linux/scripts/get_maintainer.pl", GET_MAINTAINER)
+        for name, value in (("UPSTREAM", self.upstream), ("OUT", self.temp / "out")):
+            patch = mock.patch.object(series, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def write(self, name: str, text: str) -> Path:
+        """Writes a file below the temporary directory."""
+        path = self.temp / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def make_series(self, name: str = "ducks", file: str = "lib/ducks.c") -> series.Series:
+        """Makes a series of two patches of a file as git format-patch does."""
+        work = self.temp / f"work-{name.replace('/', '-')}"
+        # git folds the line of this address.
+        identity = {"NAME": "A Duck", "EMAIL": f"a.duck@{'very.' * 12}long.invalid"}
+        env = {**os.environ, **series.GIT_ENV}
+        env |= {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
+
+        ducks = work / file
+        ducks.parent.mkdir(parents=True)
+
+        def git(*argv: str) -> None:
+            subprocess.run(["git", *argv], cwd=work, env=env, check=True, capture_output=True)
+
+        git("init", "-q", "-b", "main")
+        ducks.write_text((self.source / file).read_text())
+        git("add", "-A")
+        git("commit", "-q", "-m", "base")
+        git("tag", "base")
+        for old, new in (("two", "due"), ("three", "tre")):
+            ducks.write_text(ducks.read_text().replace(old, new))
+            git("commit", "-q", "-a", "-m", f"ducks: rename {old}\n\nIt has another name.")
+        git("config", "branch.main.description", LETTER)
+        git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--cover-letter",
+            "--cover-from-description=subject", "-o", str(self.upstream / name), "base")
+        return series.Series(self.upstream / name)
+
+    def repository(self, of: series.Series) -> series.Repository:
+        """Returns a repository that is not made yet."""
+        return series.Repository(of, self.source, self.temp / "repository")
+
+    def died(self, function, *arguments) -> str:
+        """Returns the message of a function that exits."""
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr), self.assertRaises(SystemExit):
+            function(*arguments)
+        return stderr.getvalue()
+
+
+class Names(TempDir):
+    """Series and patches are found by their names."""
+
+    def test_series_and_directories_of_series(self) -> None:
+        for name in ("fixes/pond", "fixes/ducks", "swans"):
+            self.make_series(name)
+        names = lambda wanted: [each.name for each in series.find_series(wanted)]
+        self.assertEqual(names(""), ["fixes/ducks", "fixes/pond", "swans"])
+        self.assertEqual(names("fixes"), ["fixes/ducks", "fixes/pond"])
+        self.assertEqual(names("swans fixes/pond swans"), ["swans", "fixes/pond"])
+
+    def test_unknown_series_is_refused_with_the_names(self) -> None:
+        self.make_series("swans")
+        # Not the first letters of a name.
+        self.assertIn("SERIES=swan is not in upstream/: give one of swans", self.died(series.find_series, "swan"))
+
+    def test_missing_number_is_refused(self) -> None:
+        made = self.make_series()
+        made.patches[0].path.unlink()
+        again = series.Series(made.path)
+        self.assertIn("the patches must be 0001-*.patch", self.died(lambda: again.patches))
+
+    def test_files_of_a_patch(self) -> None:
+        made = self.make_series()
+        self.assertEqual([patch.files for patch in made.patches], [["lib/ducks.c"], ["lib/ducks.c"]])
+        self.assertEqual([patch.number for patch in made.patches], ["0001", "0002"])
+
+    def test_reproducer_of_a_patch(self) -> None:
+        made = self.make_series()
+        head = "#!/bin/sh\n# SPDX-License-Identifier: GPL-2.0\n"
+        self.write("upstream/ducks/test/0002.sh", f"{head}# Runs: guest debug lib/ducks.ko\n")
+        self.write("upstream/ducks/test/load.c", "")
+        test = made.test_of(made.patches[1])
+        assert test
+        self.assertEqual(test.where, ["guest", "debug", "lib/ducks.ko"])
+        self.assertEqual([path.name for path in test.modules], ["load.c"])
+        self.assertIsNone(made.test_of(made.patches[0]))
+
+    def test_reproducer_that_does_not_say_where_it_runs_is_refused(self) -> None:
+        for text in ("", "#!/bin/sh\n#\n# Runs: elsewhere\n", "#!/bin/sh\n#\n#\n# Runs: host\n"):
+            with self.subTest(text):
+                test = series.Test(self.write("0001.sh", text))
+                self.assertIn("the third line must be", self.died(lambda: test.where))
+
+
+class Git(TempDir):
+    """git am and git format-patch"""
+
+    def test_states_before_and_after_each_patch(self) -> None:
+        made = self.make_series()
+        repository = self.repository(made)
+        repository.make()
+        texts = [(repository.check_out(patch) / "lib/ducks.c").read_text() for patch in (None, *made.patches)]
+        self.assertEqual(texts, [
+            "int one;\nint two;\nint three;\n",
+            "int one;\nint due;\nint three;\n",
+            "int one;\nint due;\nint tre;\n",
+        ])
+        self.assertEqual((self.source / "lib/ducks.c").read_text(), texts[0])
+
+    def test_patch_that_does_not_apply_is_named(self) -> None:
+        made = self.make_series()
+        self.write("linux/lib/ducks.c", "int one;\nint deux;\nint three;\n")
+        with self.assertRaisesRegex(series.Failed, "0001-ducks-rename-two.patch does not apply"):
+            self.repository(made).make()
+
+    def test_format_patch_writes_the_same_files(self) -> None:
+        made = self.make_series()
+        repository = self.repository(made)
+        repository.make()
+        out = self.temp / "out"
+        repository.format(out)
+        repository.compare(out)
+        self.assertEqual(len(list(out.glob("*.patch"))), 3)
+
+    def test_edited_patch_and_letter_are_noticed(self) -> None:
+        edits = (
+            ("0000-cover-letter.patch", "2 deletions(-)", "9 deletions(-)"),
+            ("0001-ducks-rename-two.patch", "[PATCH 1/2]", "[PATCH 1/7]"),
+        )
+        for number, (name, old, new) in enumerate(edits):
+            with self.subTest(name):
+                made = self.make_series(f"ducks{number}")
+                path = made.path / name
+                self.assertIn(old, path.read_text())
+                path.write_text(path.read_text().replace(old, new))
+                repository = series.Repository(made, self.source, self.temp / f"repository{number}")
+                repository.make()
+                repository.format(self.temp / "out")
+                with self.assertRaisesRegex(series.Failed, f"compare {name} with"):
+                    repository.compare(self.temp / "out")
+
+    def test_description_of_a_letter(self) -> None:
+        made = self.make_series()
+        self.assertEqual(series.description_in((made.path / series.COVER).read_text()), LETTER)
+        long = "Subject: [PATCH 0/2] ducks: a long\n subject\n\nBody (all of it):\nmore\n\nA B (2):\n  ducks: x\n"
+        self.assertEqual(series.description_in(long), "ducks: a long subject\n\nBody (all of it):\nmore\n")
+
+
+class Checks(TempDir):
+    """The checks of a patch and of a series"""
+
+    def test_checkpatch(self) -> None:
+        made = self.make_series()
+        series.checkpatch(made.patches[0], self.source)
+        path = made.patches[1].path
+        path.write_text(path.read_text().replace("+int tre;", "+int \ttre;"))
+        with self.assertRaisesRegex(series.Failed, "CODE_INDENT"):
+            series.checkpatch(made.patches[1], self.source)
+
+    def test_what_the_statuses_of_a_reproducer_mean(self) -> None:
+        for before in (series.FOUND, *series.FAULTS):
+            self.assertEqual(series.judge(before, 0), "fails, passes")
+        # A reproducer that cannot run shows nothing.
+        for before, after in ((0, 0), (1, 0), (series.FOUND, series.FOUND), (series.FOUND, 244)):
+            with self.subTest((before, after)), self.assertRaises(series.Failed):
+                series.judge(before, after)
+
+    def test_build_takes_each_changed_file_once(self) -> None:
+        build = object.__new__(series.Build)
+        build.path = self.temp / "build"
+        build.put(["lib/ducks.c"], self.source)
+        copy = build.path / "lib/ducks.c"
+        os.utime(copy, ns=(0, 0))
+        build.put(["lib/ducks.c"], self.source)
+        self.assertEqual(copy.stat().st_mtime_ns, 0)
+        self.write("linux/lib/ducks.c", "int other;\n")
+        build.put(["lib/ducks.c"], self.source)
+        self.assertGreater(copy.stat().st_mtime_ns, 0)
+        self.assertEqual(copy.read_text(), "int other;\n")
+
+    def check(self, made: series.Series) -> tuple[list[series.Row], int, str]:
+        """Runs the checks of a series with a mock of the build. Returns rows, failures and messages."""
+        build = mock.Mock(spec=series.Build)
+        build.source = series.Source(self.source, "7.3.99", "state")
+        check = series.Check(made, build, self.repository(made))
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr), mock.patch.dict(os.environ):
+            os.environ.pop("KSRC", None)
+            rows = check.rows()
+        return rows, check.failures, stderr.getvalue()
+
+    def test_good_series(self) -> None:
+        made = self.make_series()
+        rows, failures, _ = self.check(made)
+        self.assertEqual(failures, 0)
+        self.assertEqual([row.results for row in rows], 2 * [
+            {"build": "1 file", "checkpatch": "ok", "reproducer": "-"}])
+        self.assertIn("duck@pond.invalid", (self.temp / "out/ducks/recipients").read_text())
+        text = series.table(rows)
+        self.assertRegex(text, r"(?m)^  ducks +0001-ducks-rename-two +1 file +ok +-$")
+
+    def test_problem_is_in_the_table_and_does_not_end_the_checks(self) -> None:
+        made = self.make_series()
+        path = made.patches[0].path
+        path.write_text(path.read_text().replace("+int due;", "+int \tdue;"))
+        later = made.patches[1].path
+        later.write_text(later.read_text().replace(" int due;", " int \tdue;"))
+        rows, failures, messages = self.check(series.Series(made.path))
+        self.assertEqual([row.results["checkpatch"] for row in rows], ["FAILED", "ok"])
+        self.assertIn("0001: checkpatch.pl: FAILED\nERROR:CODE_INDENT", messages)
+        # The text differs from that of git format-patch, too: the hashes of the files.
+        self.assertEqual(failures, 2)
+
+    def test_patched_header_of_include_is_refused(self) -> None:
+        self.write("linux/include/linux/ducks.h", "int two;\nint three;\n")
+        _, _, messages = self.check(self.make_series(file="include/linux/ducks.h"))
+        self.assertIn("include/linux/ducks.h: a patched header", messages)
+
+
+class Stored(unittest.TestCase):
+    """The series in upstream/"""
+
+    def test_names_reproducers_and_sign_offs(self) -> None:
+        found = series.find_series("")
+        self.assertTrue(found)
+        for each in found:
+            with self.subTest(each.name):
+                for patch in each.patches:
+                    # The sender adds a sign-off.
+                    self.assertNotIn("Signed-off-by:", patch.text)
+                    test = each.test_of(patch)
+                    if test:
+                        self.assertIn(test.where[0], ("guest", "host"))
+                        self.assertTrue(os.access(test.path, os.X_OK))
+
+
+if __name__ == "__main__":
+    unittest.main()
