@@ -15,7 +15,6 @@ use std::{
         Cell,
         RefCell, //
     },
-    collections::VecDeque,
     convert::Infallible,
     num::NonZeroUsize,
     ops::{
@@ -28,6 +27,10 @@ use crate::{
     atomic::{
         Atomic,
         Relaxed, //
+    },
+    flush_queues::{
+        FlushQueues,
+        NODE_BYTES, //
     },
     machine::{
         self,
@@ -73,12 +76,6 @@ use rcache::{
     Guarded,
     Rcache, //
 };
-
-/// Entries of a flush queue. C: `IOVA_DEFAULT_FQ_SIZE`, of which one stays free.
-const QUEUE_LEN: usize = 255;
-
-/// The size of C's node of a range, which is aligned to cache lines.
-const NODE_BYTES: usize = 64;
 
 /// A magazine at an address of its own, as a slab cache has it.
 #[repr(align(1024))]
@@ -289,10 +286,7 @@ struct Storm<'a> {
     load: &'a Workload,
     caches: Vec<Cache>,
     tree: Tree,
-    /// The order of each range, the range, and the number of flushes that had begun when it was
-    /// queued.
-    queues: Vec<VecDeque<(usize, Pfn, usize)>>,
-    flushes: usize,
+    queues: FlushQueues<Pfn>,
     results: Results,
     has_begun: bool,
     /// The memory at the end of a period, in bytes.
@@ -300,17 +294,6 @@ struct Storm<'a> {
 }
 
 impl Storm<'_> {
-    /// Frees the flushed ranges of a queue, as `fq_ring_free_locked()` in
-    /// `drivers/iommu/dma-iommu.c`.
-    fn free_flushed(&mut self, queue: usize) {
-        let queue = &mut self.queues[queue];
-        while queue.front().is_some_and(|entry| entry.2 < self.flushes) {
-            if let Some((order, pfn, _)) = queue.pop_front() {
-                self.caches[order].put(pfn, &self.tree);
-            }
-        }
-    }
-
     fn sums(&self) -> Sums {
         Sums {
             tree_allocs: self.tree.allocs.get(),
@@ -328,24 +311,23 @@ impl Machine for Storm<'_> {
         let pfn = pfn.unwrap_or_else(|| self.tree.alloc());
 
         turns::be_on(freed_on);
-        self.free_flushed(freed_on);
-        if self.queues[freed_on].len() == QUEUE_LEN {
-            self.flushes += 1;
-            self.free_flushed(freed_on);
-        }
-        self.queues[freed_on].push_back((order, pfn, self.flushes));
+        self.queues.queue(freed_on, order, pfn, |order, pfn| {
+            self.caches[order].put(pfn, &self.tree);
+        });
         self.results.on_io(|| self.tree.ops());
         Ok(())
     }
 
     fn timer(&mut self, _cpu: usize) {
         self.results.on_timer(self.load, self.tree.ops());
-        self.flushes += 1;
+        self.queues.flush();
     }
 
     fn walk(&mut self, cpu: usize, queue: usize) -> Result<(), Infallible> {
         turns::be_on(cpu);
-        self.free_flushed(queue);
+        self.queues.free_flushed(queue, |order, pfn| {
+            self.caches[order].put(pfn, &self.tree);
+        });
         Ok(())
     }
 
@@ -399,8 +381,7 @@ fn run(load: &Workload, policy: Policy) -> Found {
             allocs: Cell::new(0),
             frees: Cell::new(0),
         },
-        queues: (0..load.cpus).map(|_| VecDeque::new()).collect(),
-        flushes: 0,
+        queues: FlushQueues::new(load.cpus),
         results: Results::default(),
         has_begun: false,
         bytes: 0,

@@ -19,6 +19,8 @@ use std::{
 
 mod atomic;
 mod checks;
+#[path = "../../tests/host/iova/flush_queues.rs"]
+mod flush_queues;
 mod iova;
 mod limiter;
 mod machine;

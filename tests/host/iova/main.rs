@@ -13,6 +13,7 @@ use std::{
     process::ExitCode, //
 };
 
+mod flush_queues;
 mod magazine;
 #[path = "../../../samples/iova_storm/recovery.rs"]
 mod recovery;

@@ -3,12 +3,15 @@
 //! A model of the workload of `samples/iova_storm`.
 
 use std::{
-    collections::VecDeque,
     convert::Infallible,
     sync::atomic::Ordering::Relaxed, //
 };
 
 use crate::{
+    flush_queues::{
+        FlushQueues,
+        NODE_BYTES, //
+    },
     results::{
         Results,
         Sums, //
@@ -34,34 +37,15 @@ use super::{
     }, //
 };
 
-/// Entries of a flush queue. C: `IOVA_DEFAULT_FQ_SIZE`, of which one stays free.
-const QUEUE_LEN: usize = 255;
-
-/// The size of C's node of a range, which is aligned to cache lines.
-const NODE_BYTES: usize = 64;
-
 struct Storm<'a> {
     load: &'a Workload,
     caches: Vec<Cache>,
     tree: Tree,
-    /// The order of each range, the range, and the number of flushes that had begun when it was
-    /// queued.
-    queues: Vec<VecDeque<(usize, Pfn, usize)>>,
-    flushes: usize,
+    queues: FlushQueues<Pfn>,
     results: Results,
 }
 
 impl Storm<'_> {
-    /// Frees the flushed ranges of a queue. Flushes take no time in the model.
-    fn free_flushed(&mut self, queue: usize) {
-        let queue = &mut self.queues[queue];
-        while queue.front().is_some_and(|entry| entry.2 < self.flushes) {
-            if let Some((order, pfn, _)) = queue.pop_front() {
-                self.caches[order].put(pfn, &self.tree);
-            }
-        }
-    }
-
     /// Returns the memory of magazines and nodes.
     fn bytes(&self) -> usize {
         let magazines: usize = self.caches.iter().map(|cache| cache.count().0).sum();
@@ -85,24 +69,23 @@ impl Machine for Storm<'_> {
         let pfn = pfn.unwrap_or_else(|| self.tree.alloc());
 
         CPU.set(freed_on);
-        self.free_flushed(freed_on);
-        if self.queues[freed_on].len() == QUEUE_LEN {
-            self.flushes += 1;
-            self.free_flushed(freed_on);
-        }
-        self.queues[freed_on].push_back((order, pfn, self.flushes));
+        self.queues.queue(freed_on, order, pfn, |order, pfn| {
+            self.caches[order].put(pfn, &self.tree);
+        });
         self.results.on_io(|| self.tree.ops());
         Ok(())
     }
 
     fn timer(&mut self, _cpu: usize) {
         self.results.on_timer(self.load, self.tree.ops());
-        self.flushes += 1;
+        self.queues.flush();
     }
 
     fn walk(&mut self, cpu: usize, queue: usize) -> Result<(), Infallible> {
         CPU.set(cpu);
-        self.free_flushed(queue);
+        self.queues.free_flushed(queue, |order, pfn| {
+            self.caches[order].put(pfn, &self.tree);
+        });
         Ok(())
     }
 
@@ -139,8 +122,7 @@ fn run_storm(load: &Workload, policy: Policy) -> Storm<'_> {
         load,
         caches: (0..load.sizes).map(|_| cache(policy, load.cpus)).collect(),
         tree: Tree::default(),
-        queues: (0..load.cpus).map(|_| VecDeque::new()).collect(),
-        flushes: 0,
+        queues: FlushQueues::new(load.cpus),
         results: Results::default(),
     };
     let Ok(()) = load.run(&mut storm);
