@@ -80,6 +80,77 @@ impl Limits<'_> {
         }
     }
 
+    /// Sets the length of the chunks that bios should not cross, for layers above.
+    ///
+    /// Disables atomic writes if the devices have a boundary for these that does not fit. On a zoned
+    /// device, where a chunk is a zone, device mapper refuses the table for another length.
+    ///
+    /// Context: Any context. Never sleeps.
+    /// C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
+    pub fn set_chunk_sectors(&mut self, sectors: NonZeroU32) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        let limits = unsafe { self.limits.as_mut() };
+
+        limits.chunk_sectors = sectors.get();
+        // The block layer warns of the limits of several lines in which they do not fit.
+        if !chunk_fits_boundary(sectors.get(), limits.atomic_write_hw_boundary / SECTOR_SIZE) {
+            disable_atomic_writes(limits);
+        }
+    }
+
+    /// Sets the preferred minimum length of I/O in bytes, at most 2 GiB.
+    ///
+    /// The block layer raises it to the physical block size.
+    ///
+    /// Context: Any context. Never sleeps. C: `blk_validate_limits()` in `block/blk-settings.c`.
+    pub fn set_io_min(&mut self, bytes: u32) {
+        // `blk_stack_limits()` adds an offset, which is less, and divides by the sum.
+        //
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe { (*self.limits.as_ptr()).io_min = bytes.min(1 << 31) };
+    }
+
+    /// Sets the preferred length of I/O in bytes.
+    ///
+    /// The block layer rounds it down to the physical block size.
+    ///
+    /// Context: Any context. Never sleeps. C: `blk_validate_limits()` in `block/blk-settings.c`.
+    pub fn set_io_opt(&mut self, bytes: u32) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe { (*self.limits.as_ptr()).io_opt = bytes };
+    }
+
+    /// Returns the maximum length of a discard in sectors.
+    ///
+    /// It is 0 if no device of the target supports discards.
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn max_hw_discard_sectors(&self) -> u32 {
+        // SAFETY: `limits` may be read, by the type invariants.
+        unsafe { (*self.limits.as_ptr()).max_hw_discard_sectors }
+    }
+
+    /// Sets the maximum length of a discard in sectors.
+    ///
+    /// If it is 0 for all lines of a table, the mapped device has no discards.
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn set_max_hw_discard_sectors(&mut self, sectors: u32) {
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe { (*self.limits.as_ptr()).max_hw_discard_sectors = sectors };
+    }
+
+    /// Sets the unit of discards, and rounds it up to a power of two from a sector to 2 GiB.
+    ///
+    /// Context: Any context. Never sleeps.
+    /// C: `queue_limit_discard_alignment()` in `block/blk-settings.c`.
+    pub fn set_discard_granularity(&mut self, bytes: NonZeroU32) {
+        // The block layer divides by the number of sectors, and rounds to it as to a power of two.
+        let bytes = bytes.get().clamp(SECTOR_SIZE, 1 << 31).next_power_of_two();
+        // SAFETY: `limits` may be written to, by the type invariants.
+        unsafe { (*self.limits.as_ptr()).discard_granularity = bytes };
+    }
+
     /// Caps atomic writes at `bytes`. Disables them if `bytes` is less than the minimum of the
     /// devices.
     ///
@@ -96,10 +167,7 @@ impl Limits<'_> {
             return;
         }
         if unit < limits.atomic_write_hw_unit_min {
-            limits.atomic_write_hw_max = 0;
-            limits.atomic_write_hw_unit_min = 0;
-            limits.atomic_write_hw_unit_max = 0;
-            limits.atomic_write_hw_boundary = 0;
+            disable_atomic_writes(limits);
             return;
         }
         limits.atomic_write_hw_max = limits.atomic_write_hw_max.min(bytes.get());
@@ -118,6 +186,25 @@ impl Limits<'_> {
             (*limits).dma_alignment = bytes.saturating_sub(1);
         }
     }
+}
+
+/// Disables atomic writes.
+fn disable_atomic_writes(limits: &mut bindings::queue_limits) {
+    limits.atomic_write_hw_max = 0;
+    limits.atomic_write_hw_unit_min = 0;
+    limits.atomic_write_hw_unit_max = 0;
+    limits.atomic_write_hw_boundary = 0;
+}
+
+/// Returns whether atomic writes with a boundary can be sent to a device with chunks.
+///
+/// C: `blk_valid_atomic_writes_boundary()` in `block/blk-settings.c`.
+fn chunk_fits_boundary(chunk_sectors: u32, boundary_sectors: u32) -> bool {
+    let (least, most) = (
+        chunk_sectors.min(boundary_sectors),
+        chunk_sectors.max(boundary_sectors),
+    );
+    most.checked_rem(least).is_none_or(|rest| rest == 0)
 }
 
 #[cfg(kscale_kunit)]
@@ -206,5 +293,67 @@ mod tests {
         for none in [(0, 0, 0), (u32::MAX, 0, 0)] {
             assert_eq!(limited_atomic(4096, none), none);
         }
+    }
+
+    /// Returns the limits after `set`, with atomic writes of up to 64 KiB that do not cross 64 KiB.
+    fn limits_after(set: impl FnOnce(&mut Limits<'_>)) -> bindings::queue_limits {
+        let mut limits = bindings::queue_limits {
+            atomic_write_hw_max: 65536,
+            atomic_write_hw_boundary: 65536,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: `limits` is alive until this function returns, and not shared.
+        set(&mut unsafe { Limits::new(NonNull::from(&mut limits)) });
+        limits
+    }
+
+    #[test]
+    fn io_lengths_are_set() {
+        let limits = limits_after(|limits| {
+            limits.set_io_min(4096);
+            limits.set_io_opt(u32::MAX);
+            limits.set_max_hw_discard_sectors(7);
+            limits.set_max_hw_discard_sectors(limits.max_hw_discard_sectors() + 1);
+        });
+        assert_eq!((limits.io_min, limits.io_opt), (4096, u32::MAX));
+        assert_eq!(limits.max_hw_discard_sectors, 8);
+        assert_eq!(limits.atomic_write_hw_max, 65536);
+    }
+
+    /// `blk_stack_limits()` adds an alignment offset below `io_min`, and divides by the sum.
+    #[test]
+    fn minimum_io_length_has_room_for_an_offset() {
+        let limits = limits_after(|limits| limits.set_io_min(u32::MAX));
+        assert!(limits.io_min.checked_add(limits.io_min - 1).is_some());
+    }
+
+    /// `queue_limit_discard_alignment()` divides by the number of sectors.
+    #[test]
+    fn discard_granularity_is_a_power_of_two_of_sectors() -> Result {
+        for (bytes, expected) in [
+            (1, 512),
+            (512, 512),
+            (513, 1024),
+            (4096, 4096),
+            ((1 << 31) - 1, 1 << 31),
+            (u32::MAX, 1 << 31),
+        ] {
+            let bytes = NonZeroU32::new(bytes).ok_or(EINVAL)?;
+            let limits = limits_after(|limits| limits.set_discard_granularity(bytes));
+            assert_eq!(limits.discard_granularity, expected);
+        }
+        Ok(())
+    }
+
+    /// `blk_validate_atomic_write_limits()` warns if one of the two is no multiple of the other.
+    #[test]
+    fn chunks_that_do_not_fit_disable_atomic_writes() -> Result {
+        for (chunk_sectors, max) in [(128, 65536), (64, 65536), (384, 65536), (96, 0), (192, 0)] {
+            let chunk = NonZeroU32::new(chunk_sectors).ok_or(EINVAL)?;
+            let limits = limits_after(|limits| limits.set_chunk_sectors(chunk));
+            assert_eq!(limits.chunk_sectors, chunk_sectors);
+            assert_eq!(limits.atomic_write_hw_max, max);
+        }
+        Ok(())
     }
 }
