@@ -80,8 +80,8 @@ impl dm::Target for Offset {
         let device = builder
             .get_device(path, offset_sectors)
             .map_err(|error| dm::CtrError::new(c"Device lookup failed", error))?;
-        builder.send_flush_bios();
-        builder.send_discard_bios();
+        builder.set_num_flush_bios(1);
+        builder.set_num_discard_bios(1);
 
         Ok(try_pin_init!(Self {
             device,

@@ -131,8 +131,8 @@ impl dm::Target for Hist {
         let device = builder
             .get_device(path, 0)
             .map_err(|error| dm::CtrError::new(c"Device lookup failed", error))?;
-        builder.send_flush_bios();
-        builder.send_discard_bios();
+        builder.set_num_flush_bios(1);
+        builder.set_num_discard_bios(1);
         let number = next_number.fetch_add(1, Relaxed);
         let dir = debugfs::Dir::new(&CString::try_from_fmt(fmt!("percpu_hist-{number}"))?);
         let latencies = Latencies(PerCpuInts::new()?);

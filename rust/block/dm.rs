@@ -12,7 +12,8 @@
 //! 2. Put a [`Registration`] of the target into the state of the module. The registration owns the
 //!    [`Target::ModuleData`] that all its targets share.
 //!
-//! `samples/dm_offset.rs` is a whole target of about a hundred lines.
+//! `samples/dm_offset.rs` is a whole target of about a hundred lines. `samples/dm/` has targets that
+//! do what `linear`, `striped`, `zero` and `error` do in C.
 //!
 //! # The life of a bio
 //!
@@ -35,6 +36,13 @@
 //! On devices with integrity metadata, a bio may have an [`IntegrityPayload`]. The bio owns the
 //! payload while a device may use it: [`MapBio::set_integrity()`] or [`CloneBio::set_integrity()`]
 //! attaches it, and [`Bio::segments_and_integrity()`] lends its bytes after completion.
+//!
+//! A bio is a read, a write or another operation: see [`Op`]. A flush is a write for which
+//! [`MapBio::is_flush()`] is true. Of a flush, a discard, a secure erase and a write of zeroes, a
+//! target may request several bios, for example one for each of its devices:
+//! [`TargetBuilder::set_num_flush_bios()`], [`MapBio::target_bio_nr()`], [`MapBio::remap_range()`].
+//!
+//! A target notifies user space of an event, such as a device that fails, by [`TableEvent`].
 //!
 //! Targets with [`Target::AUDITED`] are recorded in the audit log. [`ReadClone::audit()`] records
 //! an event of a sector.
@@ -69,13 +77,15 @@
 //! and all references to its module are gone. Its code stays loaded: module unload waits until the
 //! function has returned.
 //!
-//! Not covered: request-based targets, zones other than those of a single device, DAX, more than
-//! one duplicate of a bio (`num_flush_bios > 1`).
+//! Not covered: request-based targets, and so `DM_TARGET_WILDCARD`; zones other than those of a
+//! single device; DAX; ioctls for the device below; integrity metadata and inline encryption of the
+//! layer above (`DM_TARGET_PASSES_INTEGRITY`, `DM_TARGET_PASSES_CRYPTO`).
 //!
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 //!
 //! [`BlkError::IOERR`]: crate::block::bio::BlkError::IOERR
 //! [`IntegrityPayload`]: crate::block::bio::IntegrityPayload
+//! [`Op`]: crate::block::bio::Op
 
 mod bio;
 mod submit;
@@ -120,6 +130,7 @@ pub use self::{
         },
         ctr::TargetBuilder,
         devices::DeviceIndex,
+        event::TableEvent,
         queue_limits::Limits,
         registration::Registration,
         status::StatusBuf,

@@ -289,9 +289,9 @@ impl dm::Target for Crypt {
         let (dispatch, send) = Dispatch::new(&options, table, device, needs, shared)?;
         let pages = LimitedPages::new(shared.clone(), shared.modes)?;
 
-        table.send_flush_bios();
+        table.set_num_flush_bios(1);
         if options.allow_discards {
-            table.send_discard_bios();
+            table.set_num_discard_bios(1);
         }
         table.limit_swap_bios();
         let config = Config {

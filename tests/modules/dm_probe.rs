@@ -10,6 +10,10 @@
 //!
 //! The target `probe_chain`, `<start> <len> probe_chain <n>`, accepts reads one sector at a time.
 //! It keeps each bio in the per-bio data of the next one, and drops the `n`th. It is audited.
+//!
+//! The target `probe_line`, `<start> <len> probe_line <dev path> [<request> <number>]...`, remaps each
+//! bio, and makes the requests of [`ProbeLine::ctr()`]. Status: the numbers of flushes, discards and
+//! other bios by [`dm::MapBio::target_bio_nr()`], and the length of the longest of the others.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +32,7 @@ use kernel::{
             Relaxed, //
         },
         new_spinlock_irq,
+        Arc,
         Mutex,
         SpinLockIrq, //
     },
@@ -78,6 +83,7 @@ struct ProbeModule {
     _probe: dm::Registration<Probe>,
     _probe_integrity: dm::Registration<ProbeIntegrity>,
     _probe_chain: dm::Registration<ProbeChain>,
+    _probe_line: dm::Registration<ProbeLine>,
 }
 
 impl kernel::Module for ProbeModule {
@@ -86,6 +92,10 @@ impl kernel::Module for ProbeModule {
             _probe: dm::Registration::new(())?,
             _probe_integrity: dm::Registration::new(())?,
             _probe_chain: dm::Registration::new(())?,
+            _probe_line: dm::Registration::new(Arc::pin_init(
+                new_mutex!(KVec::new()),
+                GFP_KERNEL,
+            )?)?,
         })
     }
 }
@@ -101,6 +111,10 @@ enum What {
     Partial,
     /// As [`What::Partial`], but remap bios that must not be split.
     Divide,
+    /// Remap the first half of a range.
+    Range,
+    /// As [`What::Range`], but more than the whole.
+    RangeTooLong,
     /// Write zeros to its memory, as far as it is writable, and remap it.
     Scribble,
     /// Submit it later, from a worker.
@@ -138,11 +152,13 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 21] = [
+const NAMES: [(&str, What); 23] = [
     ("remap", What::Remap),
     ("remap_tagged", What::RemapTagged),
     ("partial", What::Partial),
     ("divide", What::Divide),
+    ("range", What::Range),
+    ("range_too_long", What::RangeTooLong),
     ("scribble", What::Scribble),
     ("submit", What::Submit),
     ("resubmit", What::Resubmit),
@@ -172,7 +188,9 @@ static LIVE: Atomic<i64> = Atomic::new(0);
 
 /// Per-bio data that counts itself in [`LIVE`].
 struct PerBio {
+    /// The first sector in the line, and on the mapped device.
     sector: u64,
+    mapped_sector: u64,
     was_sent_again: bool,
 }
 
@@ -181,6 +199,7 @@ impl Default for PerBio {
         LIVE.add(1, Relaxed);
         Self {
             sector: 0,
+            mapped_sector: 0,
             was_sent_again: false,
         }
     }
@@ -266,8 +285,8 @@ impl dm::Target for Probe {
 
         let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"dm_probe", Flags::UNBOUND, 4)?;
-        builder.send_flush_bios();
-        builder.send_discard_bios();
+        builder.set_num_flush_bios(1);
+        builder.set_num_discard_bios(1);
 
         Ok(try_pin_init!(Self {
             device,
@@ -287,6 +306,7 @@ impl dm::Target for Probe {
         let sector = bio.target_sector();
         self.mapped.add(1, Relaxed);
         bio.data().sector = sector;
+        bio.data().mapped_sector = bio.sector();
 
         if bio.is_flush() && self.what != What::Divide {
             return bio.remap(self.device, 0);
@@ -322,6 +342,15 @@ impl dm::Target for Probe {
                 let _ = bio.accept_partial(NonZeroU32::MIN);
                 let to = if bio.is_flush() { 0 } else { sector };
                 bio.remap(self.device, to)
+            }
+            What::Range | What::RangeTooLong => {
+                let sectors = bio.len_bytes() / SECTOR_SIZE;
+                let part = match self.what {
+                    What::Range => sectors / 2,
+                    _ => sectors + 1,
+                };
+                let part = NonZeroU32::new(part).unwrap_or(NonZeroU32::MIN);
+                bio.remap_range(self.device, sector, part)
             }
             What::Scribble => {
                 let (_, mut memory) = bio.segments_mut();
@@ -440,7 +469,10 @@ fn queue(target: Pin<&Probe>) -> &Workqueue {
 
 /// Submits a bio.
 fn submit(mut bio: dm::Bio<Probe>) {
-    let sector = bio.data().sector;
+    let (sector, mapped_sector) = (bio.data().sector, bio.data().mapped_sector);
+    if (bio.target_sector(), bio.sector()) != (sector, mapped_sector) {
+        return bio.end(Err(BlkError::INVAL));
+    }
     let device = bio.target().device;
     bio.submit(device, sector);
 }
@@ -587,5 +619,136 @@ impl dm::Target for ProbeChain {
                 *chain = Chain::default();
             }
         })
+    }
+}
+
+/// The events of all lines, also of those that are gone.
+type Events = Arc<Mutex<KVec<dm::TableEvent>>>;
+
+/// Bios by their number. The last is for all that have a higher one.
+type Counts = [Atomic<i64>; 4];
+
+/// A target that makes the requests of its line.
+struct ProbeLine {
+    device: dm::DeviceIndex,
+    event: Option<dm::TableEvent>,
+    events: Events,
+    max_discard_sectors: Option<u32>,
+    flushes: Counts,
+    discards: Counts,
+    others: Counts,
+    longest: Atomic<i64>,
+}
+
+#[vtable]
+impl dm::Target for ProbeLine {
+    const NAME: &'static CStr = c"probe_line";
+    const VERSION: [u32; 3] = [1, 0, 0];
+
+    type ModuleData = Events;
+    type PerBio = ();
+
+    fn ctr(
+        events: &Events,
+        builder: &mut dm::TargetBuilder<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        const INVALID: &CStr = c"invalid number";
+
+        let path = args.required(c"missing device path")?;
+        let device = builder.get_device(path, 0)?;
+        let (mut event, mut max_discard_sectors) = (None, None);
+        while let Some(request) = args.next() {
+            match request.to_bytes() {
+                b"max_io_len" => builder.set_max_io_len(args.parsed(INVALID)?),
+                b"flush_bios" => builder.set_num_flush_bios(args.parsed(INVALID)?),
+                b"discard_bios" => builder.set_num_discard_bios(args.parsed(INVALID)?),
+                b"erase_bios" => builder.set_num_secure_erase_bios(args.parsed(INVALID)?),
+                b"zeroes_bios" => builder.set_num_write_zeroes_bios(args.parsed(INVALID)?),
+                b"discards_supported" => builder.set_discards_supported(),
+                b"flush_bypasses_map" => builder.set_flush_bypasses_map(),
+                b"max_discard" => max_discard_sectors = Some(args.parsed(INVALID)?),
+                b"area" => {
+                    let start_sectors = args.parsed(INVALID)?;
+                    builder.get_device_area(path, start_sectors, args.parsed(INVALID)?)?;
+                }
+                b"event" => {
+                    let own = builder.event()?;
+                    events.lock().push(own.clone(), GFP_KERNEL)?;
+                    event = Some(own);
+                }
+                b"fail" => return Err(dm::CtrError::invalid(c"failed as requested")),
+                _ => return Err(dm::CtrError::invalid(c"unknown request")),
+            }
+        }
+        let counts = || [const { Atomic::new(0) }; 4];
+        Ok(Ok::<_, Error>(Self {
+            device,
+            event,
+            events: events.clone(),
+            max_discard_sectors,
+            flushes: counts(),
+            discards: counts(),
+            others: counts(),
+            longest: Atomic::new(0),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
+        let (counts, sector) = match bio.op() {
+            _ if bio.is_flush() && bio.len_bytes() == 0 => (&self.flushes, 0),
+            Op::Discard => (&self.discards, bio.target_sector()),
+            _ => {
+                let len = i64::from(bio.len_bytes());
+                // The parts of a bio are mapped by one task.
+                self.longest
+                    .store(len.max(self.longest.load(Relaxed)), Relaxed);
+                (&self.others, bio.target_sector())
+            }
+        };
+        let index = bio.target_bio_nr().min(3).into_safe_cast();
+        if let Some(count) = counts.get::<usize>(index) {
+            count.add(1, Relaxed);
+        }
+        bio.remap(self.device, sector)
+    }
+
+    fn end_io<'a>(bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
+        if let Some(event) = &bio.target().event {
+            event.trigger();
+        }
+        bio.done()
+    }
+
+    fn status_info(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {
+        for (name, counts) in [
+            ("flushes", &self.flushes),
+            ("discards", &self.discards),
+            ("others", &self.others),
+        ] {
+            write!(out, "{name}=")?;
+            for count in counts {
+                write!(out, "{},", count.load(Relaxed))?;
+            }
+            write!(out, " ")?;
+        }
+        write!(out, "longest={}", self.longest.load(Relaxed))
+    }
+
+    fn io_hints(self: Pin<&Self>, limits: &mut dm::Limits<'_>) {
+        if let Some(sectors) = self.max_discard_sectors {
+            limits.set_max_hw_discard_sectors(sectors);
+        }
+    }
+
+    /// `trigger` triggers the events of all lines, also of those that are gone.
+    fn message(self: Pin<&Self>, mut args: dm::Args<'_>, _: &mut dm::StatusBuf<'_>) -> Result {
+        match args.next().map(CStr::to_bytes) {
+            Some(b"trigger") => {
+                self.events.lock().iter().for_each(dm::TableEvent::trigger);
+                Ok(())
+            }
+            _ => Err(EINVAL),
+        }
     }
 }

@@ -117,8 +117,8 @@ impl dm::Target for Tee {
             builder.get_device(second, 0)?,
         ];
         let queue = Workqueue::new(c"dm_tee", Flags::UNBOUND, 4)?;
-        builder.send_flush_bios();
-        builder.send_discard_bios();
+        builder.set_num_flush_bios(1);
+        builder.set_num_discard_bios(1);
 
         Ok(try_pin_init!(Self {
             devices,

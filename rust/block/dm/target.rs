@@ -24,6 +24,7 @@ pub(super) mod args;
 pub(super) mod audit;
 pub(super) mod ctr;
 pub(super) mod devices;
+pub(super) mod event;
 pub(super) mod queue_limits;
 pub(super) mod registration;
 pub(super) mod status;
@@ -58,6 +59,15 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// Whether bios of the target may have an integrity payload ([`MapBio::set_integrity()`]). The
     /// default is no.
     const INTEGRITY_PAYLOADS: bool = false;
+
+    /// Whether the target handles bios that must not wait ([`MapBio::is_nowait()`]). The default is
+    /// no: such bios do not reach it.
+    ///
+    /// [`Target::map()`] must not sleep for them. If it would have to, it ends the bio with
+    /// [`BlkError::AGAIN`].
+    ///
+    /// [`BlkError::AGAIN`]: crate::block::bio::BlkError::AGAIN
+    const NOWAIT: bool = false;
 
     /// Whether constructed, refused and destroyed targets are recorded in the audit log. The
     /// default is no.

@@ -14,6 +14,7 @@ import dm_ioctl
 import ktap
 
 _BLKDISCARD = 0x1277
+_BLKZEROOUT = 0x127F
 _NULL_BLK = "/sys/kernel/config/nullb"
 
 
@@ -58,6 +59,33 @@ def write(path: str, data: bytes, offset: int = 0, block: int = 1 << 20) -> None
             with mmap.mmap(-1, len(part)) as buffer:
                 buffer[:] = part
                 ktap.expect_equal(len(part), os.pwritev(fd, [buffer], offset + start), "bytes written")
+    finally:
+        os.close(fd)
+
+
+def discard(path: str, length: int, offset: int = 0) -> None:
+    """Discards a part of a device."""
+    _with_range(path, _BLKDISCARD, length, offset)
+
+
+def zero_out(path: str, length: int, offset: int = 0) -> None:
+    """Writes zeroes to a part of a device, without data if the device can do that."""
+    _with_range(path, _BLKZEROOUT, length, offset)
+
+
+def flush(path: str) -> None:
+    """Flushes the cache of a device."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _with_range(path: str, number: int, length: int, offset: int) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        fcntl.ioctl(fd, number, struct.pack("=QQ", offset, length))
     finally:
         os.close(fd)
 
@@ -128,11 +156,7 @@ class Suite(ktap.Suite):
             subprocess.run(["modprobe", "brd", "rd_nr=2", f"rd_size={kib}"], check=True)
             return
         for path in ("/dev/ram0", "/dev/ram1"):
-            fd = os.open(path, os.O_WRONLY)
-            try:
-                fcntl.ioctl(fd, _BLKDISCARD, struct.pack("=QQ", 0, kib << 10))
-            finally:
-                os.close(fd)
+            discard(path, kib << 10)
 
     def make_null_blk(self, name: str, **attributes: int) -> str:
         """Creates a device that stores its data. Returns its node."""

@@ -47,6 +47,20 @@ class Suite(block.Suite):
         """Creates the device `probe`."""
         return self.create("probe", Target(0, sectors, "probe", f"{device} {behaviour}"))
 
+    def line(self, *requests: str, device: str = "/dev/ram0") -> str:
+        """Creates the device `probe` with these requests of its line."""
+        return self.create("probe", Target(0, SECTORS, "probe_line", " ".join((device, *requests))))
+
+    def expect_refused(self, message: str, *requests: str, device: str = "/dev/ram0") -> None:
+        """A line with these requests is refused with a message, and leaves its device closed."""
+        log = KernelLog()
+        self.expect_error(errno.EINVAL, lambda: self.line(*requests, device=device))
+        self.remove("probe")
+        lines = log.lines()
+        assert any(message in line for line in lines), f"no '{message}' in: {lines}"
+        # Fails if the device is still claimed.
+        os.close(os.open(device, os.O_RDWR | os.O_EXCL))
+
     def status(self) -> str:
         """Returns the status of the device `probe`."""
         return self.control.status("probe")[0].line
@@ -55,6 +69,11 @@ class Suite(block.Suite):
         """The status contains the text, and no bio has per-bio data left."""
         status = self.status()
         assert status.startswith("live=0 "), f"per-bio data is left: {status}"
+        assert text in status, f"no '{text}' in: {status}"
+
+    def expect_counts(self, text: str) -> None:
+        """The status of a device with requests contains the text."""
+        status = self.status()
         assert text in status, f"no '{text}' in: {status}"
 
     def expect_data(self, node: str) -> None:
@@ -169,6 +188,145 @@ class Suite(block.Suite):
     def test_completed_bio_is_resubmitted(self) -> None:
         self.expect_data(self.probe("resubmit"))
         self.expect_status("mapped=8 ended=16 ")
+
+    def test_owned_bio_has_its_sectors(self) -> None:
+        """The target compares them with those in `map`, before and after completion."""
+        for behaviour in ("submit", "resubmit"):
+            ours = Target(64, 1024, "probe", f"/dev/ram0 {behaviour}")
+            node = self.create("probe", Target(0, 64, "linear", "/dev/ram1 0"), ours)
+            block.write(node, DATA, offset=64 * 512, block=16384)
+            ktap.expect_equal(DATA, block.read("/dev/ram0", len(DATA)), "data on the device")
+            ktap.expect_equal(DATA, block.read(node, len(DATA), offset=64 * 512), "data of the target")
+            self.remove("probe")
+
+    def test_part_of_a_discard_is_sent(self) -> None:
+        device = self.make_null_blk("null0", size=1, discard=1)
+        node = self.probe("range", device)
+        block.write(device, DATA)
+        block.discard(node, 16384, offset=8192)
+        expected = DATA[:8192] + bytes(8192) + DATA[16384:]
+        ktap.expect_equal(expected, block.read(device, len(DATA)), "data on the device")
+        # Neither a write nor a read has a part.
+        self.expect_errors(node)
+        self.expect_status("mapped=3 ended=1 ")
+
+    def test_part_of_a_discard_is_not_longer_than_the_discard(self) -> None:
+        device = self.make_null_blk("null0", size=1, discard=1)
+        node = self.probe("range_too_long", device)
+        block.write(device, DATA)
+        self.expect_error(errno.EIO, block.discard, node, 8192)
+        ktap.expect_equal(DATA, block.read(device, len(DATA)), "data on the device")
+        self.expect_status("mapped=1 ended=0 ")
+
+    def test_bios_of_an_operation_are_numbered(self) -> None:
+        device = self.make_null_blk("null0", size=1, discard=1, cache_size=1)
+        node = self.line("flush_bios 3 discard_bios 2", device=device)
+        block.flush(node)
+        block.discard(node, 4096)
+        block.read(node, 4096)
+        self.expect_counts("flushes=1,1,1,0, discards=1,1,0,0, others=1,0,0,0, ")
+
+    def test_no_operation_has_more_bios_than_a_flush(self) -> None:
+        """Device mapper would wait for memory that it never gets: it allocates all before it sends one."""
+        message = "probe_line: More bios of an operation than of a flush"
+        for kind in ("discard", "erase", "zeroes"):
+            self.expect_refused(message, f"{kind}_bios 2")
+            self.expect_refused(message, f"{kind}_bios 3 flush_bios 2")
+            self.line(f"{kind}_bios 1")
+            self.remove("probe")
+
+    def test_bios_end_at_multiples_of_the_maximum_length(self) -> None:
+        # From sector 4 to sector 36.
+        for sectors, count, longest in ((8, 5, 8), (24, 2, 20)):
+            node = self.line(f"max_io_len {sectors}")
+            block.write(node, DATA[:16384], offset=4 * 512, block=16384)
+            ktap.expect_equal(DATA[:16384], block.read("/dev/ram0", 18432)[2048:], "data on the device")
+            self.expect_counts(f"others={count},0,0,0, longest={longest * 512}")
+            self.remove("probe")
+
+    def test_zoned_devices_have_no_maximum_length(self) -> None:
+        """Otherwise device mapper would split writes to a zone."""
+        device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
+        message = "probe_line: Zoned devices cannot be used with a maximum I/O length"
+        self.expect_refused(message, "max_io_len 8", device=device)
+
+    def test_flushes_bypass_map_if_all_lines_allow_it(self) -> None:
+        device = self.make_null_blk("null0", size=1, cache_size=1)
+        line = f"{device} flush_bios 2 flush_bypasses_map"
+        lines = [Target(start, 64, "probe_line", line) for start in (0, 64)]
+        node = self.create("probe", *lines)
+        before = block.fields_of("/sys/block/null0/stat")[15]
+        block.flush(node)
+        # One for the device, although both lines use it.
+        ktap.expect_equal(before + 1, block.fields_of("/sys/block/null0/stat")[15], "flushes")
+        self.expect_counts("flushes=0,0,0,0, ")
+        self.remove("probe")
+
+        lines[1] = Target(64, 64, "probe_line", f"{device} flush_bios 1")
+        block.flush(self.create("probe", *lines))
+        self.expect_counts("flushes=1,1,0,0, ")
+
+    def test_discards_need_no_support_of_the_device(self) -> None:
+        device = self.make_null_blk("null0", size=1)
+        for requests, has_discards in (
+            ("discard_bios 1 max_discard 8", False),
+            ("discard_bios 1 discards_supported max_discard 8", True),
+            ("discard_bios 1 discards_supported", False),
+            ("discards_supported max_discard 8", False),
+        ):
+            name = os.path.basename(self.line(requests, device=device))
+            found = block.fields_of(f"/sys/block/{name}/queue/discard_max_bytes") != [0]
+            ktap.expect_equal(has_discards, found, requests)
+            self.remove("probe")
+
+    def test_area_must_be_on_the_device(self) -> None:
+        for area, found in (
+            ("0 2049", "start=0, len=2049"),
+            ("1025 1024", "start=1025, len=1024"),
+            ("2048 0", "start=2048, len=0"),
+            # The sum must not wrap to a sector on the device.
+            ("8 18446744073709551615", "start=8, len=9223372036854775807"),
+            ("18446744073709551615 8", "start=18446744073709551615, len=8"),
+        ):
+            self.expect_refused(f"ram0 too small for target: {found}, dev_size=2048", f"area {area}")
+        for area in ("0 2048", "2040 8", "2047 1"):
+            self.line(f"area {area}")
+            self.remove("probe")
+
+    def test_events_are_counted(self) -> None:
+        node = self.line("event")
+        before = self.control.info("probe").event_nr
+        block.read(node, 4096)
+        block.wait_until(lambda: self.control.info("probe").event_nr > before)
+
+    def test_events_of_lines_that_are_gone_have_no_effect(self) -> None:
+        """The module keeps the handles of all lines: of a removed, of a refused and of a replaced one."""
+        self.line("event")
+        self.remove("probe")
+        self.expect_refused("probe_line: failed as requested", "event", "fail")
+        self.line("event")
+        self.control.suspend("probe")
+        self.control.load("probe", [Target(0, SECTORS, "probe_line", "/dev/ram0 event")])
+        self.control.resume("probe")
+        before = self.control.info("probe").event_nr
+        self.control.message("probe", "trigger")
+        block.wait_until(lambda: self.control.info("probe").event_nr > before)
+        ktap.expect_equal(before + 1, self.control.info("probe").event_nr, "events")
+
+    def test_events_while_lines_are_replaced(self) -> None:
+        node = self.line("event")
+
+        def read() -> None:
+            for _ in range(200):
+                block.read(node, 16384, block=512)
+
+        load = self.start(read)
+        while load.is_alive():
+            self.control.load("probe", [Target(0, SECTORS, "probe_line", "/dev/ram0 event")])
+            self.control.suspend("probe")
+            self.control.resume("probe")
+            self.control.message("probe", "trigger")
+        ktap.expect_equal(None, load.end(), "error of the reads")
 
     def test_merged_bios_are_resubmitted(self) -> None:
         node = self.probe("resubmit", self.make_null_blk("null0", size=1))

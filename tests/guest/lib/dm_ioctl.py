@@ -59,6 +59,7 @@ class Answer(NamedTuple):
     target_count: int
     open_count: int
     flags: int
+    event_nr: int
     dev: int
     data: bytes
 
@@ -83,9 +84,10 @@ class Control:
             buffer = bytearray(header + data + bytes(spare_len))
             fcntl.ioctl(self._fd, 3 << 30 | _HEADER.size << 16 | 0xFD << 8 | command, buffer)
             fields = _HEADER.unpack_from(buffer)
-            _, _, _, size, start, target_count, open_count, flags, _, _, dev, _, _ = fields
+            _, _, _, size, start, target_count, open_count, flags, event_nr, _, dev, _, _ = fields
             if not flags & BUFFER_FULL:
-                return Answer(target_count, open_count, flags, dev, bytes(buffer[start:size]))
+                found = bytes(buffer[start:size])
+                return Answer(target_count, open_count, flags, event_nr, dev, found)
             spare_len *= 8
             if spare_len > _LARGEST_LEN:
                 raise OSError(errno.E2BIG, f"device mapper's answer for {name} does not end")

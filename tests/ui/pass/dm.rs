@@ -13,6 +13,7 @@ use kscale::{
     block::{
         bio::{
             BioSet,
+            BlkError,
             BlkResult, //
         },
         dm, //
@@ -36,6 +37,7 @@ mod module;
 #[pin_data]
 struct Everything {
     device: dm::DeviceIndex,
+    event: dm::TableEvent,
     queue: Workqueue,
     #[pin]
     set: BioSet,
@@ -55,6 +57,7 @@ struct PerBio {
 impl dm::Target for Everything {
     const NAME: &'static CStr = c"everything";
     const VERSION: [u32; 3] = [1, 0, 0];
+    const NOWAIT: bool = true;
     type ModuleData = ();
     type PerBio = PerBio;
 
@@ -68,11 +71,21 @@ impl dm::Target for Everything {
         let path = args.required(c"missing device path")?;
         args.finish(c"too many arguments")?;
         let device = builder.get_device(path, digits as u64)?;
+        builder.get_device_area(path, 0, 8)?;
+        builder.set_max_io_len(NonZeroU32::MIN);
+        builder.set_num_flush_bios(2);
+        builder.set_num_discard_bios(2);
+        builder.set_num_secure_erase_bios(1);
+        builder.set_num_write_zeroes_bios(1);
+        builder.set_discards_supported();
+        builder.set_flush_bypasses_map();
+        let event = builder.event()?;
         let queue = Workqueue::new(c"everything", Flags::UNBOUND, 0)?;
         let reserve_bios = NonZero::new(1).ok_or(EINVAL)?;
 
         Ok(try_pin_init!(Self {
             device,
+            event,
             queue,
             set <- BioSet::new(reserve_bios),
             pool <- Mempool::new(256, Pages),
@@ -87,9 +100,19 @@ impl dm::Target for Everything {
             0 => bio.kill(),
             1 => bio.requeue(),
             2 => bio.end(Ok(())),
+            _ if bio.target_bio_nr() > 0 => bio.remap_range(self.device, 0, NonZeroU32::MIN),
+            _ if bio.is_nowait() && !bio.is_readahead() => bio.end(Err(BlkError::AGAIN)),
             3 => bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, work)),
             sector => bio.remap(self.device, sector),
         }
+    }
+
+    fn io_hints(self: Pin<&Self>, limits: &mut dm::Limits<'_>) {
+        limits.set_chunk_sectors(NonZeroU32::MIN);
+        limits.set_io_min(512);
+        limits.set_io_opt(512);
+        limits.set_max_hw_discard_sectors(limits.max_hw_discard_sectors());
+        limits.set_discard_granularity(NonZeroU32::MIN);
     }
 
     fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
@@ -133,7 +156,8 @@ fn work(mut bio: dm::Bio<Everything>) {
 
 /// Gets a bio back from its clone.
 fn done(mut bio: dm::IrqBio<Everything>, result: BlkResult) {
-    bio.data().submits += 1;
+    bio.data().submits += bio.sector() - bio.target_sector();
+    bio.target().get_ref().event.clone().trigger();
     bio.end(result);
 }
 

@@ -110,15 +110,51 @@ impl<'a, T: Target> MapBio<'a, T> {
 
     /// Returns whether the bio is a flush of the device cache (`REQ_PREFLUSH`).
     ///
-    /// Device mapper sends flushes without data, and only if [`TargetBuilder::send_flush_bios()`]
-    /// was called.
+    /// Device mapper sends flushes only if [`TargetBuilder::set_num_flush_bios()`] was called. They
+    /// have no data: their length is 0, and their sector means nothing. The exception are targets
+    /// with [`TargetBuilder::set_flush_bypasses_map()`]: a write with data may be a flush, too.
     ///
     /// Context: Any context. Never sleeps.
     ///
-    /// [`TargetBuilder::send_flush_bios()`]: crate::block::dm::TargetBuilder::send_flush_bios
+    /// [`TargetBuilder::set_flush_bypasses_map()`]:
+    ///     crate::block::dm::TargetBuilder::set_flush_bypasses_map
+    /// [`TargetBuilder::set_num_flush_bios()`]: crate::block::dm::TargetBuilder::set_num_flush_bios
     #[inline]
     pub fn is_flush(&self) -> bool {
         self.has_flag(bindings::REQ_PREFLUSH)
+    }
+
+    /// Returns whether the bio is read-ahead (`REQ_RAHEAD`): it may fail without harm.
+    ///
+    /// Context: Any context. Never sleeps.
+    #[inline]
+    pub fn is_readahead(&self) -> bool {
+        self.has_flag(bindings::REQ_RAHEAD)
+    }
+
+    /// Returns whether `map` must not sleep for the bio (`REQ_NOWAIT`).
+    ///
+    /// Such bios arrive only if [`Target::NOWAIT`] is set.
+    ///
+    /// Context: Any context. Never sleeps.
+    #[inline]
+    pub fn is_nowait(&self) -> bool {
+        self.has_flag(bindings::REQ_NOWAIT)
+    }
+
+    /// Returns the number of the bio among those that device mapper sends for one flush, discard,
+    /// secure erase or write of zeroes, from 0 on. It is 0 for any other bio.
+    ///
+    /// It is less than the number that the target requested, for example with
+    /// [`TargetBuilder::set_num_flush_bios()`].
+    ///
+    /// Context: Any context. Never sleeps. C: `dm_bio_get_target_bio_nr()` in `drivers/md/dm.c`.
+    ///
+    /// [`TargetBuilder::set_num_flush_bios()`]: crate::block::dm::TargetBuilder::set_num_flush_bios
+    #[inline]
+    pub fn target_bio_nr(&self) -> u32 {
+        // SAFETY: The bio is a clone from device mapper, alive by the type invariants.
+        unsafe { bindings::dm_bio_get_target_bio_nr(self.ptr.bio) }
     }
 
     /// Returns whether the write is atomic (`REQ_ATOMIC`).
@@ -184,6 +220,41 @@ impl<'a, T: Target> MapBio<'a, T> {
         // INVARIANT: The device and the sector of the bio are set. Its per-bio data stays
         // initialised if `end_io` needs it, and device mapper owns the bio now.
         MapResult::new(bindings::DM_MAPIO_REMAPPED, None)
+    }
+
+    /// Sends a part of a discard, a secure erase or a write of zeroes to `sector` of `device`:
+    /// `n_sectors` sectors.
+    ///
+    /// A target with several devices gets such a bio for each of them
+    /// ([`MapBio::target_bio_nr()`]), and sends each its part. The bio that arrives in
+    /// [`Target::end_io()`] has its whole length.
+    ///
+    /// The bio ends with [`IOERR`] if it is of another operation, if it is shorter than `n_sectors`,
+    /// or if `device` belongs to another target.
+    ///
+    /// Context: Any context. Never sleeps. C: `stripe_map_range()` in `drivers/md/dm-stripe.c`.
+    ///
+    /// [`IOERR`]: crate::block::bio::BlkError::IOERR
+    pub fn remap_range(
+        self,
+        device: DeviceIndex,
+        sector: u64,
+        n_sectors: NonZeroU32,
+    ) -> MapResult<'a, T> {
+        let has_range = matches!(self.op(), Op::Discard | Op::SecureErase | Op::WriteZeroes);
+        if !has_range || n_sectors.get() > self.len_bytes() / SECTOR_SIZE {
+            return self.kill();
+        }
+        let bio = self.ptr.bio;
+        let result = self.remap(device, sector);
+        if result.code == bindings::DM_MAPIO_REMAPPED {
+            // OVERFLOW: At most the length of the bio, see above.
+            let len_bytes = n_sectors.get().wrapping_mul(SECTOR_SIZE);
+            // SAFETY: Device mapper sends the bio after `map` has returned, so it is alive. It has
+            // no pages, so its length counts sectors only.
+            unsafe { (*bio).bi_iter.bi_size = len_bytes };
+        }
+        result
     }
 
     /// Ends the bio with [`IOERR`], as `DM_MAPIO_KILL`.

@@ -13,9 +13,14 @@ use core::{
 use crate::bindings;
 
 use super::{
+    args::CtrError,
     devices::{
         DeviceIndex,
         Devices, //
+    },
+    event::{
+        EventSource,
+        TableEvent, //
     },
     target_type::TargetType, //
 };
@@ -28,6 +33,7 @@ use super::{
 pub struct TargetBuilder<'a> {
     ti: *mut bindings::dm_target,
     pub(in crate::block::dm) devices: Devices,
+    pub(super) events: Option<EventSource>,
     _target: PhantomData<&'a mut bindings::dm_target>,
 }
 
@@ -36,12 +42,14 @@ impl TargetBuilder<'_> {
     ///
     /// # Safety
     ///
-    /// The caller must be `ctr` of `ti`, and must put the devices that are opened.
+    /// The caller must be `ctr` of `ti`, and must put the devices that are opened. It must drop
+    /// `events` before the table of `ti` is freed.
     pub(super) unsafe fn new(ti: *mut bindings::dm_target) -> Self {
         // INVARIANT: By this function's contract.
         Self {
             ti,
             devices: Devices::new(),
+            events: None,
             _target: PhantomData,
         }
     }
@@ -79,15 +87,51 @@ impl TargetBuilder<'_> {
     /// Opens a device. The line uses as many sectors of the device as it has itself, from
     /// `start_sectors` on.
     ///
-    /// Device mapper refuses the table if the device is shorter than that, and stacks the limits of
-    /// the device (`iterate_devices`). The device is closed after the target is dropped.
+    /// As [`get_device_area()`](Self::get_device_area) with the length of the line.
+    ///
+    /// Context: As [`get_device_area()`](Self::get_device_area).
+    pub fn get_device(&mut self, path: &CStr, start_sectors: u64) -> Result<DeviceIndex> {
+        self.get_device_area(path, start_sectors, self.len_sectors())
+    }
+
+    /// Opens a device. The line uses `len_sectors` sectors of the device, from `start_sectors` on.
+    ///
+    /// Device mapper refuses the table if the area is not on the device, or not aligned to its
+    /// blocks, and stacks the limits of the device (`iterate_devices`). A line may open the same
+    /// device for several areas. The device is closed after the target is dropped.
+    ///
+    /// The area is no bound for bios: the block layer ends a bio beyond the end of the device.
     ///
     /// Fails with the error of opening the device, for example with [`ENODEV`].
     ///
     /// Context: Process context. May sleep. C: `dm_get_device()` in `drivers/md/dm-table.c`.
-    pub fn get_device(&mut self, path: &CStr, start_sectors: u64) -> Result<DeviceIndex> {
+    pub fn get_device_area(
+        &mut self,
+        path: &CStr,
+        start_sectors: u64,
+        len_sectors: u64,
+    ) -> Result<DeviceIndex> {
         // SAFETY: `ti` is a target whose `ctr` is running, by the type invariants.
-        unsafe { self.devices.open(self.ti, path, start_sectors) }
+        unsafe { self.devices.open(self.ti, path, start_sectors, len_sectors) }
+    }
+
+    /// Returns a handle that notifies user space of events of the mapped device.
+    ///
+    /// Fails with [`ENOMEM`] if the handle cannot be allocated.
+    ///
+    /// Context: Process context. May sleep.
+    pub fn event(&mut self) -> Result<TableEvent> {
+        let source = match &self.events {
+            Some(source) => source,
+            None => {
+                // SAFETY: `ti` is alive, and its table is set, see `dm_table_add_target()` in
+                // `drivers/md/dm-table.c`. `events` is dropped before the table is freed, by the
+                // contract of `new()`.
+                let source = unsafe { EventSource::new((*self.ti).table) }?;
+                self.events.insert(source)
+            }
+        };
+        Ok(source.event())
     }
 
     /// Returns the logical block size of `device` in bytes, a power of two.
@@ -144,22 +188,100 @@ impl TargetBuilder<'_> {
         unsafe { bindings::dm_target::set_emulate_zone_append_raw(self.ti, true) };
     }
 
-    /// Requests flush bios: bios for which [`MapBio::is_flush()`] is true.
+    /// Splits reads and writes where their sector in the line is a multiple of `len_sectors`, so
+    /// that none is longer.
+    ///
+    /// Other operations are not split. The table line is refused if it has a zoned device, too: a
+    /// write to a zone must not be split.
+    ///
+    /// Context: Any context. Never sleeps. C: `dm_set_target_max_io_len()` in `drivers/md/dm.c`.
+    pub fn set_max_io_len(&mut self, len_sectors: NonZeroU32) {
+        // The C function fails for a length above `u32::MAX` only.
+        //
+        // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
+        let _ = unsafe { bindings::dm_set_target_max_io_len(self.ti, len_sectors.get().into()) };
+    }
+
+    /// Requests `count` bios for each flush: bios for which [`MapBio::is_flush()`] is true.
+    ///
+    /// [`MapBio::target_bio_nr()`] tells them apart. The default is 0: flushes do not reach the
+    /// target.
     ///
     /// Context: Any context. Never sleeps.
     ///
     /// [`MapBio::is_flush()`]: crate::block::dm::MapBio::is_flush
-    pub fn send_flush_bios(&mut self) {
+    /// [`MapBio::target_bio_nr()`]: crate::block::dm::MapBio::target_bio_nr
+    pub fn set_num_flush_bios(&mut self, count: u16) {
         // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
-        unsafe { (*self.ti).num_flush_bios = 1 };
+        unsafe { (*self.ti).num_flush_bios = count.into() };
     }
 
-    /// Requests discard bios, if the devices below support discard.
+    /// Requests `count` bios for each discard, if the devices below support discards.
+    ///
+    /// The default is 0: the mapped device has no discards. The table line is refused if `count` is
+    /// more than 1 and more than the number of flush bios: device mapper allocates all bios of an
+    /// operation before it sends the first, from a pool with room for the flush bios.
     ///
     /// Context: Any context. Never sleeps.
-    pub fn send_discard_bios(&mut self) {
+    pub fn set_num_discard_bios(&mut self, count: u16) {
         // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
-        unsafe { (*self.ti).num_discard_bios = 1 };
+        unsafe { (*self.ti).num_discard_bios = count.into() };
+    }
+
+    /// Requests `count` bios for each secure erase, if the devices below support it.
+    ///
+    /// The default and the limit are as in
+    /// [`set_num_discard_bios()`](Self::set_num_discard_bios).
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn set_num_secure_erase_bios(&mut self, count: u16) {
+        // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
+        unsafe { (*self.ti).num_secure_erase_bios = count.into() };
+    }
+
+    /// Requests `count` bios for each write of zeroes, if the devices below support it.
+    ///
+    /// The default and the limit are as in
+    /// [`set_num_discard_bios()`](Self::set_num_discard_bios).
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn set_num_write_zeroes_bios(&mut self, count: u16) {
+        // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
+        unsafe { (*self.ti).num_write_zeroes_bios = count.into() };
+    }
+
+    /// Requests discards even if the devices below do not support them, or there are none.
+    ///
+    /// Device mapper ignores it, with a message, unless
+    /// [`set_num_discard_bios()`](Self::set_num_discard_bios) was called, too. Then
+    /// [`Limits::set_max_hw_discard_sectors()`] sets the length that the devices do not.
+    ///
+    /// Context: Any context. Never sleeps.
+    ///
+    /// [`Limits::set_max_hw_discard_sectors()`]:
+    ///     crate::block::dm::Limits::set_max_hw_discard_sectors
+    pub fn set_discards_supported(&mut self) {
+        // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
+        unsafe { bindings::dm_target::set_discards_supported_raw(self.ti, true) };
+    }
+
+    /// Sends flushes to the devices of the table without [`Target::map()`], if all lines of the
+    /// table request that. Each device gets one flush, even if several areas of it are in use.
+    ///
+    /// For a target that ends a write only after its devices have, and does nothing else for a
+    /// flush. If the table has a single device, a write with data may be a flush, too: see
+    /// [`MapBio::is_flush()`].
+    ///
+    /// Context: Any context. Never sleeps.
+    ///
+    /// [`MapBio::is_flush()`]: crate::block::dm::MapBio::is_flush
+    /// [`Target::map()`]: crate::block::dm::Target::map
+    pub fn set_flush_bypasses_map(&mut self) {
+        // Device mapper walks the list of devices without a lock, so a target must not change it:
+        // devices are opened in `ctr`, and closed after the last flush.
+        //
+        // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
+        unsafe { bindings::dm_target::set_flush_bypasses_map_raw(self.ti, true) };
     }
 
     /// Limits the number of swap bios in flight, for a target that allocates memory for each bio.
@@ -179,6 +301,30 @@ impl TargetBuilder<'_> {
         // SAFETY: As above.
         unsafe { bindings::dm_target::set_accounts_remapped_io_raw(self.ti, true) };
     }
+
+    /// Fails if device mapper cannot handle the requests together.
+    pub(super) fn check(&self) -> Result<(), CtrError> {
+        // SAFETY: `ti` is alive and this is its `ctr`, by the type invariants.
+        let ti = unsafe { &*self.ti };
+        let most = ti
+            .num_discard_bios
+            .max(ti.num_secure_erase_bios)
+            .max(ti.num_write_zeroes_bios);
+
+        // `alloc_multiple_bios()` in `drivers/md/dm.c` waits until all bios are allocated. Only the
+        // number of flush bios enlarges the pool, see `dm_table_alloc_md_mempools()`.
+        if most > ti.num_flush_bios.max(1) {
+            return Err(CtrError::invalid(
+                c"More bios of an operation than of a flush",
+            ));
+        }
+        if ti.max_io_len != 0 && self.devices.any_is_zoned() {
+            return Err(CtrError::invalid(
+                c"Zoned devices cannot be used with a maximum I/O length",
+            ));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(kscale_kunit)]
@@ -186,66 +332,94 @@ impl TargetBuilder<'_> {
 mod tests {
     use super::*;
 
-    /// The requests of a line, in the order of the methods.
-    #[derive(Debug, PartialEq, Eq)]
+    /// The requests of a line.
+    #[derive(Debug, Default, PartialEq, Eq)]
     struct Requests {
         emulate_zone_append: bool,
+        max_io_len: u32,
         flush_bios: u32,
         discard_bios: u32,
+        secure_erase_bios: u32,
+        write_zeroes_bios: u32,
+        discards_supported: bool,
+        flush_bypasses_map: bool,
         limit_swap_bios: bool,
     }
 
-    /// Returns the requests of a line after a call of `method`.
-    fn requests(method: impl FnOnce(&mut TargetBuilder<'_>)) -> Result<Requests> {
+    /// Returns the requests of a line after a call of `method`, and whether they are accepted.
+    fn checked(method: impl FnOnce(&mut TargetBuilder<'_>)) -> Result<(Requests, bool)> {
         let mut ti = KBox::new(bindings::dm_target::default(), GFP_KERNEL)?;
         // SAFETY: The methods only write fields of the target, which no device mapper uses.
-        method(&mut unsafe { TargetBuilder::new(&raw mut *ti) });
-        Ok(Requests {
+        let mut builder = unsafe { TargetBuilder::new(&raw mut *ti) };
+        method(&mut builder);
+        let is_accepted = builder.check().is_ok();
+        drop(builder);
+        let requests = Requests {
             emulate_zone_append: ti.emulate_zone_append(),
+            max_io_len: ti.max_io_len,
             flush_bios: ti.num_flush_bios,
             discard_bios: ti.num_discard_bios,
+            secure_erase_bios: ti.num_secure_erase_bios,
+            write_zeroes_bios: ti.num_write_zeroes_bios,
+            discards_supported: ti.discards_supported(),
+            flush_bypasses_map: ti.flush_bypasses_map(),
             limit_swap_bios: ti.limit_swap_bios(),
-        })
+        };
+        Ok((requests, is_accepted))
     }
 
     #[test]
     fn each_method_makes_one_request() -> Result {
-        let nothing = || Requests {
-            emulate_zone_append: false,
-            flush_bios: 0,
-            discard_bios: 0,
-            limit_swap_bios: false,
-        };
+        let len = NonZeroU32::new(24).ok_or(EINVAL)?;
+        let requests = |method: &dyn Fn(&mut TargetBuilder<'_>)| Ok::<_, Error>(checked(method)?.0);
+        macro_rules! check {
+            ($method:expr, $field:ident: $value:expr) => {
+                let expected = Requests {
+                    $field: $value,
+                    ..Requests::default()
+                };
+                assert_eq!(requests(&$method)?, expected);
+            };
+        }
 
-        assert_eq!(requests(|_| ())?, nothing());
-        assert_eq!(
-            requests(|line| line.emulate_zone_append())?,
-            Requests {
-                emulate_zone_append: true,
-                ..nothing()
+        assert_eq!(requests(&|_| ())?, Requests::default());
+        check!(|line: &mut TargetBuilder<'_>| line.emulate_zone_append(), emulate_zone_append: true);
+        check!(|line: &mut TargetBuilder<'_>| line.set_max_io_len(len), max_io_len: 24);
+        check!(|line: &mut TargetBuilder<'_>| line.set_num_flush_bios(3), flush_bios: 3);
+        check!(|line: &mut TargetBuilder<'_>| line.set_num_discard_bios(4), discard_bios: 4);
+        check!(|line: &mut TargetBuilder<'_>| line.set_num_secure_erase_bios(5), secure_erase_bios: 5);
+        check!(|line: &mut TargetBuilder<'_>| line.set_num_write_zeroes_bios(6), write_zeroes_bios: 6);
+        check!(|line: &mut TargetBuilder<'_>| line.set_discards_supported(), discards_supported: true);
+        check!(|line: &mut TargetBuilder<'_>| line.set_flush_bypasses_map(), flush_bypasses_map: true);
+        check!(|line: &mut TargetBuilder<'_>| line.limit_swap_bios(), limit_swap_bios: true);
+        Ok(())
+    }
+
+    /// The pool of device mapper has room for the flush bios, and for one bio without them.
+    #[test]
+    fn no_operation_has_more_bios_than_a_flush() -> Result {
+        let set: [fn(&mut TargetBuilder<'_>, u16); 3] = [
+            |line, count| line.set_num_discard_bios(count),
+            |line, count| line.set_num_secure_erase_bios(count),
+            |line, count| line.set_num_write_zeroes_bios(count),
+        ];
+        for method in set {
+            for (flush, other, is_accepted) in [
+                (0, 1, true),
+                (0, 2, false),
+                (1, 2, false),
+                (2, 2, true),
+                (u16::MAX, u16::MAX, true),
+                (u16::MAX - 1, u16::MAX, false),
+            ] {
+                let (_, found) = checked(|line| {
+                    // The order does not matter.
+                    method(line, other);
+                    line.set_num_flush_bios(flush);
+                })?;
+                assert_eq!(found, is_accepted);
             }
-        );
-        assert_eq!(
-            requests(|line| line.send_flush_bios())?,
-            Requests {
-                flush_bios: 1,
-                ..nothing()
-            }
-        );
-        assert_eq!(
-            requests(|line| line.send_discard_bios())?,
-            Requests {
-                discard_bios: 1,
-                ..nothing()
-            }
-        );
-        assert_eq!(
-            requests(|line| line.limit_swap_bios())?,
-            Requests {
-                limit_swap_bios: true,
-                ..nothing()
-            }
-        );
+        }
         Ok(())
     }
 }

@@ -14,6 +14,12 @@ use crate::{
     lib::unique::unique_id, //
 };
 
+/// The largest length of an area.
+///
+/// `device_area_is_invalid()` in `drivers/md/dm-table.c` adds it to the first sector. This does not
+/// overflow if the first sector is on a device: a device has less than 2^55 sectors.
+const MAX_AREA_SECTORS: u64 = u64::MAX / 2;
+
 /// The index of a device of a target. It is valid for this target only.
 ///
 /// # Invariants
@@ -70,7 +76,10 @@ struct OpenDevice {
     mode: bindings::blk_mode_t,
     /// The device number as `major:minor`, NUL-terminated.
     name: [kernel::ffi::c_char; 16],
+    /// The first sector of the area in use.
     start_sectors: u64,
+    /// The length of the area in use, at most [`MAX_AREA_SECTORS`].
+    len_sectors: u64,
 }
 
 // SAFETY: Another task than the opener may put the devices: `dtr` may run on any task.
@@ -89,7 +98,7 @@ impl Devices {
         }
     }
 
-    /// Opens a device for a target. The target begins at sector `start_sectors` of the device.
+    /// Opens a device for a target, which uses `len_sectors` sectors from `start_sectors` on.
     ///
     /// # Safety
     ///
@@ -99,6 +108,7 @@ impl Devices {
         ti: *mut bindings::dm_target,
         path: &CStr,
         start_sectors: u64,
+        len_sectors: u64,
     ) -> Result<DeviceIndex> {
         self.list.reserve(1, GFP_KERNEL)?;
 
@@ -113,21 +123,28 @@ impl Devices {
         // The vector has room, so this does not fail.
         //
         // SAFETY: The device was just opened for `ti`.
-        unsafe { self.push(&*dev, start_sectors) }
+        unsafe { self.push(&*dev, start_sectors, len_sectors) }
     }
 
-    /// Adds a device that starts at a sector.
+    /// Adds a device with an area in use. The area is cut to [`MAX_AREA_SECTORS`], which is longer
+    /// than every device.
     ///
     /// # Safety
     ///
     /// `dev` must have been opened for the target.
-    unsafe fn push(&mut self, dev: &bindings::dm_dev, start_sectors: u64) -> Result<DeviceIndex> {
+    unsafe fn push(
+        &mut self,
+        dev: &bindings::dm_dev,
+        start_sectors: u64,
+        len_sectors: u64,
+    ) -> Result<DeviceIndex> {
         let index = u32::try_from(self.list.len()).map_err(|_| EINVAL)?;
         let open = OpenDevice {
             bdev: dev.bdev,
             mode: dev.mode,
             name: dev.name,
             start_sectors,
+            len_sectors: len_sectors.min(MAX_AREA_SECTORS),
         };
         // INVARIANT: By this function's contract.
         self.list.push(open, GFP_KERNEL)?;
@@ -168,15 +185,22 @@ impl Devices {
         self.get(device)?.name().to_str().ok()
     }
 
-    /// Calls `func` with each device and its first sector, until `func` returns a value other than
-    /// 0.
+    /// Returns whether one of the devices is zoned.
+    pub(super) fn any_is_zoned(&self) -> bool {
+        // SAFETY: The devices are open, by the type invariants.
+        let is_zoned = |open: &OpenDevice| unsafe { bindings::bdev_is_zoned(open.bdev) };
+        self.list.iter().any(is_zoned)
+    }
+
+    /// Calls `func` with each device, and the first sector and the length of its area, until `func`
+    /// returns a value other than 0.
     pub(super) fn iterate(
         &self,
-        mut func: impl FnMut(*mut bindings::dm_dev, u64) -> kernel::ffi::c_int,
+        mut func: impl FnMut(*mut bindings::dm_dev, u64, u64) -> kernel::ffi::c_int,
     ) -> kernel::ffi::c_int {
         self.list
             .iter()
-            .map(|open| func(&mut open.dm_dev(), open.start_sectors))
+            .map(|open| func(&mut open.dm_dev(), open.start_sectors, open.len_sectors))
             .find(|&result| result != 0)
             .unwrap_or(0)
     }
@@ -238,7 +262,7 @@ mod tests {
     fn devices() -> Result<(Devices, DeviceIndex)> {
         let mut devices = Devices::new();
         // SAFETY: The device is never used, as `put_all()` is not called.
-        let device = unsafe { devices.push(&pin_init::zeroed(), 2048) }?;
+        let device = unsafe { devices.push(&pin_init::zeroed(), 2048, 64) }?;
         Ok((devices, device))
     }
 
@@ -258,13 +282,32 @@ mod tests {
     fn iterate_stops_at_the_first_nonzero_result() -> Result {
         let (mut devices, _) = devices()?;
         // SAFETY: As in `devices()`.
-        unsafe { devices.push(&pin_init::zeroed(), 4096) }?;
+        unsafe { devices.push(&pin_init::zeroed(), 4096, 32) }?;
         let mut seen = KVec::new();
 
-        assert_eq!(devices.iterate(|_, start| (start == 2048).into()), 1);
-        assert_eq!(Devices::new().iterate(|_, _| 1), 0);
-        devices.iterate(|_, start| seen.push(start, GFP_KERNEL).map_or(-1, |()| 0));
-        assert_eq!(&seen[..], [2048, 4096]);
+        assert_eq!(devices.iterate(|_, start, _| (start == 2048).into()), 1);
+        assert_eq!(Devices::new().iterate(|_, _, _| 1), 0);
+        devices.iterate(|_, start, len| seen.push((start, len), GFP_KERNEL).map_or(-1, |()| 0));
+        assert_eq!(&seen[..], [(2048, 64), (4096, 32)]);
+        Ok(())
+    }
+
+    /// Device mapper adds both numbers, and must not get a sector on the device.
+    #[test]
+    fn end_of_an_area_does_not_wrap() -> Result {
+        let last = (1 << 55) - 1;
+        for (start, len) in [
+            (0, u64::MAX),
+            (8, u64::MAX),
+            (last, u64::MAX - 8),
+            (last, 8),
+        ] {
+            let mut devices = Devices::new();
+            // SAFETY: As in `devices()`.
+            unsafe { devices.push(&pin_init::zeroed(), start, len) }?;
+            let ends = devices.iterate(|_, at, len| at.checked_add(len).is_some().into());
+            assert_eq!(ends, 1);
+        }
         Ok(())
     }
 }

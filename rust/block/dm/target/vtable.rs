@@ -46,6 +46,7 @@ use super::{
     audit,
     ctr::TargetBuilder,
     devices::Devices,
+    event::EventSource,
     target_type::{
         self,
         Functions,
@@ -70,6 +71,8 @@ pub(in crate::block::dm) struct Inner<T: Target> {
     target_type: NonNull<TargetType>,
     begin_sectors: u64,
     name: &'static CStr,
+    /// Dropped by `dtr`, so before the table is freed.
+    _events: Option<EventSource>,
 }
 
 impl<T: Target> Inner<T> {
@@ -187,6 +190,9 @@ impl<T: Target> Vtable<T> {
         if T::ATOMIC_WRITES {
             features |= bindings::DM_TARGET_ATOMIC_WRITES;
         }
+        if T::NOWAIT {
+            features |= bindings::DM_TARGET_NOWAIT;
+        }
         if T::HAS_ZONES {
             // 0 without `CONFIG_BLK_DEV_ZONED`.
             features |= bindings::DM_TARGET_ZONED_HM;
@@ -265,7 +271,8 @@ impl<T: Target> Vtable<T> {
         argc: c_uint,
         argv: *mut *mut c_char,
     ) -> c_int {
-        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`.
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`. The events are dropped at the
+        // end of this function, or by `dtr`.
         let mut builder = unsafe { TargetBuilder::new(ti) };
         // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
@@ -318,6 +325,7 @@ impl<T: Target> Vtable<T> {
         // SAFETY: `slot` is memory for an `Inner<T>`. It is not used if this fails, and is pinned
         // below otherwise.
         unsafe { pin_init::raw_try_init(&raw mut (*slot).target, target) }?;
+        let checked = builder.check();
         let devices = mem::replace(&mut builder.devices, Devices::new());
         // SAFETY: As above.
         unsafe { (&raw mut (*slot).devices).write(devices) };
@@ -327,10 +335,18 @@ impl<T: Target> Vtable<T> {
         unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
         // SAFETY: As above.
         unsafe { (&raw mut (*slot).name).write(name) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot)._events).write(builder.events.take()) };
 
-        // SAFETY: All five fields were written.
+        // SAFETY: All six fields were written.
         // INVARIANT: Pinned before any other code gets a reference.
-        Ok(KBox::into_pin(unsafe { inner.assume_init() }))
+        let mut inner = KBox::into_pin(unsafe { inner.assume_init() });
+        if let Err(error) = checked {
+            // `ctr` puts the devices after the target is dropped here.
+            builder.devices = mem::replace(inner.as_mut().project().devices, Devices::new());
+            return Err(error);
+        }
+        Ok(inner)
     }
 
     /// Destroys the target.

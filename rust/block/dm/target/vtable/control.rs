@@ -119,10 +119,8 @@ impl<T: Target> Vtable<T> {
         };
         // SAFETY: Device mapper called `iterate_devices`, see the contract of this function.
         let inner = unsafe { Self::inner(ti) };
-        // SAFETY: `ti` is alive.
-        let len_sectors = unsafe { (*ti).len };
 
-        inner.devices().iterate(|dev, start_sectors| {
+        inner.devices().iterate(|dev, start_sectors, len_sectors| {
             // SAFETY: `dev` is a device of `ti`, and device mapper passes `data` for `func`.
             unsafe { func(ti, dev, start_sectors, len_sectors, data) }
         })
@@ -150,8 +148,9 @@ impl<T: Target> Vtable<T> {
 
         // SAFETY: The arguments belong to the caller, `dm_blk_do_report_zones()`.
         let next_sector = unsafe { (*args).next_sector };
-        // OVERFLOW: Device mapper requests zones of the target only, and has checked that the
-        // device is long enough, see `iterate_devices()`.
+        // OVERFLOW: Device mapper requests zones of the target only, and has checked that `start` is
+        // on the device, see `iterate_devices()`. There are no zones beyond the end of the device,
+        // see `blkdev_do_report_zones()` in `block/blk-zoned.c`.
         let sector = inner.target_sector(next_sector).wrapping_add(start);
         // SAFETY: The device is open while the target lives, and `args` are as above.
         unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
