@@ -10,6 +10,7 @@ from dm_ioctl import KernelLog
 
 _AUDIT_SET = 1001
 _REQUEST_AND_ACK = 1 | 4
+_RATELIMIT = "/proc/sys/kernel/printk_ratelimit"
 
 
 class Auditing:
@@ -20,14 +21,16 @@ class Auditing:
 
     def __enter__(self) -> "Auditing":
         # Without this, the rate limit would drop records.
-        with open("/proc/sys/kernel/printk_ratelimit", "w") as file:
-            file.write("0")
+        self._ratelimit = block.text_of(_RATELIMIT)
+        _set_ratelimit("0")
         self._log.lines()
         _set(True)
         return self
 
     def __exit__(self, *_: object) -> None:
         _set(False)
+        # Otherwise IMA's records of later suites would overflow the log.
+        _set_ratelimit(self._ratelimit)
 
     def lines(self) -> list[str]:
         """Ends auditing. Returns the lines of the log since it is on."""
@@ -41,6 +44,11 @@ class Auditing:
 
         block.wait_until(is_complete)
         return lines
+
+
+def _set_ratelimit(text: str) -> None:
+    with open(_RATELIMIT, "w") as file:
+        file.write(text)
 
 
 def _set(is_on: bool) -> None:

@@ -9,17 +9,20 @@
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-printk=/proc/sys/kernel
+ratelimit=/proc/sys/kernel/printk_ratelimit
+normal=$(cat $ratelimit)
 
 setup() {
 	load_crypt_modules
 	# Without this, the rate limit would drop records.
-	echo 0 >$printk/printk_ratelimit
+	echo 0 >$ratelimit
 	set_auditing 1
 }
 
 teardown() {
 	set_auditing 0
+	# Otherwise IMA's records of later suites would overflow the log.
+	echo "$normal" >$ratelimit
 	clean_block
 }
 
