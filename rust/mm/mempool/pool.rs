@@ -9,7 +9,10 @@ use kernel::{
     types::Opaque, //
 };
 
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    marker::PhantomData, //
+};
 
 use super::source::Source;
 
@@ -31,6 +34,9 @@ pub struct Mempool<S: Source> {
     pub(super) inner: Opaque<bindings::mempool>,
     #[pin]
     pub(super) source: S,
+    /// Invariant: C calls the callbacks of `S`, so a pool of a subtype must not become a pool of `S`.
+    /// Both may implement `Source`, with memory of different types.
+    _invariant: PhantomData<fn(S) -> S>,
 }
 
 // SAFETY: `mempool_exit()` may run in any task. `S` and its memory are `Send`.
@@ -83,6 +89,7 @@ impl<S: Source> Mempool<S> {
                     bindings::mempool_init_noprof(slot, min_nr, S::ALLOC, S::FREE, data)
                 })
             }),
+            _invariant: PhantomData,
         })
     }
 

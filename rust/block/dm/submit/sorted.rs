@@ -123,7 +123,8 @@ pub struct SortedSubmitQueue<T: Target> {
     queue: Workqueue,
     #[pin]
     pending: SubmitList,
-    _target: PhantomData<T>,
+    /// Invariant: the bios are those of targets of `T`, not of a subtype.
+    _target: PhantomData<fn(T) -> T>,
 }
 
 // SAFETY: A `work_struct` that is not queued may be moved to another task, and bios are `Send`.
