@@ -2,11 +2,6 @@
 
 #include <linux/bio.h>
 
-__kscale_helper void kscale_helper_bio_clone_blkg_association(struct bio *dst, struct bio *src)
-{
-	bio_clone_blkg_association(dst, src);
-}
-
 __kscale_helper void kscale_helper_bio_set_dev(struct bio *bio, struct block_device *bdev)
 {
 	bio_set_dev(bio, bdev);

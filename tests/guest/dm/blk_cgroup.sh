@@ -111,6 +111,22 @@ discards_of() {
 	in_group sh -c "dd if=$1 of=/dev/null bs=4k count=1 iflag=direct status=none; blkdiscard -q -f $1"
 }
 
+# The target sends two clones of each bio.
+test_children_are_charged_to_the_cgroup() {
+	mount --bind /mnt/kunit "/lib/modules/$(uname -r)"
+	modprobe dm_tee
+	umount -l "/lib/modules/$(uname -r)"
+	dmsetup create ours --table "0 $size_sectors tee /dev/ram0 /dev/ram1 all"
+	io_of write /dev/mapper/ours
+	for device in ram0 ram1; do
+		counted $device >/tmp/counted
+		expect_counted wbytes
+	done
+	rmdir $group
+	dmsetup remove ours
+	rmmod dm_tee
+}
+
 test_discards_are_charged_to_the_cgroup() {
 	make_offset
 	discards_of /dev/mapper/theirs

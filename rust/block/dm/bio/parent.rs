@@ -8,8 +8,10 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Refcount, //
     }, //
@@ -79,11 +81,15 @@ pub(in crate::block::dm) struct Parent<T: Target> {
     remaining: Refcount,
     /// The first error as a `blk_status_t`, or 0.
     status: Atomic<u32>,
-    /// Whether the I/O accounting of the mapped device has the bio.
-    is_accounted: Atomic<bool>,
+    /// The state of the I/O accounting of the mapped device: `NOT_STARTED`, `STARTING` or `STARTED`.
+    accounting: Atomic<u32>,
     /// The function that gets the bio after the last reference is dropped.
     done: fn(IrqBio<T>, BlkResult),
 }
+
+const NOT_STARTED: u32 = 0;
+const STARTING: u32 = 1;
+const STARTED: u32 = 2;
 
 /// The completion state of a child, in front of the clone in the memory of its [`BioSet`].
 pub(in crate::block) struct ChildEnd<T: Target> {
@@ -112,7 +118,7 @@ impl<T: Target> Bio<T> {
         ptr.set_parent(Parent {
             remaining: Refcount::new(1),
             status: Atomic::new(0),
-            is_accounted: Atomic::new(false),
+            accounting: Atomic::new(NOT_STARTED),
             done,
         });
         // INVARIANT: This is the only pointer, and it is counted.
@@ -262,6 +268,9 @@ impl<T: Target> ChildBio<T> {
     /// `done` runs in any context including hard interrupts. It does not set the error of the
     /// parent: see [`ParentBio::set_error()`].
     ///
+    /// If several tasks send the first children at the same time, the cgroup of the submitter is not
+    /// charged for some of them.
+    ///
     /// The clone is dropped if `device` belongs to another target, and in a call from an interrupt
     /// or with interrupts disabled.
     ///
@@ -279,7 +288,11 @@ impl<T: Target> ChildBio<T> {
         // The device owns the clone from now on, and with it the reference.
         let this = ManuallyDrop::new(self);
         let (base, clone) = (this.parent.bio(), this.clone.as_ptr());
-        let is_accounted = this.parent.state().is_accounted.xchg(true, Relaxed);
+        let accounting = this
+            .parent
+            .state()
+            .accounting
+            .cmpxchg(NOT_STARTED, STARTING, Acquire);
 
         // SAFETY: The clone is alive and not shared, and the device is open while the target lives.
         unsafe { bindings::bio_set_dev(clone, bdev) };
@@ -290,20 +303,21 @@ impl<T: Target> ChildBio<T> {
             (*clone).bi_private = this.parent.ptr.as_raw().cast();
             ChildEnd::of(clone).write(ChildEnd { done, device });
         }
-        if is_accounted {
-            // `dm_submit_bio_remap()` of another child starts the accounting, and must not run at
-            // the same time.
+        if accounting == Err(STARTING) {
+            // Another task is in `dm_submit_bio_remap()`, which must not start the accounting twice.
             //
-            // SAFETY: Both bios are alive. The clone is ready, and not used again.
-            unsafe {
-                bindings::bio_clone_blkg_association(clone, base);
-                bindings::submit_bio_noacct(clone);
-            }
-        } else {
-            // SAFETY: `base` is device mapper's clone, alive until `end_child()` drops the
-            // reference. `accounts_remapped_io` is set for each target. The clone is ready, and
-            // neither bio is used again here.
-            unsafe { bindings::dm_submit_bio_remap(base, clone) };
+            // SAFETY: The clone is ready, and not used again.
+            unsafe { bindings::submit_bio_noacct(clone) };
+            return;
+        }
+        // The first child: `STARTED` is set below, so the parent must not end before.
+        let parent = accounting.is_ok().then(|| ParentBio::clone(&this.parent));
+        // SAFETY: `base` is device mapper's clone, alive until `end_child()` drops the reference.
+        // `accounts_remapped_io` is set for each target. The clone is ready, and neither bio is used
+        // again here.
+        unsafe { bindings::dm_submit_bio_remap(base, clone) };
+        if let Some(parent) = parent {
+            parent.state().accounting.store(STARTED, Release);
         }
     }
 }
