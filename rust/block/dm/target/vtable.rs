@@ -392,11 +392,14 @@ impl<T: Target> Vtable<T> {
         // SAFETY: This is `map`. The target outlives the call even if the bio ends in it: device
         // mapper holds its table in `dm_submit_bio()` in `drivers/md/dm.c`.
         let inner = unsafe { Self::inner(ti) };
-        // SAFETY: `bio` is the argument of `map`, and `inner` is its target. The lifetime of the
-        // temporary is local to this function.
-        let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
+        // `new()` may call `T::PerBio::default()`, which may allocate.
+        noio_scope(|| {
+            // SAFETY: `bio` is the argument of `map`, and `inner` is its target. The lifetime of the
+            // temporary is local to this closure.
+            let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
 
-        noio_scope(|| T::map(inner.target(), bio)).finish()
+            T::map(inner.target(), bio).finish()
+        })
     }
 
     /// Handles the completion of a bio.
