@@ -63,14 +63,14 @@ pub struct MapBio<'a, T: Target> {
 ///
 /// - `bio` is a clone that device mapper has passed to the `map` of `inner`, and that has not left
 ///   the target. Only its length may have changed since.
-/// - `inner` lives until the bio has left the target.
-/// - `per_bio` is `Some` if and only if `PerBio::<T>::IS_EARLY`. Otherwise the per-bio data is not
-///   initialised.
+/// - If `PerBio::<T>::IS_EARLY`, `ptr` is a [`PerBioRef<T>`]. Otherwise it is the `Inner<T>`, alive
+///   until the bio has left the target, and the per-bio data is not initialised.
 /// - There is no other owner of the bio.
+// Two words, which a call passes in registers.
 pub(super) struct BioInMap<T: Target> {
     bio: *mut bindings::bio,
-    inner: NonNull<Inner<T>>,
-    per_bio: Option<PerBioRef<T>>,
+    ptr: NonNull<()>,
+    _target: PhantomData<PerBioRef<T>>,
 }
 
 /// The result of [`Target::map()`]. The methods of [`MapBio`] make it.
@@ -265,7 +265,7 @@ impl<'a, T: Target> MapBio<'a, T> {
     #[cold]
     pub fn kill(self) -> MapResult<'a, T> {
         // INVARIANT: Device mapper ends the bio after `map` returned, without a call of `end_io`.
-        MapResult::new(bindings::DM_MAPIO_KILL, self.ptr.per_bio)
+        MapResult::new(bindings::DM_MAPIO_KILL, self.ptr.into_early())
     }
 
     /// Requeues the bio, as `DM_MAPIO_REQUEUE`.
@@ -285,14 +285,14 @@ impl<'a, T: Target> MapBio<'a, T> {
             return self.kill();
         }
         // INVARIANT: As in `kill()`.
-        MapResult::new(bindings::DM_MAPIO_REQUEUE, self.ptr.per_bio)
+        MapResult::new(bindings::DM_MAPIO_REQUEUE, self.ptr.into_early())
     }
 
     /// Ends the bio with `result`.
     ///
     /// Context: Any context. Never sleeps.
     pub fn end(self, result: BlkResult) -> MapResult<'a, T> {
-        if self.ptr.per_bio.is_some() {
+        if PerBio::<T>::IS_EARLY {
             return self.defer(|bio| bio.end(result));
         }
         let bio = self.ptr.bio;
@@ -349,31 +349,62 @@ impl<T: Target> BioInMap<T> {
     /// `bio` must be the argument of the running `map`, and `inner` its target.
     #[inline]
     unsafe fn new(bio: *mut bindings::bio, inner: NonNull<Inner<T>>) -> Self {
-        // INVARIANT: By this function's contract.
-        Self {
-            bio,
-            inner,
+        let ptr = if PerBio::<T>::IS_EARLY {
             // SAFETY: A bio enters a target in `map`, so its per-bio data is not initialised.
             // Device mapper keeps the target until all its bios have ended.
-            per_bio: PerBio::<T>::IS_EARLY.then(|| unsafe { PerBio::init(bio, inner) }),
+            let per_bio = unsafe { PerBio::init(bio, inner) };
+            // SAFETY: The pointer was just written to, so it is not null.
+            unsafe { NonNull::new_unchecked(per_bio.into_raw()) }.cast()
+        } else {
+            inner.cast()
+        };
+        // INVARIANT: By this function's contract, and see above.
+        Self {
+            bio,
+            ptr,
+            _target: PhantomData,
         }
+    }
+
+    /// Returns the per-bio data if it is already initialised.
+    #[inline]
+    fn early(&mut self) -> Option<&mut PerBioRef<T>> {
+        // SAFETY: `ptr` is a `PerBioRef`, by the type invariants. It is a transparent wrapper of a
+        // pointer.
+        PerBio::<T>::IS_EARLY.then(|| unsafe { &mut *(&raw mut self.ptr).cast() })
+    }
+
+    /// Returns the per-bio data if it is already initialised.
+    #[inline]
+    fn into_early(self) -> Option<PerBioRef<T>> {
+        // SAFETY: `ptr` is from `into_raw()`, by the type invariants, and `self` is not used again.
+        PerBio::<T>::IS_EARLY.then(|| unsafe { PerBio::from_raw(self.ptr.cast().as_ptr()) })
     }
 
     /// Returns the per-bio data, and initialises it if it is not yet.
     #[inline]
     fn into_per_bio(self) -> PerBioRef<T> {
-        // SAFETY: Without `per_bio`, the data is not initialised, by the type invariants. The bio is
-        // as device mapper has passed it, except that it may be shorter.
-        self.per_bio
-            .unwrap_or_else(|| unsafe { PerBio::init(self.bio, self.inner) })
+        let (bio, inner) = (self.bio, NonNull::from(self.inner().get_ref()));
+        // SAFETY: If the per-bio data is not early, it is not initialised, by the type invariants.
+        // The bio is as device mapper has passed it, except that it may be shorter.
+        self.into_early()
+            .unwrap_or_else(|| unsafe { PerBio::init(bio, inner) })
     }
 
     /// Returns the target.
     #[inline]
     fn inner(&self) -> Pin<&Inner<T>> {
-        // SAFETY: The target is alive until the bio leaves it. That takes `self` by value, so it
-        // happens after this borrow. The target is pinned, see `ctr` in `vtable.rs`.
-        unsafe { Pin::new_unchecked(self.inner.as_ref()) }
+        let inner = if PerBio::<T>::IS_EARLY {
+            // SAFETY: `ptr` is a `PerBioRef`, by the type invariants.
+            let per_bio: &PerBioRef<T> = unsafe { &*(&raw const self.ptr).cast() };
+            per_bio.inner().get_ref()
+        } else {
+            // SAFETY: The target is alive until the bio leaves it. That takes `self` by value, so it
+            // happens after this borrow.
+            unsafe { self.ptr.cast().as_ref() }
+        };
+        // SAFETY: The target is pinned, see `ctr` in `vtable.rs`.
+        unsafe { Pin::new_unchecked(inner) }
     }
 
     /// Returns the position of the bio.
@@ -393,13 +424,12 @@ impl<T: Target> BioInMap<T> {
     /// Returns the per-bio data of the target.
     #[inline]
     fn data(&mut self) -> &mut T::PerBio {
-        match &mut self.per_bio {
+        match self.early() {
             Some(per_bio) => per_bio.data(),
             None => {
                 // Makes a value, as `PerBio::init()` does later. No value has a destructor.
                 mem::forget(T::PerBio::default());
-                // SAFETY: The type has no size, as `IS_EARLY` is false by the type invariants. A
-                // value was made above.
+                // SAFETY: The type has no size, as `IS_EARLY` is false. A value was made above.
                 unsafe { NonNull::dangling().as_mut() }
             }
         }
@@ -438,7 +468,7 @@ impl<T: Target> BioInMap<T> {
         // SAFETY: By this function's contract.
         unsafe { bindings::dm_accept_partial_bio(self.bio, n_sectors) };
         let len_bytes = self.iter().bi_size;
-        if let Some(per_bio) = &mut self.per_bio {
+        if let Some(per_bio) = self.early() {
             per_bio.shorten(len_bytes);
         }
     }
@@ -447,16 +477,17 @@ impl<T: Target> BioInMap<T> {
     /// such device, or if the device does not support such a payload.
     #[inline]
     fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
-        match &mut self.per_bio {
-            Some(per_bio) => per_bio.remap(device, sector),
-            // SAFETY: The bio is alive, of this target, and owned here, by the type invariants.
-            None => unsafe { per_bio::set_dev(self.bio, self.inner.as_ref(), device, sector) },
+        let bio = self.bio;
+        if let Some(per_bio) = self.early() {
+            return per_bio.remap(device, sector);
         }
+        // SAFETY: The bio is alive, of this target, and owned here, by the type invariants.
+        unsafe { per_bio::set_dev(bio, self.inner().get_ref(), device, sector) }
     }
 
     /// Attaches an integrity payload.
     pub(super) fn set_integrity(&mut self, payload: IntegrityPayload) {
-        if let Some(per_bio) = &mut self.per_bio {
+        if let Some(per_bio) = self.early() {
             per_bio.set_integrity(payload);
         }
     }
