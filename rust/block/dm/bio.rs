@@ -8,9 +8,11 @@
 pub(super) mod bounce;
 pub(super) mod clone;
 pub(super) mod end_io;
+mod getters;
 pub(super) mod integrity;
 pub(super) mod list;
 pub(super) mod map;
 pub(super) mod owned;
 pub(super) mod parent;
 pub(super) mod per_bio;
+mod raw;

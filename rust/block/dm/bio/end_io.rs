@@ -12,16 +12,14 @@ use crate::block::{
 };
 
 use super::{
+    getters::impl_getters,
     map::Brand,
     owned::{
         irqs_enabled,
         Bio,
         IrqBio, //
     },
-    per_bio::{
-        impl_getters,
-        PerBioRef, //
-    }, //
+    per_bio::PerBioRef, //
 };
 
 /// A completed bio in [`Target::end_io()`].

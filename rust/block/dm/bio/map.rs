@@ -32,13 +32,13 @@ use crate::{
 };
 
 use super::{
+    getters::impl_getters,
     owned::Bio,
     per_bio::{
-        self,
-        impl_getters,
         PerBio,
         PerBioRef, //
-    }, //
+    },
+    raw, //
 };
 
 /// An invariant lifetime: it can be neither shortened nor extended.
@@ -418,7 +418,7 @@ impl<T: Target> BioInMap<T> {
     #[inline]
     fn op(&self) -> Op {
         // SAFETY: The bio is alive by the type invariants.
-        unsafe { per_bio::op(self.bio) }
+        unsafe { raw::op(self.bio) }
     }
 
     /// Returns the per-bio data of the target.
@@ -439,7 +439,7 @@ impl<T: Target> BioInMap<T> {
     #[inline]
     fn segments(&self) -> Segments<'_> {
         // SAFETY: The bio is alive by the type invariants.
-        let (table, iter) = unsafe { per_bio::table(self.bio, self.iter()) };
+        let (table, iter) = unsafe { raw::table(self.bio, self.iter()) };
         // SAFETY: `table` has `iter.bi_size` bytes, as `bi_iter` is the position of the bio in its
         // table. The submitter keeps the pages until the bio ends, so for the borrow of `self`.
         unsafe { Segments::new(table, iter) }
@@ -449,7 +449,7 @@ impl<T: Target> BioInMap<T> {
     #[inline]
     fn segments_mut(&mut self) -> (Pin<&T>, SegmentsMut<'_>) {
         // SAFETY: The bio is alive by the type invariants.
-        let (table, iter) = unsafe { per_bio::writable_table(self.bio, self.iter()) };
+        let (table, iter) = unsafe { raw::writable_table(self.bio, self.iter()) };
         // SAFETY:
         // - The table has `iter.bi_size` bytes, as in `segments()`. The submitter of a read keeps
         //   its pages writable until the read ends. Other operations have 0 bytes here.
@@ -482,7 +482,7 @@ impl<T: Target> BioInMap<T> {
             return per_bio.remap(device, sector);
         }
         // SAFETY: The bio is alive, of this target, and owned here, by the type invariants.
-        unsafe { per_bio::set_dev(bio, self.inner().get_ref(), device, sector) }
+        unsafe { raw::set_dev(bio, self.inner().get_ref(), device, sector) }
     }
 
     /// Attaches an integrity payload.

@@ -35,10 +35,8 @@ use crate::{
 use super::{
     bounce::CompoundSource,
     clone::CloneBio,
-    per_bio::{
-        impl_getters,
-        PerBioRef, //
-    }, //
+    getters::impl_getters,
+    per_bio::PerBioRef, //
 };
 
 /// A bio that the target owns until it ends the bio.

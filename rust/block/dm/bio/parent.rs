@@ -42,6 +42,7 @@ use crate::{
 };
 
 use super::{
+    getters::impl_shared_getters,
     owned::{
         may_submit,
         Bio,
@@ -50,7 +51,6 @@ use super::{
         IrqBio, //
     },
     per_bio::{
-        impl_shared_getters,
         PerBio,
         PerBioRef, //
     }, //

@@ -52,7 +52,8 @@ use super::{
         Bio,
         IrqBio, //
     },
-    parent::Parent, //
+    parent::Parent,
+    raw, //
 };
 
 /// The function of a work item.
@@ -302,175 +303,6 @@ impl<T: Target> PerBio<T> {
     }
 }
 
-/// Returns the operation of a bio.
-///
-/// # Safety
-///
-/// `bio` must be alive.
-#[inline]
-pub(super) unsafe fn op(bio: *mut bindings::bio) -> Op {
-    // SAFETY: By this function's contract.
-    Op::from_opf(unsafe { (*bio).bi_opf })
-}
-
-/// Returns the table of segments of a bio, and `iter` with 0 bytes if the operation has no memory.
-///
-/// # Safety
-///
-/// `bio` must be alive.
-#[inline]
-pub(super) unsafe fn table(
-    bio: *mut bindings::bio,
-    mut iter: bindings::bvec_iter,
-) -> (*const bindings::bio_vec, bindings::bvec_iter) {
-    // SAFETY: By this function's contract.
-    if !matches!(unsafe { op(bio) }, Op::Read | Op::Write) {
-        // Other operations have a length, but no table or another kind of table.
-        iter.bi_size = 0;
-    }
-    // SAFETY: By this function's contract.
-    (unsafe { (*bio).bi_io_vec }, iter)
-}
-
-/// As [`table()`], with 0 bytes unless the bio is a read.
-///
-/// # Safety
-///
-/// `bio` must be alive.
-#[inline]
-pub(super) unsafe fn writable_table(
-    bio: *mut bindings::bio,
-    iter: bindings::bvec_iter,
-) -> (*const bindings::bio_vec, bindings::bvec_iter) {
-    // SAFETY: By this function's contract.
-    let (table, mut iter) = unsafe { table(bio, iter) };
-    // SAFETY: By this function's contract.
-    if unsafe { op(bio) } != Op::Read {
-        // The submitter of a write owns its pages: they may be mapped read-only, or be the zero
-        // page.
-        iter.bi_size = 0;
-    }
-    (table, iter)
-}
-
-/// Points a bio at a device of its target. Returns [`None`] if the target has no such device.
-///
-/// # Safety
-///
-/// `bio` must be a bio of a target `inner`, alive and owned by the caller.
-#[inline]
-pub(super) unsafe fn set_dev<T: Target>(
-    bio: *mut bindings::bio,
-    inner: &Inner<T>,
-    device: DeviceIndex,
-    sector: u64,
-) -> Option<()> {
-    let bdev = inner.devices().bdev(device)?;
-    // SAFETY: The bio is alive by this function's contract, and the device is open while the target
-    // lives, see `Devices`.
-    unsafe { bindings::bio_set_dev(bio, bdev) };
-    // SAFETY: By this function's contract.
-    unsafe { (*bio).bi_iter.bi_sector = sector };
-    Some(())
-}
-
-/// Implements the getters of a shared bio, for a type whose field `ptr` is a [`PerBioRef`] or a
-/// [`BioInMap`](super::map::BioInMap).
-macro_rules! impl_shared_getters {
-    () => {
-        /// Returns the target. It lives until the bio has ended.
-        ///
-        /// Context: Any context. Never sleeps.
-        #[inline]
-        pub fn target(&self) -> Pin<&T> {
-            self.ptr.inner().get_ref().target()
-        }
-
-        /// Returns the operation.
-        ///
-        /// Context: Any context. Never sleeps.
-        #[inline]
-        pub fn op(&self) -> $crate::block::bio::Op {
-            self.ptr.op()
-        }
-
-        /// Returns the first sector of the bio on the mapped device. It does not change when the bio
-        /// is sent to a device.
-        ///
-        /// Context: Any context. Never sleeps.
-        #[inline]
-        pub fn sector(&self) -> u64 {
-            self.ptr.iter().bi_sector
-        }
-
-        /// Returns the first sector of the bio, relative to the start of the target. It does not
-        /// change when the bio is sent to a device.
-        ///
-        /// Context: Any context. Never sleeps. C: `dm_target_offset()` in
-        /// `include/linux/device-mapper.h`.
-        #[inline]
-        pub fn target_sector(&self) -> u64 {
-            self.ptr.inner().target_sector(self.sector())
-        }
-
-        /// Returns the length in bytes, a multiple of [`SECTOR_SIZE`]. The length of a bio does not
-        /// change after `map`.
-        ///
-        /// Context: Any context. Never sleeps.
-        ///
-        /// [`SECTOR_SIZE`]: kernel::block::SECTOR_SIZE
-        #[inline]
-        pub fn len_bytes(&self) -> u32 {
-            self.ptr.iter().bi_size
-        }
-
-        /// Returns an iterator over the memory of the bio.
-        ///
-        /// Only [`Op::Read`] and [`Op::Write`] have memory.
-        ///
-        /// Context: Any context. Never sleeps.
-        ///
-        /// [`Op::Read`]: crate::block::bio::Op::Read
-        /// [`Op::Write`]: crate::block::bio::Op::Write
-        #[inline]
-        pub fn segments(&self) -> $crate::block::bio::Segments<'_> {
-            self.ptr.segments()
-        }
-    };
-}
-
-/// Implements the getters of a bio with a single owner, for a type whose field `ptr` is a
-/// [`PerBioRef`] or a [`BioInMap`](super::map::BioInMap).
-macro_rules! impl_getters {
-    () => {
-        $crate::block::dm::bio::per_bio::impl_shared_getters!();
-
-        /// Returns the per-bio data of the target.
-        ///
-        /// Context: Any context. Never sleeps.
-        #[inline]
-        pub fn data(&mut self) -> &mut T::PerBio {
-            self.ptr.data()
-        }
-
-        /// Returns the target and a mutable iterator over the memory of the bio.
-        ///
-        /// Only [`Op::Read`](crate::block::bio::Op::Read) has memory that a target may write: the
-        /// iterator is empty otherwise. Both borrow the same bio.
-        ///
-        /// Context: Any context. Never sleeps.
-        #[inline]
-        pub fn segments_mut(&mut self) -> (Pin<&T>, $crate::block::bio::SegmentsMut<'_>) {
-            self.ptr.segments_mut()
-        }
-    };
-}
-
-pub(super) use {
-    impl_getters,
-    impl_shared_getters, //
-};
-
 impl<T: Target> PerBioRef<T> {
     /// Returns the pointer.
     pub(in crate::block::dm) fn as_raw(&self) -> *mut PerBio<T> {
@@ -518,7 +350,7 @@ impl<T: Target> PerBioRef<T> {
     #[inline]
     pub(in crate::block::dm) fn op(&self) -> Op {
         // SAFETY: The bio is alive by the type invariants.
-        unsafe { op(self.bio()) }
+        unsafe { raw::op(self.bio()) }
     }
 
     /// Returns an iterator over the memory of the bio. It is empty if the operation has none.
@@ -534,9 +366,9 @@ impl<T: Target> PerBioRef<T> {
     #[inline]
     pub(super) fn segments_mut(&mut self) -> (Pin<&T>, SegmentsMut<'_>) {
         // SAFETY: The bio is alive by the type invariants.
-        let (table, iter) = unsafe { writable_table(self.bio(), self.iter()) };
+        let (table, iter) = unsafe { raw::writable_table(self.bio(), self.iter()) };
         // SAFETY:
-        // - The table has `iter.bi_size` bytes, see `writable_table()`. The submitter of a read
+        // - The table has `iter.bi_size` bytes, see `raw::writable_table()`. The submitter of a read
         //   keeps its pages writable until the read ends. Other operations have 0 bytes here.
         // - `self` is borrowed mutably, so there is no other iterator. The bio is at no device: a
         //   `PerBioRef` only exists before submission and after completion.
@@ -548,7 +380,7 @@ impl<T: Target> PerBioRef<T> {
     #[inline]
     pub(super) fn table_and_iter(&self) -> (*const bindings::bio_vec, bindings::bvec_iter) {
         // SAFETY: The bio is alive by the type invariants.
-        unsafe { table(self.bio(), self.iter()) }
+        unsafe { raw::table(self.bio(), self.iter()) }
     }
 
     /// Sets the length of a bio that became shorter in `map`.
@@ -567,7 +399,7 @@ impl<T: Target> PerBioRef<T> {
     pub(in crate::block::dm) fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
         let bio = self.bio();
         // SAFETY: The bio is alive by the type invariants.
-        unsafe { set_dev(bio, self.inner().get_ref(), device, sector) }?;
+        unsafe { raw::set_dev(bio, self.inner().get_ref(), device, sector) }?;
         // SAFETY: The bio is alive, and its device was set above. It is not used until it
         // completes: the owner sends or ends it next.
         unsafe { self.attach_integrity(bio) }.ok()
