@@ -12,6 +12,7 @@
 
 ktap_timeout_s=1800
 rounds=${KSCALE_ROUNDS:-200}
+! is_slow_kernel || rounds=${KSCALE_ROUNDS:-30}
 cpu=/sys/devices/system/cpu/cpu3
 over=/tmp/unload-race-is-over
 

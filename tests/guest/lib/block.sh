@@ -18,6 +18,12 @@ is_debug_kernel() {
 	[ -e /proc/lockdep ] || [ -e /sys/kernel/debug/kcsan ]
 }
 
+# is_slow_kernel: the kernel has KCSAN or PREEMPT_RT. Tests that repeat racing operations run fewer rounds
+# there than on the kernels release and debug.
+is_slow_kernel() {
+	[ -e /sys/kernel/debug/kcsan ] || grep -q PREEMPT_RT /proc/version
+}
+
 # has_cpu_hotplug: User-Mode Linux has none.
 has_cpu_hotplug() {
 	! grep -q 'User Mode Linux' /proc/cpuinfo

@@ -7,7 +7,7 @@ passes=/tmp/lifecycle-passes
 rounds=${KSCALE_ROUNDS:-3}
 ktap_timeout_s=300
 if is_debug_kernel; then
-	rounds=${KSCALE_ROUNDS:-13}
+	is_slow_kernel || rounds=${KSCALE_ROUNDS:-13}
 	ktap_timeout_s=1200
 fi
 params=/sys/module/$target_module/parameters
