@@ -48,12 +48,15 @@ impl Limits<'_> {
 
     /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two.
     ///
-    /// The block layer refuses the table if `bytes` is not a power of two.
+    /// The block layer refuses the table if `bytes` is more than 64 KiB, or not a power of two.
     ///
     /// Context: Any context. Never sleeps. C: `dm_stack_bs_limits()`.
     pub fn stack_block_size(&mut self, bytes: NonZeroU32) {
+        // `blk_stack_limits()` adds an offset to the block size, and divides by the sum, before the
+        // block layer checks the size. It refuses this maximum, too.
+        let bytes = bytes.get().min(2 * bindings::BLK_MAX_BLOCK_SIZE);
         // SAFETY: `limits` may be written to, by the type invariants.
-        unsafe { bindings::dm_stack_bs_limits(self.limits.as_ptr(), bytes.get()) };
+        unsafe { bindings::dm_stack_bs_limits(self.limits.as_ptr(), bytes) };
     }
 
     /// Clears `BLK_FEAT_POLL`.
@@ -325,6 +328,30 @@ mod tests {
     fn minimum_io_length_has_room_for_an_offset() {
         let limits = limits_after(|limits| limits.set_io_min(u32::MAX));
         assert!(limits.io_min.checked_add(limits.io_min - 1).is_some());
+    }
+
+    /// `blk_stack_limits()` adds an alignment offset below 2 GiB to the block size, and divides by
+    /// the sum. It does so before the block layer refuses sizes above `BLK_MAX_BLOCK_SIZE`.
+    #[test]
+    fn block_size_has_room_for_an_offset() -> Result {
+        for bytes in [
+            bindings::BLK_MAX_BLOCK_SIZE + 1,
+            1 << 31,
+            0xfe00_0000,
+            u32::MAX,
+        ] {
+            let bytes = NonZeroU32::new(bytes).ok_or(EINVAL)?;
+            let limits = limits_after(|limits| limits.stack_block_size(bytes));
+            for size in [
+                limits.logical_block_size,
+                limits.physical_block_size,
+                limits.io_min,
+            ] {
+                assert!(size.checked_add(1 << 31).is_some());
+                assert!(size > bindings::BLK_MAX_BLOCK_SIZE);
+            }
+        }
+        Ok(())
     }
 
     /// `queue_limit_discard_alignment()` divides by the number of sectors.
