@@ -280,11 +280,13 @@ impl<'a> SegmentMut<'a> {
 ///
 /// # Invariants
 ///
-/// `iter` is a position in the table of `bio_vec`s at `table`, with at least `iter.bi_size` bytes
-/// from there on. During `'a`, table and pages do not change.
+/// If `left_bytes` is not 0, `vec` is an element of a table of `bio_vec`s with at least `left_bytes`
+/// bytes from byte `offset` of `vec` on, and `offset` is at most `vec.bv_len`. During `'a`, table and
+/// pages do not change.
 pub struct Segments<'a> {
-    table: *const bindings::bio_vec,
-    iter: bindings::bvec_iter,
+    vec: *const bindings::bio_vec,
+    left_bytes: u32,
+    offset: u32,
     _bio: PhantomData<&'a bindings::bio>,
 }
 
@@ -296,11 +298,13 @@ impl<'a> Segments<'a> {
     /// - `table` must have at least `iter.bi_size` bytes from `iter` on, unless `iter.bi_size` is
     ///   0.
     /// - During `'a`, the table must not change and the bytes must stay readable.
+    #[inline]
     pub(crate) unsafe fn new(table: *const bindings::bio_vec, iter: bindings::bvec_iter) -> Self {
         // INVARIANT: By this function's contract.
         Self {
-            table,
-            iter,
+            vec: table.wrapping_add(iter.bi_idx.into_safe_cast()),
+            left_bytes: iter.bi_size,
+            offset: iter.bi_offset,
             _bio: PhantomData,
         }
     }
@@ -310,7 +314,7 @@ impl<'a> Segments<'a> {
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn remaining_bytes(&self) -> u32 {
-        self.iter.bi_size
+        self.left_bytes
     }
 
     /// Returns the next segment, of at most `max_bytes` bytes, or [`None`] at the end.
@@ -323,31 +327,33 @@ impl<'a> Segments<'a> {
         const PAGE_BYTES: u32 = PAGE_SIZE as u32;
 
         loop {
-            if self.iter.bi_size == 0 {
+            if self.left_bytes == 0 {
                 return None;
             }
 
-            let index: usize = self.iter.bi_idx.into_safe_cast();
-            // SAFETY: By the type invariants there are bytes from `iter` on, so `index` is inside
-            // the table, and the table does not change.
-            let vec = unsafe { *self.table.add(index) };
+            // SAFETY: There are bytes left, so `vec` is an element of the table, which does not
+            // change, by the type invariants.
+            let vec = unsafe { *self.vec };
 
-            // The arithmetic follows `bvec_iter_bvec()` and `bvec_iter_advance()`. No operation
-            // wraps: C keeps `bi_offset` below `bv_len`, and the end of a `bio_vec` below 4 GiB.
-            let left = vec.bv_len.wrapping_sub(self.iter.bi_offset);
-            let start = vec.bv_offset.wrapping_add(self.iter.bi_offset);
+            // The arithmetic follows `bvec_iter_bvec()` and `bvec_iter_advance_single()`. No
+            // operation wraps: `offset` is at most `bv_len` by the type invariants, and C keeps the
+            // end of a `bio_vec` below 4 GiB.
+            let left = vec.bv_len.wrapping_sub(self.offset);
+            let start = vec.bv_offset.wrapping_add(self.offset);
             let offset = start % PAGE_BYTES;
             let len = left
-                .min(self.iter.bi_size)
+                .min(self.left_bytes)
                 .min(PAGE_BYTES - offset)
                 .min(max_bytes.get());
 
-            self.iter.bi_size -= len;
+            // INVARIANT: The bytes behind the segment are left. If they do not begin in this
+            // `bio_vec`, they begin in the next one.
+            self.left_bytes -= len;
             if len == left {
-                self.iter.bi_idx = self.iter.bi_idx.wrapping_add(1);
-                self.iter.bi_offset = 0;
+                self.vec = self.vec.wrapping_add(1);
+                self.offset = 0;
             } else {
-                self.iter.bi_offset = self.iter.bi_offset.wrapping_add(len);
+                self.offset = self.offset.wrapping_add(len);
             }
             if len == 0 {
                 // An empty `bio_vec`: C skips it too.

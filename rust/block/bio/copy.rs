@@ -81,9 +81,8 @@ impl SegmentsMut<'_> {
         // INVARIANT: No segment of `self` exists while it is borrowed, and no segment of `walk`
         // outlives this borrow.
         let segments = Segments {
-            table: self.0.table,
-            iter: self.0.iter,
             _bio: PhantomData,
+            ..self.0
         };
         let mut walk = Self(segments, self.1);
         while let Some(from) = src.next_segment(PAGE) {
