@@ -73,7 +73,7 @@ use super::{
 ///
 /// - `clone` is a bio from a [`BioSet`] of the target, and is at no device. Its table of segments
 ///   has as many bytes as `base`, and its position is the first of them.
-/// - If the `CloneEnd` of `base` has a `free_pages`, the clone owns its pages, and `free_pages` may
+/// - The `CloneEnd` of `base` is set. If it has a `free_pages`, the clone owns its pages, and `free_pages` may
 ///   be called with the clone and the stored pool. Otherwise the pages are those of `base`.
 /// - `filled` counts bytes of these pages.
 pub struct CloneBio<T: Target> {
@@ -117,11 +117,6 @@ impl<T: Target> CloneEnd<T> {
         }
         // SAFETY: The clone is alive until it is submitted.
         unsafe { (*self.clone).bi_iter.bi_sector }
-    }
-
-    /// Returns whether the clone owns its pages.
-    pub(super) fn is_own(&self) -> bool {
-        self.free_pages.is_some()
     }
 
     /// Frees the clone.
@@ -170,8 +165,9 @@ impl<T: Target> CloneBio<T> {
         // SAFETY: The clone is alive and not shared. The position is in the table that it shares
         // with `base`.
         unsafe { (*clone.as_ptr()).bi_iter = base.ptr().iter() };
-        *base.ptr_mut().clone_end_mut() = CloneEnd::default();
-        Ok(Self::new(base, clone))
+        base.ptr_mut().set_clone_end(CloneEnd::default());
+        // SAFETY: The state was set above.
+        Ok(unsafe { Self::new(base, clone) })
     }
 
     /// See [`Bio::bounce()`].
@@ -216,12 +212,13 @@ impl<T: Target> CloneBio<T> {
         let Some(clone) = (unsafe { bounce::alloc(set, pool, opf, len, alloc_compound) }) else {
             return Err(base);
         };
-        *base.ptr_mut().clone_end_mut() = CloneEnd {
+        base.ptr_mut().set_clone_end(CloneEnd {
             free_pages: Some(free_pages),
             pool: pool_ptr,
             ..CloneEnd::default()
-        };
-        Ok(Self::new(base, clone))
+        });
+        // SAFETY: The state was set above.
+        Ok(unsafe { Self::new(base, clone) })
     }
 
     /// Returns `Ok` if the bio has data and this is no interrupt. Only bios with data can be
@@ -233,7 +230,12 @@ impl<T: Target> CloneBio<T> {
         }
     }
 
-    fn new(base: Bio<T>, clone: NonNull<bindings::bio>) -> Self {
+    /// Wraps a new clone of `base`.
+    ///
+    /// # Safety
+    ///
+    /// The clone must meet the type invariants.
+    unsafe fn new(base: Bio<T>, clone: NonNull<bindings::bio>) -> Self {
         // SAFETY: Both bios are alive and not shared.
         unsafe {
             (*clone.as_ptr()).bi_ioprio = (*base.ptr().bio()).bi_ioprio;
@@ -242,7 +244,7 @@ impl<T: Target> CloneBio<T> {
             // Polling looks at device mapper's bios only.
             (*clone.as_ptr()).bi_opf &= !bindings::REQ_POLLED;
         }
-        // INVARIANT: The callers just made such a clone.
+        // INVARIANT: By this function's contract.
         Self {
             base: ManuallyDrop::new(base),
             clone,
@@ -264,7 +266,7 @@ impl<T: Target> CloneBio<T> {
                 (*self.clone.as_ptr()).bi_iter,
             )
         };
-        if !self.base.ptr().clone_end().is_own() {
+        if !self.is_own() {
             iter.bi_size = 0;
         }
         // SAFETY: The clone owns the table and its pages, by the type invariants, or there are 0
@@ -337,7 +339,7 @@ impl<T: Target> CloneBio<T> {
         sector: u64,
         done: fn(IrqBio<T>, BlkResult),
     ) -> Option<Bio<T>> {
-        let is_own_write = self.base.op() == Op::Write && self.base.ptr().clone_end().is_own();
+        let is_own_write = self.base.op() == Op::Write && self.is_own();
         if is_own_write && self.filled.len() != self.base.len_bytes() {
             return None;
         }
@@ -357,7 +359,8 @@ impl<T: Target> CloneBio<T> {
         let mut this = ManuallyDrop::new(this);
         // SAFETY: `this` is not used again, and not dropped.
         let mut base = unsafe { ManuallyDrop::take(&mut this.base) };
-        let clone_end = base.ptr_mut().clone_end_mut();
+        // SAFETY: The state is set, by the type invariants of the `CloneBio`.
+        let clone_end = unsafe { base.ptr_mut().clone_end_mut() };
         clone_end.done = done;
         clone_end.clone = clone;
 
@@ -380,24 +383,37 @@ impl<T: Target> CloneBio<T> {
         let base = unsafe { PerBio::<T>::from_raw((*clone).bi_private.cast()) };
         // SAFETY: The clone is alive until it is freed below.
         let result = BlkError::result_from_raw(unsafe { (*clone).bi_status });
-        let done = base.clone_end().done;
+        // SAFETY: The clone was made ready, so the state is set.
+        let clone_end = unsafe { base.clone_end() };
+        let done = clone_end.done;
 
         if let Some(clone) = NonNull::new(clone) {
             // Free the clone before the target may be gone.
             //
             // SAFETY: The device has completed the clone. Its pages are from the stored pool, by
             // the type invariants of the `CloneBio` that was submitted.
-            unsafe { base.clone_end().free(clone) };
+            unsafe { clone_end.free(clone) };
         }
         // May end the bio, so this may be the last use of the target. The code stays, by this
         // function's contract.
         done(Bio::new(base), result);
     }
 
+    /// Returns the completion state of the clone.
+    fn clone_end(&self) -> &CloneEnd<T> {
+        // SAFETY: The state is set, by the type invariants.
+        unsafe { self.base.ptr().clone_end() }
+    }
+
+    /// Returns whether the clone owns its pages.
+    pub(super) fn is_own(&self) -> bool {
+        self.clone_end().free_pages.is_some()
+    }
+
     fn free_clone(&mut self) {
         // SAFETY: The callers do not use the clone again, and its pages are from the stored pool,
         // by the type invariants.
-        unsafe { self.base.ptr().clone_end().free(self.clone) };
+        unsafe { self.clone_end().free(self.clone) };
     }
 }
 
@@ -410,7 +426,9 @@ impl<T: Target> PerBioRef<T> {
     /// caller must be in process context with interrupts enabled.
     pub(in crate::block::dm) unsafe fn submit_clone(mut self) {
         let base = self.bio();
-        let clone = core::mem::replace(&mut self.clone_end_mut().clone, core::ptr::null_mut());
+        // SAFETY: The clone was made ready, so the state is set.
+        let clone_end = unsafe { self.clone_end_mut() };
+        let clone = core::mem::replace(&mut clone_end.clone, core::ptr::null_mut());
         let this = self.into_raw();
 
         // SAFETY: The clone is alive and not shared, by this function's contract.

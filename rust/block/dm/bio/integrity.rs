@@ -130,7 +130,7 @@ impl<T: Target> CloneBio<T> {
         device: DeviceIndex,
         sector: u64,
     ) -> Result<ReadClone<T>, (Bio<T>, BlkError)> {
-        let is_own_read = self.base.op() == Op::Read && self.base.ptr().clone_end().is_own();
+        let is_own_read = self.base.op() == Op::Read && self.is_own();
         let Some(bdev) = self.base.ptr().inner().devices().bdev(device) else {
             return Err((self.into_base(), BlkError::IOERR));
         };

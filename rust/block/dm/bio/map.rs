@@ -411,7 +411,7 @@ impl<T: Target> BioInMap<T> {
     #[inline]
     fn iter(&self) -> bindings::bvec_iter {
         // SAFETY: The bio is alive by the type invariants.
-        unsafe { (*self.bio).bi_iter }
+        unsafe { raw::iter(self.bio) }
     }
 
     /// Returns the operation.

@@ -152,9 +152,10 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
     /// The next bio in a [`SortedSubmitQueue`](crate::block::dm::SortedSubmitQueue) or a
     /// [`BioList`](crate::block::dm::BioList).
     next: Option<PerBioRef<T>>,
-    /// The function that `head.work` runs.
-    func: Func<T>,
-    clone_end: CloneEnd<T>,
+    /// The function that `head.work` runs. Initialised when the work is queued.
+    func: MaybeUninit<Func<T>>,
+    /// Initialised when a clone is made.
+    clone_end: MaybeUninit<CloneEnd<T>>,
     /// Initialised by [`Bio::into_parent()`].
     parent: MaybeUninit<Parent<T>>,
     /// The integrity payload of the bio or of its clone.
@@ -227,7 +228,7 @@ impl<T: Target> PerBio<T> {
         // SAFETY: `bio` is alive by this function's contract.
         let (iter, bdev, opf, flags) = unsafe {
             (
-                (*bio).bi_iter,
+                raw::iter(bio),
                 (*bio).bi_bdev,
                 (*bio).bi_opf,
                 (*bio).bi_flags,
@@ -249,8 +250,8 @@ impl<T: Target> PerBio<T> {
             flags,
             completed_by_target: false,
             next: None,
-            func: Func::Task(drop),
-            clone_end: CloneEnd::default(),
+            func: MaybeUninit::uninit(),
+            clone_end: MaybeUninit::uninit(),
             parent: MaybeUninit::uninit(),
             integrity: None,
             data: T::PerBio::default(),
@@ -290,8 +291,9 @@ impl<T: Target> PerBio<T> {
     /// Must be called once for each [`PerBioRef::queue_on()`], with the same bio.
     pub(in crate::block::dm) unsafe fn run(head: NonNull<Head>) {
         let this: *mut Self = head.cast().as_ptr();
-        // SAFETY: `queue_on()` gave up its pointer for this call, so there is no other.
-        let func = unsafe { (*this).func };
+        // SAFETY: `queue_on()` gave up its pointer for this call, so there is no other. It has set
+        // the function.
+        let func = unsafe { (*this).func.assume_init() };
         // SAFETY: As above, by this function's contract.
         let ptr = unsafe { Self::from_raw(this) };
         match func {
@@ -513,16 +515,35 @@ impl<T: Target> PerBioRef<T> {
         unsafe { parent.assume_init_ref() }
     }
 
-    /// Returns the completion state of the clone.
-    pub(in crate::block::dm) fn clone_end(&self) -> &CloneEnd<T> {
-        // SAFETY: The bio has not left the target, by the type invariants.
-        unsafe { &(*self.0.as_ptr()).clone_end }
+    /// Sets the completion state of a new clone.
+    pub(super) fn set_clone_end(&mut self, clone_end: CloneEnd<T>) {
+        // SAFETY: The bio has not left the target, and `self` is the only pointer. The type has no
+        // destructor.
+        unsafe { (*self.0.as_ptr()).clone_end = MaybeUninit::new(clone_end) };
     }
 
     /// Returns the completion state of the clone.
-    pub(super) fn clone_end_mut(&mut self) -> &mut CloneEnd<T> {
+    ///
+    /// # Safety
+    ///
+    /// [`PerBioRef::set_clone_end()`] must have been called.
+    pub(in crate::block::dm) unsafe fn clone_end(&self) -> &CloneEnd<T> {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        let clone_end = unsafe { &(*self.0.as_ptr()).clone_end };
+        // SAFETY: By this function's contract.
+        unsafe { clone_end.assume_init_ref() }
+    }
+
+    /// Returns the completion state of the clone.
+    ///
+    /// # Safety
+    ///
+    /// [`PerBioRef::set_clone_end()`] must have been called.
+    pub(super) unsafe fn clone_end_mut(&mut self) -> &mut CloneEnd<T> {
         // SAFETY: The bio has not left the target, and `self` is the only pointer.
-        unsafe { &mut (*self.0.as_ptr()).clone_end }
+        let clone_end = unsafe { &mut (*self.0.as_ptr()).clone_end };
+        // SAFETY: By this function's contract.
+        unsafe { clone_end.assume_init_mut() }
     }
 
     /// Returns the next bio in a [`SortedSubmitQueue`](crate::block::dm::SortedSubmitQueue) or a
@@ -556,9 +577,13 @@ impl<T: Target> PerBioRef<T> {
     }
 
     /// Drops the per-bio data when the bio leaves the target.
+    #[inline]
     pub(in crate::block::dm) fn destroy(self) {
-        // SAFETY: The data is initialised, and this call consumed the only pointer.
-        unsafe { core::ptr::drop_in_place(self.into_raw()) };
+        // Otherwise there is no payload, see `set_integrity()`.
+        if T::INTEGRITY_PAYLOADS || needs_drop::<T::PerBio>() {
+            // SAFETY: The data is initialised, and this call consumed the only pointer.
+            unsafe { core::ptr::drop_in_place(self.into_raw()) };
+        }
     }
 
     /// Runs `func` with the bio on a workqueue of the target.
@@ -596,7 +621,7 @@ impl<T: Target> PerBioRef<T> {
     unsafe fn queue_on(self, queue: *mut bindings::workqueue_struct, func: Func<T>) {
         let this = self.0;
         // SAFETY: The bio has not left the target, and this is the only pointer to it.
-        unsafe { (*this.as_ptr()).func = func };
+        unsafe { (*this.as_ptr()).func = MaybeUninit::new(func) };
         let is_bh = !matches!(func, Func::Task(_));
         // SAFETY: `self` is given up for `run()`. The queue is suitable by this function's
         // contract.

@@ -25,6 +25,26 @@ pub(super) unsafe fn op(bio: *mut bindings::bio) -> Op {
     Op::from_opf(unsafe { (*bio).bi_opf })
 }
 
+/// Returns the position of a bio.
+///
+/// # Safety
+///
+/// `bio` must be alive.
+#[inline]
+pub(super) unsafe fn iter(bio: *mut bindings::bio) -> bindings::bvec_iter {
+    // A copy of the whole struct takes words with two fields, and then splits them.
+    //
+    // SAFETY: By this function's contract.
+    unsafe {
+        bindings::bvec_iter {
+            bi_sector: (*bio).bi_iter.bi_sector,
+            bi_size: (*bio).bi_iter.bi_size,
+            bi_idx: (*bio).bi_iter.bi_idx,
+            bi_offset: (*bio).bi_iter.bi_offset,
+        }
+    }
+}
+
 /// Returns the table of segments of a bio, and `iter` with 0 bytes if the operation has no memory.
 ///
 /// # Safety

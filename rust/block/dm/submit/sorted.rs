@@ -212,7 +212,8 @@ impl<T: Target> SortedSubmitQueue<T> {
 
 impl<T: Target> Node for PerBioRef<T> {
     fn key(&self) -> u64 {
-        self.clone_end().sector()
+        // SAFETY: Only the bios of a queue are sorted, whose clones are ready.
+        unsafe { self.clone_end() }.sector()
     }
 
     fn next(&mut self) -> &mut Option<Self> {
