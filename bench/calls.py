@@ -89,6 +89,8 @@ WRAPPERS = (
         row="target",
         rows=(
             "linear_4",
+            "striped_4",
+            "zero_4",
             "remap_4",
             "segments_4",
             "segments_64",

@@ -106,10 +106,13 @@ def render_costs(table: Table, samples: Samples, lane: Lane) -> str:
 
 
 def ratio_text(table: Table, samples: Samples, lane: Lane, row: str) -> str:
-    """Returns the text of the quotient at the end of a row."""
+    """Returns the text of the quotient at the end of a row.
+
+    The net cost of a request that does not reach the disk is negative: it has no quotient.
+    """
     assert table.ratio
     above, below = (net(table, samples, lane, row, column) for column in table.ratio)
-    return f"{above / below:.2f}" if below else "-"
+    return f"{above / below:.2f}" if below > 0 else "-"
 
 
 def render(table: Table, samples: Samples, lane: Lane) -> str:

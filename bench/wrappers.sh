@@ -34,7 +34,7 @@ measure_all c rust
 
 # Cost of targets: a direct write to a disk that does nothing. The row `disk` is the disk alone.
 
-modprobe -a dm_offset bench_targets bench_targets_c || exit
+modprobe -a dm_rlinear dm_rstriped dm_rzero bench_targets bench_targets_c || exit
 modprobe null_blk nr_devices=1 gb=1 queue_mode=0 irqmode=0 || exit
 [ -z "$PROFILE" ] || sed -n 's/.*]$/symbol &/p' /proc/kallsyms
 
@@ -56,8 +56,14 @@ for kib in 4 64; do
 	requests disk_$kib rust $kib /dev/nullb0
 done
 
-target linear_4 c 4 linear '/dev/nullb0 0'
-target linear_4 rust 4 offset '/dev/nullb0 0'
+while read -r name parameters; do
+	target "${name}_4" c 4 "$name" "$parameters"
+	target "${name}_4" rust 4 "r$name" "$parameters"
+done <<-END
+	linear /dev/nullb0 0
+	striped 2 128 /dev/nullb0 0 /dev/nullb0 65536
+	zero
+END
 for case in remap_4 segments_4 segments_64 queue_4 share_4 bounce_4 bounce_64 end_4; do
 	target $case c ${case#*_} bench_c "/dev/nullb0 ${case%_*}"
 	target $case rust ${case#*_} bench "/dev/nullb0 ${case%_*}"

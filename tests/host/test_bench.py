@@ -171,6 +171,13 @@ class Costs(unittest.TestCase):
         text = results.render_costs(TABLE, samples, LANES["icount"])
         self.assertEqual(text.split()[-11:], "add 0.0 0.0 0.0 0.0 0.0 2.0 0.0 0.0 0.0 0.0".split())
 
+    def test_negative_cost_has_no_quotient(self) -> None:
+        costs = {"empty": 10.0, "add": 2.0, "sum": 20.0}
+        samples = {TABLE.name: {row: dict.fromkeys(TABLE.columns, [cost]) for row, cost in costs.items()}}
+        text = results.render(TABLE, samples, LANES["icount"])
+        quotients = {line.split()[0]: line.split()[-1] for line in text.splitlines() if line.startswith(("  add", "  sum"))}
+        self.assertEqual(quotients, {"add": "-", "sum": "1.00"})
+
     def test_baseline_with_the_last_part_of_the_row(self) -> None:
         table = replace(TABLE, rows=("remap_4", "end_4", "share_64"), baseline="disk_")
         self.assertEqual(table.baselines(), ("disk_4", "disk_64"))
