@@ -175,7 +175,8 @@ class Costs(unittest.TestCase):
         costs = {"empty": 10.0, "add": 2.0, "sum": 20.0}
         samples = {TABLE.name: {row: dict.fromkeys(TABLE.columns, [cost]) for row, cost in costs.items()}}
         text = results.render(TABLE, samples, LANES["icount"])
-        quotients = {line.split()[0]: line.split()[-1] for line in text.splitlines() if line.startswith(("  add", "  sum"))}
+        rows = [line.split() for line in text.splitlines() if line.startswith(("  add", "  sum"))]
+        quotients = {row[0]: row[-1] for row in rows}
         self.assertEqual(quotients, {"add": "-", "sum": "1.00"})
 
     def test_baseline_with_the_last_part_of_the_row(self) -> None:
