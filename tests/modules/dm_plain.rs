@@ -113,12 +113,8 @@ impl dm::Target for Plain {
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
-        let name = args.required(c"missing what to do")?;
+        let what = args.one_of(&NAMES, c"unknown name")?;
         args.finish(c"too many arguments")?;
-        let (_, what) = NAMES
-            .into_iter()
-            .find(|(known, _)| name.to_bytes() == known.as_bytes())
-            .ok_or(dm::CtrError::invalid(c"unknown name"))?;
 
         let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"dm_plain", Flags::UNBOUND, 4)?;

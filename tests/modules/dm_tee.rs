@@ -105,12 +105,8 @@ impl dm::Target for Tee {
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let first = args.required(c"missing device path")?;
         let second = args.required(c"missing device path")?;
-        let name = args.required(c"missing what to do")?;
+        let what = args.one_of(&NAMES, c"unknown name")?;
         args.finish(c"too many arguments")?;
-        let (_, what) = NAMES
-            .into_iter()
-            .find(|(known, _)| name.to_bytes() == known.as_bytes())
-            .ok_or(dm::CtrError::invalid(c"unknown name"))?;
 
         let devices = [
             builder.get_device(first, 0)?,

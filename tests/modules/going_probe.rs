@@ -149,12 +149,12 @@ impl dm::Target for Late {
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
-        let how = match args.required(c"missing how")?.to_bytes() {
-            b"clone" => How::Clone,
-            b"end_io" => How::EndIo,
-            b"queue" => How::Queue,
-            _ => return Err(dm::CtrError::invalid(c"unknown name")),
-        };
+        let names = [
+            ("clone", How::Clone),
+            ("end_io", How::EndIo),
+            ("queue", How::Queue),
+        ];
+        let how = args.one_of(&names, c"unknown name")?;
         let device = builder.get_device(path, 0)?;
         let queue = Workqueue::new(c"going_late", Flags::UNBOUND, 1)?;
 

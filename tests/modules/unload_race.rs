@@ -212,7 +212,7 @@ impl dm::Target for Target {
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
         let path = args.required(c"missing device path")?;
-        let clones = args.required(c"missing how")?.to_bytes() == b"clone";
+        let clones = args.one_of(&[("clone", true), ("end_io", false)], c"unknown name")?;
         let device = builder.get_device(path, 0)?;
 
         Ok(try_pin_init!(Self {

@@ -115,6 +115,24 @@ impl<'a> Args<'a> {
         number.ok_or(CtrError::invalid(invalid))
     }
 
+    /// Returns the value that `choices` has for the next argument, or fails with the message
+    /// `invalid`.
+    ///
+    /// The argument is not logged, as in [`parsed()`](Self::parsed).
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn one_of<V: Copy>(
+        &mut self,
+        choices: &[(&str, V)],
+        invalid: &'static CStr,
+    ) -> Result<V, CtrError> {
+        let arg = self.required(invalid)?.to_bytes();
+        let choice = choices.iter().find(|(word, _)| word.as_bytes() == arg);
+        choice
+            .map(|&(_, value)| value)
+            .ok_or(CtrError::invalid(invalid))
+    }
+
     /// Returns the next argument. Dropping the result overwrites the argument with `0`s.
     ///
     /// Context: Any context. Never sleeps.
@@ -267,6 +285,28 @@ mod tests {
         ] {
             let (parsed, _) = with_args(&[word], |mut args| args.parsed::<u64>(INVALID).ok())?;
             assert_eq!(parsed, number);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn only_words_of_the_choices_are_accepted() -> Result {
+        let choices = [("off", 0), ("on", 1), ("online", 2)];
+        for (words, value) in [
+            (&["on"][..], Some(1)),
+            (&["online"], Some(2)),
+            (&["off", "on"], Some(0)),
+            (&["ON"], None),
+            (&["o"], None),
+            (&[""], None),
+            (&[], None),
+        ] {
+            let (found, _) = with_args(words, |mut args| args.one_of(&choices, INVALID))?;
+            match (found, value) {
+                (Ok(found), Some(value)) => assert_eq!(found, value),
+                (Err(error), None) => assert!(error.message() == Some(INVALID)),
+                _ => return Err(EINVAL),
+            }
         }
         Ok(())
     }
