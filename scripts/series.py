@@ -11,6 +11,12 @@ A series is a directory with 0000-cover-letter.patch and other files of git form
 - `checkpatch.pl --strict` reports nothing. A sign-off is not required: the sender adds one;
 - the reproducer of a patch, test/<number>.sh or .py, finds the bug before the patch, and not after it.
 
+A series with Rust files has a source tree and a build of its own. Each patch is built with W=1 and CLIPPY=1, and
+its Rust files have the format of rustfmt. The file `config` of a series has more settings for its build.
+
+Each line of the file `derived` names an item of this project's code, and the file of the kernel that has the same
+item after the last patch: `<file here> <file there> <first line of the item>`. Comments and `pub(...)` may differ.
+
 Environment variables: SERIES= names series, or directories of them (default: all). KSRC= is the source tree.
 In the directory of each series in out/series, `recipients` has the output of get_maintainer.pl.
 
@@ -23,6 +29,9 @@ The third line of a reproducer is `# Runs: <where>`:
                              the files that the series changes. Other variables are those of tools.mk.
 
 Its exit status is 100 if the bug is there, and 0 if not. A fault of the guest kernel is the bug, too.
+
+If the fourth line is `# Before: passes`, the script is a test of a patch that must not change the behaviour: its
+exit status is 0 before and after the patch.
 """
 
 import os
@@ -48,12 +57,15 @@ from common import (
     note,
 )
 import kernel
+import source as sources
 from source import Source, find_source
 
 UPSTREAM = CHECKOUT / "upstream"
 OUT = CHECKOUT / "out/series"
 
 COVER = "0000-cover-letter.patch"
+CONFIG = "config"
+DERIVED = "derived"
 
 # The exit status of a reproducer that finds the bug, and those of qemu/run.py for faults of the guest.
 FOUND = 100
@@ -123,6 +135,11 @@ class Test:
             die(f"{self.path}: the third line must be `# Runs: host` or `# Runs: guest <kernel> [<object>]`")
         return found[1].split()
 
+    @cached_property
+    def changes_nothing(self) -> bool:
+        """Whether the script passes before the patch, too."""
+        return self.path.read_text().splitlines()[3:4] == ["# Before: passes"]
+
     @property
     def modules(self) -> list[Path]:
         """The sources of the modules that the reproducer needs."""
@@ -153,6 +170,11 @@ class Series:
     def files(self) -> list[str]:
         """The files that the series changes."""
         return sorted({name for patch in self.patches for name in patch.files})
+
+    @property
+    def has_rust(self) -> bool:
+        """Whether the series changes Rust code or its build."""
+        return any(name.endswith(".rs") or name.startswith("rust/") for name in self.files)
 
     def test_of(self, patch: Patch) -> Test | None:
         """Returns the reproducer of a patch."""
@@ -265,6 +287,29 @@ def recipients(series: Series, source: Path) -> str:
     return run_or_fail([*argv, *(str(patch.path) for patch in series.patches)], source)
 
 
+def code_of(first: str, path: Path) -> list[str]:
+    """Returns the lines of an item of Rust code without comments, from its first line to its end."""
+    bare = lambda line: re.sub(r"^pub\(\w+\) ", "", line.strip())
+    lines = path.read_text().splitlines() if path.exists() else []
+    starts = [number for number, line in enumerate(lines) if bare(line) == first]
+    if len(starts) != 1:
+        raise Failed(f"{path} has {len(starts)} lines `{first}`")
+    start = starts[0]
+    indent = lines[start][: len(lines[start]) - len(lines[start].lstrip())]
+    last = f"{indent}}}" if first.endswith("{") else lines[start]
+    code = [bare(line) for line in lines[start:lines.index(last, start) + 1]]
+    return [line for line in code if line and not line.startswith("//")]
+
+
+def compare_derived(series: Series, where: Path) -> None:
+    """Compares the items in the file `derived` of a series with the files in the directory `where`."""
+    path = series.path / DERIVED
+    for line in path.read_text().splitlines() if path.exists() else ():
+        ours, theirs, first = line.split(" ", 2)
+        if code_of(first, CHECKOUT / ours) != code_of(first, where / theirs):
+            raise Failed(f"`{first}` differs in {ours} and {theirs}")
+
+
 class Build:
     """A copy of the build directory of the release kernel, in which patched C files are built.
 
@@ -274,18 +319,27 @@ class Build:
 
     def __init__(self, source: Source, tools: dict[str, str]) -> None:
         self.source = source
+        self.tree = source.path
         self.tools = tools
         self.kdir = kernel.ensure("release")
         self.path = cache_dir() / "series" / self.kdir.name
-        self.log = self.path.with_name(f"{self.path.name}.log")
+
+    @property
+    def log(self) -> Path:
+        """The output of make."""
+        return self.path.with_name(f"{self.path.name}.log")
+
+    def copy(self) -> None:
+        """Copies the build directory of the release kernel."""
+        note("copies the build directory of the release kernel")
+        shutil.rmtree(self.path, ignore_errors=True)
+        shutil.copytree(self.kdir, self.path, symlinks=True, ignore=shutil.ignore_patterns(".complete"))
 
     def prepare(self) -> None:
         """Makes the copy, unless it is there."""
         if (self.path / ".complete").exists():
             return
-        note("copies the build directory of the release kernel")
-        shutil.rmtree(self.path, ignore_errors=True)
-        shutil.copytree(self.kdir, self.path, symlinks=True, ignore=shutil.ignore_patterns(".complete"))
+        self.copy()
         # Commands that contain the path of the build run again: those of objtool and of the Rust crates.
         self.make("prepare")
         # Each object depends on objtool, which has not changed.
@@ -305,7 +359,7 @@ class Build:
 
     def make(self, *targets: str) -> None:
         """Runs the kernel's make."""
-        where = ["-C", str(self.source.path), f"O={self.path}", f"ARCH={kernel.FLAVOURS['release'].arch}"]
+        where = ["-C", str(self.tree), f"O={self.path}", f"ARCH={kernel.FLAVOURS['release'].arch}"]
         argv = make_argv(self.tools, *where, f"-j{cpus()}", *targets)
         output = run_or_fail(argv, CHECKOUT, env=make_env(self.tools))
         with self.log.open("a") as log:
@@ -313,10 +367,17 @@ class Build:
         if "warning:" in output:
             raise Failed(output.strip())
 
-    def objects(self, files: list[str], where: Path) -> None:
-        """Builds the objects of C files."""
-        self.put(files, where)
-        self.make(*(f"{name[:-2]}.o" for name in files if name.endswith(".c")))
+    def objects(self, files: list[str], where: Path) -> int:
+        """Builds the objects of C files. Returns the number of files, with the headers."""
+        files = [name for name in files if name.endswith((".c", ".h"))]
+        headers = [name for name in files if name.endswith(".h") and name.startswith(("include/", "arch/"))]
+        if headers:
+            raise Failed(f"{headers[0]}: a patched header of include/ would not be used")
+        if files:
+            self.prepare()
+            self.put(files, where)
+            self.make(*(f"{name[:-2]}.o" for name in files if name.endswith(".c")))
+        return len(files)
 
     def module(self, target: str, where: Path, kdir: Path, out: Path) -> None:
         """Builds a module of one C file of the kernel outside its tree, into the directory `out`."""
@@ -342,6 +403,104 @@ class Build:
                 raise Failed(output.strip())
             for path in Path(temp).glob("*.ko"):
                 shutil.copy(path, out)
+
+
+class RustBuild(Build):
+    """A build of a series with Rust files, with a source tree and a configuration of its own.
+
+    rustc reads a crate from the source tree only. The tree has links to the files of the source, and the files that
+    the series changes in their place. The path of the tree is part of most commands, so the first build of a kernel
+    builds each object.
+    """
+
+    def __init__(self, source: Source, tools: dict[str, str], series: Series) -> None:
+        super().__init__(source, tools)
+        self.series = series
+        name = series.name.replace("/", "-")
+        self.path = cache_dir() / "series" / f"{self.kdir.name}-{name}"
+        # Beside the source, where source.patch() makes links.
+        self.tree = cache_dir() / "source" / f"series-{source.version}-{name}"
+
+    @property
+    def settings(self) -> str:
+        """The content of the file `config` of the series."""
+        path = self.series.path / CONFIG
+        return path.read_text() if path.exists() else ""
+
+    def prepare(self) -> None:
+        """Makes the tree, unless it is there, and the build, unless it is there and was made for these settings."""
+        if not self.tree.exists():
+            note("copies the kernel source")
+            sources.patch(self.source.path, self.tree, ())
+        stamp = self.path / ".complete"
+        if not stamp.exists() or stamp.read_text() != self.settings:
+            self.copy()
+            stamp.write_text(self.settings)
+
+    def put(self, files: list[str], where: Path) -> None:
+        """Makes the files of the series in the directory `where` those of the tree, and configures the build."""
+        for name in self.series.files:
+            target = self.tree / name
+            if not (where / name).exists():
+                target.unlink(missing_ok=True)
+            elif not target.exists() or target.read_bytes() != (where / name).read_bytes():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                # The target may be a link to a file of the source. The new date lets make build it again.
+                new = target.with_name(f"{target.name}.new")
+                shutil.copyfile(where / name, new)
+                new.rename(target)
+        self.configure()
+
+    def configure(self) -> None:
+        """Applies the settings of the options that the tree has."""
+        later = self.later_options()
+        settings = [line for line in self.settings.splitlines() if line.partition("=")[0] not in later]
+        names = {line.partition("=")[0] for line in settings}
+        config = self.path / ".config"
+        kept = [line for line in config.read_text().splitlines() if line.partition("=")[0] not in names]
+        kept = [line for line in kept if line.removeprefix("# ").partition(" ")[0] not in names]
+        config.write_text("\n".join([*kept, *settings]) + "\n")
+        self.make("olddefconfig")
+        if dropped := kernel.dropped_options("\n".join(settings), config.read_text()):
+            raise Failed(f"{self.series.path / CONFIG}: Kconfig dropped `{dropped[0]}`")
+
+    def later_options(self) -> set[str]:
+        """Returns the options that the series adds, and that the tree does not have."""
+        pattern = r"(?:menu)?config (\w+)$"
+        added = {name for patch in self.series.patches
+                 for name in re.findall(rf"^\+{pattern}", patch.text, re.MULTILINE)}
+        files = [self.tree / name for name in self.series.files if Path(name).name.startswith("Kconfig")]
+        text = "".join(path.read_text() for path in files if path.exists())
+        return {f"CONFIG_{name}" for name in added.difference(re.findall(rf"^{pattern}", text, re.MULTILINE))}
+
+    def objects(self, files: list[str], where: Path) -> int:
+        """Builds what the files are part of. Returns the number of sources."""
+        files = [name for name in files if name.endswith((".c", ".h", ".rs"))]
+        if files:
+            self.prepare()
+            self.put(files, where)
+            self.format(files)
+            self.make("W=1", "CLIPPY=1", *targets_of(files))
+        return len(files)
+
+    def format(self, files: list[str]) -> None:
+        """Checks the format of Rust files."""
+        found = [str(self.tree / name) for name in files if name.endswith(".rs")]
+        argv = [self.tools["RUSTFMT"], "--edition", "2021", "--check"]
+        if found:
+            run_or_fail([*argv, *found], self.tree)
+
+
+def targets_of(files: list[str]) -> list[str]:
+    """Returns the targets of the kernel's make for files of a series with Rust files."""
+    # This target builds the crates in rust/, and the helpers.
+    targets = {"prepare"}
+    for name in files:
+        if name.endswith(".rs") and not name.startswith("rust/"):
+            targets.add(f"{Path(name).parent}/")
+        elif name.endswith(".c") and not name.startswith("rust/"):
+            targets.add(f"{name[:-2]}.o")
+    return sorted(targets)
 
 
 #
@@ -395,10 +554,14 @@ class Reproducer:
             return run([str(self.test.path)], Path(temp), env=env)
 
 
-def judge(before: int, after: int) -> str:
+def judge(before: int, after: int, changes_nothing: bool = False) -> str:
     """Returns what the exit statuses of a reproducer before and after its patch mean."""
     if after != 0:
         raise Failed(f"the reproducer ends with {after} after the patch")
+    if changes_nothing:
+        if before != 0:
+            raise Failed(f"the test ends with {before} before the patch")
+        return "passes, passes"
     if before != FOUND and before not in FAULTS:
         raise Failed(f"the reproducer ends with {before} before the patch, not with {FOUND} or a fault")
     return "fails, passes"
@@ -448,6 +611,8 @@ class Check:
         if applied == FAILED:
             return [Row(self.series.name, "git am", dict.fromkeys(COLUMNS, "-") | {"build": applied})]
         self.tried("git format-patch", self.formatted)
+        last = self.series.patches[-1]
+        self.tried(DERIVED, lambda: compare_derived(self.series, self.repository.check_out(last)))
         rows, previous = [], None
         for patch in self.series.patches:
             note(f"checks {self.series.name}/{patch.path.name}")
@@ -473,16 +638,8 @@ class Check:
 
     def built(self, patch: Patch) -> str:
         """Builds what a patch changes."""
-        files = [name for name in patch.files if name.endswith((".c", ".h"))]
-        if not files:
-            return "-"
-        headers = [name for name in files if name.endswith(".h") and name.startswith(("include/", "arch/"))]
-        if headers:
-            raise Failed(f"{headers[0]}: a patched header of include/ would not be used")
-        self.build.prepare()
-        where = self.repository.check_out(patch)
-        self.build.objects(files, where)
-        return f"{len(files)} file{'s'[: len(files) > 1]}"
+        number = self.build.objects(patch.files, self.repository.check_out(patch))
+        return f"{number} file{'s'[: number > 1]}" if number else "-"
 
     def reproduced(self, test: Test, previous: Patch | None, patch: Patch) -> str:
         """Runs a reproducer before and after its patch."""
@@ -492,7 +649,7 @@ class Check:
         before = each.run(self.repository.check_out(previous), "before")
         after = each.run(self.repository.check_out(patch), "after")
         try:
-            return judge(before, after)
+            return judge(before, after, test.changes_nothing)
         except Failed as error:
             raise Failed(f"{error}: see {each.logs}") from None
 
@@ -517,7 +674,8 @@ def main() -> int:
             tempfile.TemporaryDirectory(prefix="kscale-") as temp:
         for series in wanted:
             repository = Repository(series, build.source.path, Path(temp) / series.name)
-            check = Check(series, build, repository)
+            own = RustBuild(build.source, tools, series) if series.has_rust else build
+            check = Check(series, own, repository)
             rows += check.rows()
             failures += check.failures
     print(table(rows))

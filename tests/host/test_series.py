@@ -4,6 +4,7 @@
 import contextlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -214,6 +215,16 @@ class Checks(TempDir):
             with self.subTest((before, after)), self.assertRaises(series.Failed):
                 series.judge(before, after)
 
+    def test_what_the_statuses_mean_if_the_behaviour_stays(self) -> None:
+        head = "#!/bin/sh\n# SPDX-License-Identifier: GPL-2.0\n# Runs: host\n"
+        for line, expected in (("# Before: passes\n", True), ("", False), ("#\n# Before: passes\n", False)):
+            test = series.Test(self.write("0001.sh", head + line))
+            self.assertEqual(test.changes_nothing, expected)
+        self.assertEqual(series.judge(0, 0, True), "passes, passes")
+        for before, after in ((series.FOUND, 0), (1, 0), (0, 1), (0, series.FOUND)):
+            with self.subTest((before, after)), self.assertRaises(series.Failed):
+                series.judge(before, after, True)
+
     def test_build_takes_each_changed_file_once(self) -> None:
         build = object.__new__(series.Build)
         build.path = self.temp / "build"
@@ -231,6 +242,7 @@ class Checks(TempDir):
         """Runs the checks of a series with a mock of the build. Returns rows, failures and messages."""
         build = mock.Mock(spec=series.Build)
         build.source = series.Source(self.source, "7.3.99", "state")
+        build.objects = lambda files, where: series.Build.objects(build, files, where)
         check = series.Check(made, build, self.repository(made))
         stderr = io.StringIO()
         with contextlib.redirect_stderr(stderr), mock.patch.dict(os.environ):
@@ -266,12 +278,167 @@ class Checks(TempDir):
         self.assertIn("include/linux/ducks.h: a patched header", messages)
 
 
+class Rust(TempDir):
+    """The build of a series with Rust files"""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write("linux/rust/kernel/ducks.rs", "one\ntwo\nthree\n")
+        self.series = self.make_series(file="rust/kernel/ducks.rs")
+        self.build = object.__new__(series.RustBuild)
+        self.build.source = series.Source(self.source, "7.3.99", "state")
+        self.build.tree = self.temp / "tree"
+        self.build.path = self.temp / "build"
+        self.build.kdir = self.temp / "kdir"
+        self.build.series = self.series
+        self.build.tools = {"RUSTFMT": "true"}
+        self.runs: list[tuple[str, ...]] = []
+        self.build.make = lambda *targets: self.runs.append(targets)
+        self.write("kdir/.config", "CONFIG_DUCKS=y\n")
+
+    def test_series_with_rust_files(self) -> None:
+        self.assertTrue(self.series.has_rust)
+        self.assertFalse(self.make_series("pond", "lib/ducks.c").has_rust)
+
+    def test_tree_has_the_files_of_one_state(self) -> None:
+        name = "rust/kernel/ducks.rs"
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.build.prepare()
+        pond = self.build.tree / "lib/pond.c"
+        self.assertEqual(pond.read_text(), "int deep;\n")
+        repository = self.repository(self.series)
+        repository.make()
+        for patch, text in ((self.series.patches[1], "one\ndue\ntre\n"), (None, "one\ntwo\nthree\n")):
+            self.build.put([], repository.check_out(patch))
+            self.assertEqual((self.build.tree / name).read_text(), text)
+        self.assertEqual((self.source / name).read_text(), "one\ntwo\nthree\n")
+
+    def test_file_of_a_later_patch_is_removed(self) -> None:
+        self.write("build/.config", "")
+        self.write("tree/rust/kernel/ducks.rs", "later\n")
+        self.build.put([], self.temp / "state")
+        self.assertFalse((self.build.tree / "rust/kernel/ducks.rs").exists())
+
+    def test_link_to_a_file_of_the_source_is_replaced(self) -> None:
+        name = "rust/kernel/ducks.rs"
+        self.write("build/.config", "")
+        target = self.build.tree / name
+        target.parent.mkdir(parents=True)
+        os.link(self.source / name, target)
+        self.write(f"state/{name}", "other\n")
+        self.build.put([], self.temp / "state")
+        self.assertEqual(target.read_text(), "other\n")
+        self.assertEqual((self.source / name).read_text(), "one\ntwo\nthree\n")
+
+    def configure(self, settings: str) -> str:
+        """Writes the settings of the series, and returns the configuration of the build."""
+        self.write("upstream/ducks/config", settings)
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.build.prepare()
+        self.build.put([], self.source)
+        return (self.build.path / ".config").read_text()
+
+    def test_settings_of_the_series(self) -> None:
+        self.write("kdir/.config", "CONFIG_DUCKS=y\n# CONFIG_POND is not set\nCONFIG_POND_DEPTH=1\nCONFIG_LAKE=m\n")
+        found = self.configure("CONFIG_POND=y\nCONFIG_LAKE=y\n")
+        self.assertEqual(found, "CONFIG_DUCKS=y\nCONFIG_POND_DEPTH=1\nCONFIG_POND=y\nCONFIG_LAKE=y\n")
+        self.assertEqual(self.runs, [("olddefconfig",)])
+        # Other settings need another build.
+        found = self.configure("CONFIG_LAKE=y\n")
+        self.assertEqual(found, "CONFIG_DUCKS=y\n# CONFIG_POND is not set\nCONFIG_POND_DEPTH=1\nCONFIG_LAKE=y\n")
+
+    def test_option_of_a_later_patch_is_not_set(self) -> None:
+        path = self.series.patches[1].path
+        path.write_text(path.read_text() + "+++ b/lib/Kconfig\n@@ -0,0 +1 @@\n+config POND\n")
+        self.build.series = series.Series(self.series.path)
+        self.assertEqual(self.configure("CONFIG_POND=y\n"), "CONFIG_DUCKS=y\n")
+        self.write("linux/lib/Kconfig", "config POND\n")
+        self.assertEqual(self.configure("CONFIG_POND=y\n"), "CONFIG_DUCKS=y\nCONFIG_POND=y\n")
+
+    def test_setting_that_kconfig_drops_is_refused(self) -> None:
+        self.build.make = lambda *_: (self.build.path / ".config").write_text("CONFIG_DUCKS=y\n")
+        with self.assertRaisesRegex(series.Failed, "Kconfig dropped `CONFIG_POND=y`"):
+            self.configure("CONFIG_POND=y\n")
+
+    def test_targets(self) -> None:
+        rows = (
+            (["rust/kernel/ducks.rs", "rust/helpers/ducks.c", "rust/bindings/all.h"], ["prepare"]),
+            (["lib/ducks.c", "include/linux/ducks.h"], ["lib/ducks.o", "prepare"]),
+            (["lib/pond/a.rs", "lib/pond/b.rs"], ["lib/pond/", "prepare"]),
+        )
+        for files, targets in rows:
+            self.assertEqual(series.targets_of(files), targets)
+
+    def test_objects_are_built_with_the_lints(self) -> None:
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.build.prepare()
+        self.runs.clear()
+        self.assertEqual(self.build.objects(["rust/kernel/ducks.rs", "MAINTAINERS"], self.source), 1)
+        self.assertEqual(self.runs, [("olddefconfig",), ("W=1", "CLIPPY=1", "prepare")])
+        self.assertEqual(self.build.objects(["MAINTAINERS"], self.source), 0)
+
+    def test_format_is_checked(self) -> None:
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.build.prepare()
+        self.build.tools["RUSTFMT"] = "false"
+        with self.assertRaises(series.Failed):
+            self.build.objects(["rust/kernel/ducks.rs"], self.source)
+
+
+class Derived(TempDir):
+    """Items that a series has in common with this project"""
+
+    OURS = """\
+/// Ducks.
+impl Duck {
+    /// Feeds it.
+    pub(super) fn feed(&self) -> u32 {
+        // Twice.
+        if self.hungry {
+            2
+        } else {
+            0
+        }
+    }
+
+    fn swim(&self) {}
+}
+
+pub struct Pond(u8);
+"""
+    THEIRS = OURS.replace("pub(super) ", "").replace("// Twice.", "// It is twice.\n")
+
+    def compare(self, line: str, theirs: str) -> None:
+        """Compares an item."""
+        self.write("upstream/ducks/derived", f"rust/duck.rs rust/kernel/duck.rs {line}\n")
+        self.write("rust/duck.rs", self.OURS)
+        self.write("state/rust/kernel/duck.rs", theirs)
+        with mock.patch.object(series, "CHECKOUT", self.temp):
+            series.compare_derived(series.Series(self.upstream / "ducks"), self.temp / "state")
+
+    def test_comments_and_visibility_may_differ(self) -> None:
+        self.compare("impl Duck {", self.THEIRS)
+
+    def test_other_code_is_noticed(self) -> None:
+        with self.assertRaisesRegex(series.Failed, "`impl Duck {` differs in rust/duck.rs and rust/kernel/duck.rs"):
+            self.compare("impl Duck {", self.THEIRS.replace("            2", "            3"))
+
+    def test_only_the_item_is_compared(self) -> None:
+        self.compare("fn feed(&self) -> u32 {", self.THEIRS.replace("fn swim(&self) {}", "fn dive(&self) {}"))
+        self.compare("pub struct Pond(u8);", self.THEIRS.replace("            2", "            3"))
+
+    def test_missing_item_is_noticed(self) -> None:
+        with self.assertRaisesRegex(series.Failed, "state/rust/kernel/duck.rs has 0 lines `impl Duck {`"):
+            self.compare("impl Duck {", self.THEIRS.replace("impl Duck {", "impl Swan {"))
+
+
 class Stored(unittest.TestCase):
     """The series in upstream/"""
 
     def test_names_reproducers_and_sign_offs(self) -> None:
         found = series.find_series("")
         self.assertTrue(found)
+        self.assertTrue([each for each in found if (each.path / series.DERIVED).exists()])
         for each in found:
             with self.subTest(each.name):
                 for patch in each.patches:
@@ -281,6 +448,17 @@ class Stored(unittest.TestCase):
                     if test:
                         self.assertIn(test.where[0], ("guest", "host"))
                         self.assertTrue(os.access(test.path, os.X_OK))
+
+    def test_new_files_have_the_items_of_this_project(self) -> None:
+        for each in series.find_series(""):
+            with self.subTest(each.name), tempfile.TemporaryDirectory() as temp:
+                for patch in each.patches:
+                    new = r"^--- /dev/null\n\+\+\+ b/(\S+)\n@@.*\n((?:\+.*\n)*)"
+                    for name, lines in re.findall(new, patch.text, re.MULTILINE):
+                        path = Path(temp) / name
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_text("".join(line[1:] for line in lines.splitlines(keepends=True)))
+                series.compare_derived(each, Path(temp))
 
 
 if __name__ == "__main__":
