@@ -46,15 +46,20 @@ impl Limits<'_> {
         }
     }
 
-    /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two.
+    /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two of at most
+    /// a page.
     ///
-    /// The block layer refuses the table if `bytes` is more than 64 KiB, or not a power of two.
+    /// The block layer refuses the table if `bytes` is more than a page, or not a power of two.
     ///
     /// Context: Any context. Never sleeps. C: `dm_stack_bs_limits()`.
     pub fn stack_block_size(&mut self, bytes: NonZeroU32) {
-        // `blk_stack_limits()` adds an offset to the block size, and divides by the sum, before the
-        // block layer checks the size. It refuses this maximum, too.
-        let bytes = bytes.get().min(2 * bindings::BLK_MAX_BLOCK_SIZE);
+        let bytes = match bytes.get() {
+            bytes @ ..=PAGE_BYTES => bytes,
+            // The block layer refuses this size at once. Other sizes would make it warn, if a device
+            // has such a small `max_hw_sectors`, or divide by 0: `blk_stack_limits()` adds an offset
+            // to the size, and divides by the sum.
+            _ => 2 * bindings::BLK_MAX_BLOCK_SIZE,
+        };
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe { bindings::dm_stack_bs_limits(self.limits.as_ptr(), bytes) };
     }
@@ -66,7 +71,7 @@ impl Limits<'_> {
     }
 
     /// Caps `max_hw_sectors` at `sectors`, or at the largest block size of the block layer if that
-    /// is more.
+    /// is more, and at 4 GiB.
     ///
     /// The block layer refuses a limit below the block size, and another line of the table may have
     /// such blocks. Device mapper itself splits longer bios, also bios that a target must not
@@ -76,10 +81,12 @@ impl Limits<'_> {
     pub fn limit_bio_sectors(&mut self, sectors: NonZeroU32) {
         // `lowest` is at least a page, too.
         let lowest = bindings::BLK_MAX_BLOCK_SIZE / SECTOR_SIZE;
+        // The block layer converts the limit to 32 bits of bytes.
+        let sectors = sectors.get().clamp(lowest, u32::MAX / SECTOR_SIZE);
         // SAFETY: `limits` may be written to, by the type invariants.
         unsafe {
             let limits = self.limits.as_ptr();
-            (*limits).max_hw_sectors = (*limits).max_hw_sectors.min(sectors.get().max(lowest));
+            (*limits).max_hw_sectors = (*limits).max_hw_sectors.min(sectors);
         }
     }
 
@@ -246,6 +253,34 @@ mod tests {
             let limits = limited(block_bytes, 1)?;
             assert!(limits.max_hw_sectors * SECTOR_SIZE >= block_bytes.max(PAGE_BYTES));
         }
+        Ok(())
+    }
+
+    /// `blk_atomic_writes_update_limits()` converts it to bytes, and rounds these down to a power of
+    /// two, which 0 does not have.
+    #[test]
+    fn max_hw_sectors_in_bytes_does_not_overflow() -> Result {
+        for sectors in [1 << 23, 1 << 31, u32::MAX] {
+            let sectors = NonZeroU32::new(sectors).ok_or(EINVAL)?;
+            let limits = limits_after(|limits| {
+                // SAFETY: `limits` may be written to, by the type invariants.
+                unsafe { limits.limits.as_mut() }.max_hw_sectors = u32::MAX;
+                limits.limit_bio_sectors(sectors);
+            });
+            assert!(limits.max_hw_sectors.checked_mul(SECTOR_SIZE).is_some());
+        }
+        Ok(())
+    }
+
+    /// `blk_validate_limits()` warns of blocks longer than `max_hw_sectors`, which is a page on some
+    /// devices. Before that, it refuses blocks above `BLK_MAX_BLOCK_SIZE`.
+    #[test]
+    fn blocks_above_a_page_are_refused() -> Result {
+        for bytes in [PAGE_BYTES + 1, 2 * PAGE_BYTES, 16 * PAGE_BYTES] {
+            let limits = limited(bytes, 1024)?;
+            assert_eq!(limits.logical_block_size, 2 * bindings::BLK_MAX_BLOCK_SIZE);
+        }
+        assert_eq!(limited(PAGE_BYTES, 1024)?.logical_block_size, PAGE_BYTES);
         Ok(())
     }
 
