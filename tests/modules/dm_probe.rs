@@ -627,6 +627,8 @@ type Counts = [Atomic<i64>; 4];
 /// A target that makes the requests of its line.
 struct ProbeLine {
     device: dm::DeviceIndex,
+    /// The device of the last area.
+    zones: dm::DeviceIndex,
     event: Option<dm::TableEvent>,
     events: Events,
     max_discard_sectors: Option<u32>,
@@ -653,7 +655,7 @@ impl dm::Target for ProbeLine {
 
         let path = args.required(c"missing device path")?;
         let device = builder.get_device(path, 0)?;
-        let (mut event, mut max_discard_sectors) = (None, None);
+        let (mut event, mut max_discard_sectors, mut zones) = (None, None, device);
         while let Some(request) = args.next() {
             match request.to_bytes() {
                 b"max_io_len" => builder.set_max_io_len(args.parsed(INVALID)?),
@@ -666,7 +668,7 @@ impl dm::Target for ProbeLine {
                 b"max_discard" => max_discard_sectors = Some(args.parsed(INVALID)?),
                 b"area" => {
                     let start_sectors = args.parsed(INVALID)?;
-                    builder.get_device_area(path, start_sectors, args.parsed(INVALID)?)?;
+                    zones = builder.get_device_area(path, start_sectors, args.parsed(INVALID)?)?;
                 }
                 b"event" => {
                     let own = builder.event()?;
@@ -680,6 +682,7 @@ impl dm::Target for ProbeLine {
         let counts = || [const { Atomic::new(0) }; 4];
         Ok(Ok::<_, Error>(Self {
             device,
+            zones,
             event,
             events: events.clone(),
             max_discard_sectors,
@@ -735,6 +738,10 @@ impl dm::Target for ProbeLine {
         if let Some(sectors) = self.max_discard_sectors {
             limits.set_max_hw_discard_sectors(sectors);
         }
+    }
+
+    fn zones(self: Pin<&Self>) -> dm::DeviceIndex {
+        self.zones
     }
 
     /// `trigger` triggers the events of all lines, also of those that are gone.

@@ -125,6 +125,8 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// Returns the device whose zones the mapped device has, from the first sector passed to
     /// [`TargetBuilder::get_device()`] on. A target without `zones` cannot use a zoned device.
     ///
+    /// The table is refused if the device ends before the zones of the line do.
+    ///
     /// Context: Process context. May sleep.
     fn zones(self: Pin<&Self>) -> DeviceIndex {
         build_error!(VTABLE_DEFAULT_ERROR)

@@ -250,6 +250,19 @@ class Suite(block.Suite):
         message = "probe_line: Zoned devices cannot be used with a maximum I/O length"
         self.expect_refused(message, "max_io_len 8", device=device)
 
+    def test_zones_of_the_line_must_be_on_the_device(self) -> None:
+        """Otherwise device mapper would ask for the zones after the last one again and again."""
+        device, zone = self.make_null_blk("null0", size=64, zoned=1, zone_size=4), 8192
+
+        def create(start: int) -> str:
+            line = f"{device} area {start} {zone}"
+            return self.create("probe", Target(0, 2 * zone, "probe_line", line))
+
+        create(14 * zone)
+        self.remove("probe")
+        self.expect_error(errno.EIO, create, 15 * zone)
+        self.remove("probe")
+
     def test_flushes_bypass_map_if_all_lines_allow_it(self) -> None:
         device = self.make_null_blk("null0", size=1, cache_size=1)
         line = f"{device} flush_bios 2 flush_bypasses_map"

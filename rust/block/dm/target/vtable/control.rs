@@ -153,7 +153,15 @@ impl<T: Target> Vtable<T> {
         // see `blkdev_do_report_zones()` in `block/blk-zoned.c`.
         let sector = inner.target_sector(next_sector).wrapping_add(start);
         // SAFETY: The device is open while the target lives, and `args` are as above.
-        unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) }
+        let result = unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) };
+        // SAFETY: As above.
+        let has_ended = unsafe { (*args).next_sector } == next_sector;
+        // `dm_blk_do_report_zones()` in `drivers/md/dm-zone.c` repeats the call until it has all
+        // zones of the line. The device has no more if its area is shorter.
+        if result >= 0 && has_ended {
+            return EIO.to_errno();
+        }
+        result
     }
 
     /// Adjusts the queue limits.
