@@ -22,6 +22,8 @@
 #include <linux/crc32.h>
 #include <linux/crypto.h>
 #include <linux/device-mapper.h>
+#include <linux/dm-io.h>
+#include <linux/dm-kcopyd.h>
 #include <linux/gfp.h>
 #include <linux/hex.h>
 #include <linux/iova.h>
@@ -39,6 +41,8 @@ const gfp_t KSCALE_CONST_GFP_NOFS = GFP_NOFS;
 const gfp_t KSCALE_CONST_GFP_NOIO = GFP_NOIO;
 
 const unsigned int KSCALE_CONST_BLK_MAX_BLOCK_SIZE = BLK_MAX_BLOCK_SIZE;
+
+const blk_mode_t KSCALE_CONST_BLK_OPEN_WRITE = BLK_OPEN_WRITE;
 
 const blk_features_t KSCALE_CONST_BLK_FEAT_POLL = BLK_FEAT_POLL;
 

@@ -25,7 +25,7 @@ ccflags-y += -I $(abspath $(srctree))
 # Types of kernel::bindings must be the same Rust types here. So only declarations of these headers
 # themselves are generated, and all other items are imported from kernel::bindings. (A forward
 # declaration counts as a declaration of the header, hence the blocked scatterlist.)
-kscale-headers := crypto device-mapper hex iova
+kscale-headers := crypto device-mapper dm-io dm-kcopyd hex iova
 kscale-bindgen-items = \
 	$(shell grep -Ev '^#|^$$' $(srctree)/rust/bindgen_parameters) \
 	--no-recursive-allowlist \

@@ -44,6 +44,9 @@
 //!
 //! A target notifies user space of an event, such as a device that fails, by [`TableEvent`].
 //!
+//! A target does I/O to its devices that belongs to no bio by an [`IoClient`], for example for its
+//! metadata. A [`KcopydClient`] copies areas of its devices. Both wait for the end of their I/O.
+//!
 //! Targets with [`Target::AUDITED`] are recorded in the audit log. [`ReadClone::audit()`] records
 //! an event of a sector.
 //!
@@ -88,6 +91,7 @@
 //! [`Op`]: crate::block::bio::Op
 
 mod bio;
+mod own_io;
 mod submit;
 mod target;
 
@@ -119,6 +123,14 @@ pub use self::{
             ChildBio,
             IrqParentBio,
             ParentBio, //
+        }, //
+    },
+    own_io::{
+        client::Region,
+        io::IoClient,
+        kcopyd::{
+            CopyError,
+            KcopydClient, //
         }, //
     },
     submit::sorted::SortedSubmitQueue,

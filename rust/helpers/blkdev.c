@@ -17,6 +17,11 @@ __kscale_helper unsigned int kscale_helper_bdev_logical_block_size(struct block_
 	return bdev_logical_block_size(bdev);
 }
 
+__kscale_helper sector_t kscale_helper_bdev_nr_sectors(struct block_device *bdev)
+{
+	return bdev_nr_sectors(bdev);
+}
+
 __kscale_helper bool kscale_helper_bdev_rot(struct block_device *bdev)
 {
 	return bdev_rot(bdev);

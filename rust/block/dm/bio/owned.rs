@@ -208,7 +208,7 @@ impl<T: Target, C> Drop for Bio<T, C> {
 /// Not in `map`: a bio that is submitted there is sent after `map` has returned, see
 /// `submit_bio_noacct()` in `block/blk-core.c`.
 #[inline]
-pub(super) fn may_wait() -> bool {
+pub(in crate::block::dm) fn may_wait() -> bool {
     // SAFETY: Reads a field of this task that no other task writes.
     may_submit() && !unsafe { bindings::current_has_bio_list() }
 }

@@ -10,7 +10,18 @@ use core::{
     ptr::NonNull, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    block::dm::own_io::{
+        client::{
+            Owner,
+            RawClient, //
+        },
+        io::IoClient,
+        kcopyd::KcopydClient,
+        OwnIo, //
+    }, //
+};
 
 use super::{
     args::CtrError,
@@ -34,6 +45,7 @@ pub struct TargetBuilder<'a> {
     ti: *mut bindings::dm_target,
     pub(in crate::block::dm) devices: Devices,
     pub(super) events: Option<EventSource>,
+    pub(super) own_io: OwnIo,
     _target: PhantomData<&'a mut bindings::dm_target>,
 }
 
@@ -43,13 +55,14 @@ impl TargetBuilder<'_> {
     /// # Safety
     ///
     /// The caller must be `ctr` of `ti`, and must put the devices that are opened. It must drop
-    /// `events` before the table of `ti` is freed.
+    /// `events` before the table of `ti` is freed, and `own_io` before it puts the devices.
     pub(super) unsafe fn new(ti: *mut bindings::dm_target) -> Self {
         // INVARIANT: By this function's contract.
         Self {
             ti,
             devices: Devices::new(),
             events: None,
+            own_io: OwnIo::default(),
             _target: PhantomData,
         }
     }
@@ -132,6 +145,44 @@ impl TargetBuilder<'_> {
             }
         };
         Ok(source.event())
+    }
+
+    /// Returns a handle for I/O of the target to its devices.
+    ///
+    /// All handles of a target share one client.
+    ///
+    /// Fails with [`ENOMEM`] if the client cannot be allocated.
+    ///
+    /// Context: Process context. May sleep. C: `dm_io_client_create()` in `drivers/md/dm-io.c`.
+    pub fn io_client(&mut self) -> Result<IoClient> {
+        if self.own_io.io.is_none() {
+            self.own_io.io = Some(self.new_client()?);
+        }
+        self.own_io.io.as_ref().map(IoClient::new).ok_or(ENOMEM)
+    }
+
+    /// Returns a handle that copies areas of the devices of the target.
+    ///
+    /// All handles of a target share one client, which reserves 512 KiB of memory.
+    ///
+    /// Fails with [`ENOMEM`] if the client cannot be allocated.
+    ///
+    /// Context: Process context. May sleep. C: `dm_kcopyd_client_create()` in
+    /// `drivers/md/dm-kcopyd.c`.
+    pub fn kcopyd_client(&mut self) -> Result<KcopydClient> {
+        if self.own_io.kcopyd.is_none() {
+            self.own_io.kcopyd = Some(self.new_client()?);
+        }
+        let owner = self.own_io.kcopyd.as_ref();
+        owner.map(KcopydClient::new).ok_or(ENOMEM)
+    }
+
+    fn new_client<C: RawClient>(&self) -> Result<Owner<C>> {
+        // SAFETY: `ti` is alive by the type invariants, and its table is set, see `get_device()`.
+        let mode = unsafe { bindings::dm_table_get_mode((*self.ti).table) };
+        let is_writable = mode & bindings::BLK_OPEN_WRITE != 0;
+        // SAFETY: The result is dropped before the devices are put, by the contract of `new()`.
+        unsafe { Owner::new(self.devices.id(), is_writable) }
     }
 
     /// Returns the logical block size of `device` in bytes, a power of two.

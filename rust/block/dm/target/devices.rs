@@ -29,8 +29,7 @@ const MAX_AREA_SECTORS: u64 = u64::MAX / 2;
 pub struct DeviceIndex {
     /// Not valid when the devices are gone.
     bdev: *mut bindings::block_device,
-    /// The `id` of its [`Devices`].
-    of: u64,
+    of: DevicesId,
     index: u32,
 }
 
@@ -39,6 +38,19 @@ unsafe impl Send for DeviceIndex {}
 
 // SAFETY: As above. All fields are immutable.
 unsafe impl Sync for DeviceIndex {}
+
+impl DeviceIndex {
+    /// Returns an index that is valid for no target.
+    #[cfg(kscale_kunit)]
+    pub(in crate::block::dm) fn none() -> Self {
+        // INVARIANT: There are no devices with that id.
+        Self {
+            bdev: core::ptr::null_mut(),
+            of: DevicesId::none(),
+            index: 0,
+        }
+    }
+}
 
 impl PartialEq for DeviceIndex {
     fn eq(&self, other: &Self) -> bool {
@@ -63,8 +75,28 @@ impl fmt::Debug for DeviceIndex {
 /// open.
 pub(in crate::block::dm) struct Devices {
     list: KVec<OpenDevice>,
-    /// Unique to this value.
-    id: u64,
+    id: DevicesId,
+}
+
+/// The id of a [`Devices`]. Ids are unique.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::block::dm) struct DevicesId(u64);
+
+impl DevicesId {
+    /// Returns the block device of a device that has this id. It is open while the [`Devices`] are.
+    #[inline]
+    pub(in crate::block::dm) fn bdev(
+        self,
+        device: DeviceIndex,
+    ) -> Option<*mut bindings::block_device> {
+        (device.of == self).then_some(device.bdev)
+    }
+
+    /// Returns the id of no devices.
+    #[cfg(kscale_kunit)]
+    pub(in crate::block::dm) fn none() -> Self {
+        Self(unique_id())
+    }
 }
 
 /// An open device: a copy of the fields of its `dm_dev`.
@@ -94,7 +126,7 @@ impl Devices {
         // INVARIANT: Holds vacuously.
         Self {
             list: KVec::new(),
-            id: unique_id(),
+            id: DevicesId(unique_id()),
         }
     }
 
@@ -171,7 +203,12 @@ impl Devices {
         device: DeviceIndex,
     ) -> Option<*mut bindings::block_device> {
         // By the type invariants of both: the device is in the list, so it is open.
-        (device.of == self.id).then_some(device.bdev)
+        self.id.bdev(device)
+    }
+
+    /// Returns the id. The devices with this id are those of `self`, open until `put_all()`.
+    pub(super) fn id(&self) -> DevicesId {
+        self.id
     }
 
     /// Returns the sector of the device that the target begins at.

@@ -32,6 +32,7 @@ use crate::{
                 parent::ChildEnd,
                 per_bio::PerBio, //
             },
+            own_io::OwnIo,
             submit::sorted::SortedSubmitQueue, //
         }, //
     },
@@ -73,6 +74,8 @@ pub(in crate::block::dm) struct Inner<T: Target> {
     name: &'static CStr,
     /// Dropped by `dtr`, so before the table is freed.
     _events: Option<EventSource>,
+    /// Dropped after `target`, and before the devices are put.
+    _own_io: OwnIo,
 }
 
 impl<T: Target> Inner<T> {
@@ -271,8 +274,8 @@ impl<T: Target> Vtable<T> {
         argc: c_uint,
         argv: *mut *mut c_char,
     ) -> c_int {
-        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`. The events are dropped at the
-        // end of this function, or by `dtr`.
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`. The events and the clients are
+        // dropped in this function, the clients before the devices are put, or by `dtr`.
         let mut builder = unsafe { TargetBuilder::new(ti) };
         // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
@@ -290,6 +293,8 @@ impl<T: Target> Vtable<T> {
                 0
             }
             Err(error) => {
+                // Waits for I/O to the devices.
+                drop(mem::take(&mut builder.own_io));
                 // SAFETY: This is `ctr`, and the devices were opened for `ti`.
                 unsafe { builder.devices.put_all(ti) };
                 if let Some(message) = error.message() {
@@ -337,8 +342,10 @@ impl<T: Target> Vtable<T> {
         unsafe { (&raw mut (*slot).name).write(name) };
         // SAFETY: As above.
         unsafe { (&raw mut (*slot)._events).write(builder.events.take()) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot)._own_io).write(mem::take(&mut builder.own_io)) };
 
-        // SAFETY: All six fields were written.
+        // SAFETY: All seven fields were written.
         // INVARIANT: Pinned before any other code gets a reference.
         let mut inner = KBox::into_pin(unsafe { inner.assume_init() });
         if let Err(error) = checked {
@@ -373,7 +380,7 @@ impl<T: Target> Vtable<T> {
         let mut inner = KBox::into_pin(inner);
         let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
 
-        // Drop the target first: it may use the devices until then.
+        // Drop the target first: it may use the devices until then. Its own I/O ends here, too.
         drop(inner);
         // SAFETY: This is `dtr`, and the devices were opened for `ti`.
         unsafe { devices.put_all(ti) };

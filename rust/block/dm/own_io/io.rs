@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reads and writes of a target to its devices.
+//!
+//! C header: [`include/linux/dm-io.h`](srctree/include/linux/dm-io.h)
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+use core::ptr;
+
+use crate::{
+    bindings,
+    block::bio::SECTOR_SIZE,
+    mm::page::FilledPage, //
+};
+
+use super::client::{
+    Owner,
+    Region,
+    Shared, //
+};
+
+/// The most sectors of an operation: the length of a bio in bytes has 32 bits.
+const MAX_SECTORS: u64 = (u32::MAX / SECTOR_SIZE) as u64;
+
+/// A handle for I/O of a target to its devices, for example for its metadata.
+///
+/// A target keeps the handle of [`TargetBuilder::io_client()`]. The handle may outlive the target: its
+/// functions fail with [`ENODEV`] then.
+///
+/// All functions wait until the device has completed the operation. They fail
+///
+/// - with [`EDEADLK`] in `map`, in an interrupt and with interrupts disabled;
+/// - with [`ENODEV`] if the device belongs to another target, or the target of the handle is gone;
+/// - with [`EINVAL`] if the region is not on the device, or longer than 4 GiB;
+/// - with [`EROFS`] if they change data and the table is read-only;
+/// - with [`EOPNOTSUPP`] if they write to a zoned device, or the device does not support the
+///   operation;
+/// - with [`EIO`] if the device fails.
+///
+/// [`TargetBuilder::io_client()`]: crate::block::dm::TargetBuilder::io_client
+#[derive(Clone)]
+pub struct IoClient(Arc<Shared<bindings::dm_io_client>>);
+
+impl IoClient {
+    /// Returns a handle of a client.
+    pub(in crate::block::dm) fn new(owner: &Owner<bindings::dm_io_client>) -> Self {
+        Self(owner.shared())
+    }
+
+    /// Reads a region into the first bytes of `page`.
+    ///
+    /// Fails with [`EINVAL`] if the region is longer than `page`, and with the errors of
+    /// [`IoClient`]. Parts of `page` may be overwritten even on failure.
+    ///
+    /// Context: Process context. May sleep. C: `dm_io()` in `drivers/md/dm-io.c`.
+    pub fn read<const ORDER: u32>(&self, region: Region, page: &mut FilledPage<ORDER>) -> Result {
+        let bytes = page.as_mut_slice();
+        check_len(region, bytes.len())?;
+        // SAFETY: The bytes are those of a page, as many as the region has, and `self.submit()`
+        // returns after the last access to them.
+        unsafe { self.submit(region, bindings::req_op_REQ_OP_READ, bytes.as_mut_ptr()) }
+    }
+
+    /// Writes the first bytes of `page` to a region.
+    ///
+    /// Fails with [`EINVAL`] if the region is longer than `page`, and with the errors of
+    /// [`IoClient`].
+    ///
+    /// Context: Process context. May sleep. C: `dm_io()` in `drivers/md/dm-io.c`.
+    pub fn write<const ORDER: u32>(&self, region: Region, page: &FilledPage<ORDER>) -> Result {
+        let bytes = page.as_slice();
+        check_len(region, bytes.len())?;
+        let start = bytes.as_ptr().cast_mut();
+        // SAFETY: As in `read()`. The device does not change the bytes of a write.
+        unsafe { self.submit(region, bindings::req_op_REQ_OP_WRITE, start) }
+    }
+
+    /// Flushes the cache of the device of a region. The sectors of the region have no meaning.
+    ///
+    /// Fails with the errors of [`IoClient`].
+    ///
+    /// Context: Process context. May sleep. C: `mirror_flush()` in `drivers/md/dm-raid1.c`.
+    pub fn flush(&self, region: Region) -> Result {
+        let region = Region {
+            sector: 0,
+            n_sectors: 0,
+            ..region
+        };
+        let opf = bindings::req_op_REQ_OP_WRITE | bindings::REQ_PREFLUSH;
+        // SAFETY: The region is empty.
+        unsafe { self.submit(region, opf, ptr::null_mut()) }
+    }
+
+    /// Discards a region.
+    ///
+    /// Fails with the errors of [`IoClient`].
+    ///
+    /// Context: Process context. May sleep. C: `dm_io()` in `drivers/md/dm-io.c`.
+    pub fn discard(&self, region: Region) -> Result {
+        // SAFETY: The operation has no memory.
+        unsafe { self.submit(region, bindings::req_op_REQ_OP_DISCARD, ptr::null_mut()) }
+    }
+
+    /// Writes zeroes to a region without data, for devices that can do that.
+    ///
+    /// [`KcopydClient::zero()`](crate::block::dm::KcopydClient::zero) writes data to other devices.
+    ///
+    /// Fails with the errors of [`IoClient`].
+    ///
+    /// Context: Process context. May sleep. C: `dm_io()` in `drivers/md/dm-io.c`.
+    pub fn write_zeroes(&self, region: Region) -> Result {
+        // SAFETY: The operation has no memory.
+        unsafe {
+            self.submit(
+                region,
+                bindings::req_op_REQ_OP_WRITE_ZEROES,
+                ptr::null_mut(),
+            )
+        }
+    }
+
+    /// Sends an operation to a device, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// - `opf` must be a read, a write, a discard, a write of zeroes or an empty flush.
+    /// - If it is a read or a write, `addr` must be page-aligned memory of the page allocator with the
+    ///   length of `region`, valid during the call. For a read, it must be valid for writes.
+    unsafe fn submit(&self, region: Region, opf: bindings::blk_opf_t, addr: *mut u8) -> Result {
+        let in_flight = self.0.enter()?;
+        let is_write = opf != bindings::req_op_REQ_OP_READ && opf & bindings::REQ_PREFLUSH == 0;
+        let mut region = in_flight.region(region, is_write)?;
+        if region.count > MAX_SECTORS {
+            return Err(EINVAL);
+        }
+        let mut request = bindings::dm_io_request {
+            bi_opf: opf,
+            mem: bindings::dm_io_memory {
+                type_: bindings::dm_io_mem_type_DM_IO_KMEM,
+                offset: 0,
+                ptr: bindings::dm_io_memory__bindgen_ty_1 { addr: addr.cast() },
+            },
+            notify: pin_init::zeroed(),
+            client: in_flight.client(),
+        };
+
+        // SAFETY:
+        // - The client is not destroyed, and the device is open, while `in_flight` lives.
+        // - There is one region. Its memory is valid by this function's contract: without a
+        //   notification, the call returns after the last access.
+        // - The task can sleep here, and is not in `map`, see `Shared::enter()`. The caller may hold
+        //   locks of its own, see `docs/soundness.md`.
+        to_result(unsafe {
+            bindings::dm_io(
+                &mut request,
+                1,
+                &mut region,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+            )
+        })
+    }
+}
+
+/// Fails with [`EINVAL`] if a region is longer than `len` bytes.
+fn check_len(region: Region, len: usize) -> Result {
+    match usize::try_from(region.n_sectors) {
+        // CAST: 512.
+        Ok(n_sectors) if n_sectors <= len / SECTOR_SIZE as usize => Ok(()),
+        _ => Err(EINVAL),
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_io_client)]
+mod tests {
+    use super::*;
+
+    use crate::{
+        block::dm::target::devices::DeviceIndex,
+        mm::gfp::Gfp, //
+    };
+
+    /// The guest suite `dm` has the cases with devices.
+    #[test]
+    fn region_fits_into_the_page() -> Result {
+        let page = FilledPage::<1>::zeroed(Gfp::KERNEL)?;
+        let len = page.as_slice().len();
+        // CAST: From 32 to 64 bits.
+        let most = len as u64 / u64::from(SECTOR_SIZE);
+
+        for (n_sectors, fits) in [
+            (0, true),
+            (most, true),
+            (most + 1, false),
+            (u64::MAX, false),
+        ] {
+            let region = Region {
+                device: DeviceIndex::none(),
+                sector: 0,
+                n_sectors,
+            };
+            assert_eq!(check_len(region, len).is_ok(), fits);
+        }
+        Ok(())
+    }
+}

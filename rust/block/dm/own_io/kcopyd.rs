@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies between the devices of a target.
+//!
+//! C header: [`include/linux/dm-kcopyd.h`](srctree/include/linux/dm-kcopyd.h)
+
+use kernel::{
+    ffi::{
+        c_int,
+        c_ulong,
+        c_void, //
+    },
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::msecs_to_jiffies,
+    types::Opaque, //
+};
+
+use core::{
+    pin::pin,
+    ptr, //
+};
+
+use crate::bindings;
+
+use super::client::{
+    InFlight,
+    Owner,
+    Region,
+    Shared, //
+};
+
+/// The most destinations of a copy.
+const MAX_DESTINATIONS: usize = bindings::DM_KCOPYD_MAX_REGIONS as usize;
+
+/// A handle that copies areas of the devices of a target, in a thread of the kernel.
+///
+/// The client reserves the memory for copies, so a copy succeeds under memory pressure.
+///
+/// A target keeps the handle of [`TargetBuilder::kcopyd_client()`]. The handle may outlive the target:
+/// its functions fail with [`ENODEV`] then.
+///
+/// All functions wait for the end of the copy, and fail
+///
+/// - with [`EDEADLK`] in `map`, in an interrupt and with interrupts disabled;
+/// - with [`ENODEV`] if a device belongs to another target, or the target of the handle is gone;
+/// - with [`EINVAL`] if a region is not on its device, or if there is no destination or more than 8;
+/// - with [`EROFS`] if the table is read-only;
+/// - with [`EOPNOTSUPP`] if a destination is zoned.
+///
+/// [`TargetBuilder::kcopyd_client()`]: crate::block::dm::TargetBuilder::kcopyd_client
+#[derive(Clone)]
+pub struct KcopydClient(Arc<Shared<bindings::dm_kcopyd_client>>);
+
+/// The error of a copy. Parts of the destinations may be overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyError {
+    /// The copy was refused with this error. The destinations are as before.
+    Refused(Error),
+    /// The source cannot be read.
+    Read,
+    /// Destinations cannot be written: bit `i` stands for destination `i`.
+    Write(u8),
+}
+
+impl From<CopyError> for Error {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::Refused(error) => error,
+            CopyError::Read | CopyError::Write(_) => EIO,
+        }
+    }
+}
+
+impl From<Error> for CopyError {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl KcopydClient {
+    /// Returns a handle of a client.
+    pub(in crate::block::dm) fn new(owner: &Owner<bindings::dm_kcopyd_client>) -> Self {
+        Self(owner.shared())
+    }
+
+    /// Copies a region to each of `destinations`.
+    ///
+    /// If regions overlap, the data of the destinations are undefined.
+    ///
+    /// Fails with the errors of [`KcopydClient`], and with [`EINVAL`] if a destination has another
+    /// length than `source`.
+    ///
+    /// Context: Process context. May sleep. C: `dm_kcopyd_copy()` in `drivers/md/dm-kcopyd.c`.
+    pub fn copy(&self, source: Region, destinations: &[Region]) -> Result<(), CopyError> {
+        let in_flight = self.0.enter()?;
+        let mut from = in_flight.region(source, false)?;
+        let (mut to, count) = regions(&in_flight, destinations, source.n_sectors)?;
+
+        // SAFETY: The regions are from `in_flight` and have the same length.
+        unsafe { run(&in_flight, &mut from, &mut to, count) }
+    }
+
+    /// Writes zeroes to each of `destinations`.
+    ///
+    /// Devices that can write zeroes without data do so, if all of `destinations` can.
+    ///
+    /// Fails with the errors of [`KcopydClient`], and with [`EINVAL`] if the destinations have
+    /// different lengths.
+    ///
+    /// Context: Process context. May sleep. C: `dm_kcopyd_zero()` in `drivers/md/dm-kcopyd.c`.
+    pub fn zero(&self, destinations: &[Region]) -> Result<(), CopyError> {
+        let in_flight = self.0.enter()?;
+        let n_sectors = destinations.first().ok_or(EINVAL)?.n_sectors;
+        let (mut to, count) = regions(&in_flight, destinations, n_sectors)?;
+
+        // SAFETY: The regions are from `in_flight` and have the same length.
+        unsafe { run(&in_flight, ptr::null_mut(), &mut to, count) }
+    }
+}
+
+/// The regions of a copy in C.
+type Regions = [bindings::dm_io_region; MAX_DESTINATIONS];
+
+/// Returns the destinations of a copy, and their number, from 1 on.
+///
+/// Fails with [`EINVAL`] if there are none or too many, or if one has not `n_sectors`.
+fn regions(
+    in_flight: &InFlight<'_, bindings::dm_kcopyd_client>,
+    destinations: &[Region],
+    n_sectors: u64,
+) -> Result<(Regions, u32)> {
+    check_destinations(destinations, n_sectors)?;
+    let mut regions: Regions = pin_init::zeroed();
+    for (to, from) in regions.iter_mut().zip(destinations) {
+        *to = in_flight.region(*from, true)?;
+    }
+    Ok((regions, u32::try_from(destinations.len())?))
+}
+
+/// Fails with [`EINVAL`] if there are no or too many destinations, or if one has not `n_sectors`.
+fn check_destinations(destinations: &[Region], n_sectors: u64) -> Result {
+    let have_len = destinations.iter().all(|to| to.n_sectors == n_sectors);
+    if destinations.is_empty() || destinations.len() > MAX_DESTINATIONS || !have_len {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+/// A task that waits for a copy.
+struct Waiter {
+    done: Opaque<bindings::completion>,
+    has_read_error: Atomic<bool>,
+    write_errors: Atomic<usize>,
+}
+
+/// Copies `from` to the first `count` of `to`, or zeroes if `from` is NULL.
+///
+/// # Safety
+///
+/// The regions must be from `in_flight`, have the same length, and be at least one. `count` must be at
+/// most [`MAX_DESTINATIONS`].
+unsafe fn run(
+    in_flight: &InFlight<'_, bindings::dm_kcopyd_client>,
+    from: *mut bindings::dm_io_region,
+    to: &mut Regions,
+    count: u32,
+) -> Result<(), CopyError> {
+    let waiter = pin!(Waiter {
+        done: Opaque::uninit(),
+        has_read_error: Atomic::new(false),
+        write_errors: Atomic::new(0),
+    });
+    let done = waiter.done.get();
+    let context: *const Waiter = &raw const *waiter;
+    // SAFETY: `done` is memory for a completion, which does not move.
+    unsafe { bindings::init_completion(done) };
+
+    // SAFETY:
+    // - The client is not destroyed, and the devices are open, while `in_flight` lives, which is longer
+    //   than the copy: this function waits for it.
+    // - C copies the regions before it returns. They are correct by this function's contract.
+    // - `notify()` gets its waiter, which lives until then.
+    unsafe {
+        bindings::dm_kcopyd_copy(
+            in_flight.client(),
+            from,
+            count,
+            to.as_mut_ptr(),
+            0,
+            Some(notify),
+            context.cast_mut().cast(),
+        )
+    };
+    // In parts: the kernel reports a task that waits for minutes (`kernel/hung_task.c`).
+    //
+    // SAFETY: The completion is initialised, and the task can sleep here, see `Shared::enter()`.
+    while unsafe { bindings::wait_for_completion_io_timeout(done, msecs_to_jiffies(10_000)) } == 0 {
+    }
+
+    if waiter.has_read_error.load(Relaxed) {
+        return Err(CopyError::Read);
+    }
+    match waiter.write_errors.load(Relaxed) {
+        0 => Ok(()),
+        // CAST: There is a bit for each destination. All bits are set if C has not sent the I/O.
+        errors => Err(CopyError::Write(errors as u8)),
+    }
+}
+
+/// Wakes the waiter of a copy.
+///
+/// # Safety
+///
+/// `dm-kcopyd` must call this once for a `context` of [`run()`].
+unsafe extern "C" fn notify(read_error: c_int, write_errors: c_ulong, context: *mut c_void) {
+    let waiter: *const Waiter = context.cast();
+    // SAFETY: The waiter lives until it is woken below.
+    unsafe { (*waiter).has_read_error.store(read_error != 0, Relaxed) };
+    // SAFETY: As above.
+    unsafe { (*waiter).write_errors.store(write_errors, Relaxed) };
+    // SAFETY: As above.
+    let done = Opaque::cast_into(unsafe { &raw const (*waiter).done });
+    // SAFETY: The completion is initialised. The waiter, which continues after the last access to it,
+    // is not used again.
+    unsafe { bindings::complete_all(done) };
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_kcopyd)]
+mod tests {
+    use super::*;
+
+    use crate::block::dm::target::devices::DeviceIndex;
+
+    /// The guest suite `dm` has the cases with devices.
+    #[test]
+    fn destinations_have_the_length_of_the_source() {
+        let of = |n_sectors| Region {
+            device: DeviceIndex::none(),
+            sector: 0,
+            n_sectors,
+        };
+        // Lengths of the destinations, whether they are accepted for a length of 8.
+        let rows: [(&[Region], bool); 6] = [
+            (&[], false),
+            (&[of(8)], true),
+            (&[of(7)], false),
+            (&[of(8), of(9)], false),
+            (&[of(8); 8], true),
+            (&[of(8); 9], false),
+        ];
+        for (destinations, is_accepted) in rows {
+            assert_eq!(check_destinations(destinations, 8).is_ok(), is_accepted);
+        }
+    }
+}
