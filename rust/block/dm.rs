@@ -13,7 +13,7 @@
 //!    [`Target::ModuleData`] that all its targets share.
 //!
 //! `samples/dm_offset.rs` is a whole target of about a hundred lines. `samples/dm/` has targets that
-//! do what `linear`, `striped`, `zero` and `error` do in C.
+//! do what `linear`, `striped`, `mirror`, `zero` and `error` do in C.
 //!
 //! # The life of a bio
 //!
