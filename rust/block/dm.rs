@@ -45,7 +45,8 @@
 //! A target notifies user space of an event, such as a device that fails, by [`TableEvent`].
 //!
 //! A target does I/O to its devices that belongs to no bio by an [`IoClient`], for example for its
-//! metadata. A [`KcopydClient`] copies areas of its devices. Both wait for the end of their I/O.
+//! metadata. A [`KcopydClient`] copies areas of its devices. Both can wait for the end of their I/O, or
+//! call a function then.
 //!
 //! Targets with [`Target::AUDITED`] are recorded in the audit log. [`ReadClone::audit()`] records
 //! an event of a sector.
@@ -63,6 +64,8 @@
 //! | `end_io` | any, including hard interrupts | no | everything |
 //! | `done` of [`CloneBio::submit()`] and [`ChildBio::submit()`] | any, including hard interrupts | no | everything |
 //! | `done` of [`Bio::into_parent()`] | that of the last drop of a [`ParentBio`] | no | everything |
+//! | functions of [`IoClient::read_async()`] and [`IoClient::write_async()`] | any, including hard interrupts | no | everything |
+//! | functions of [`KcopydClient::copy_async()`] | a worker | yes | everything but themselves |
 //! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
 //! | functions of [`Bio::queue_bh()`] | softirq | no | everything |
 //! | drop of [`Target::PerBio`] | any, including hard interrupts | no | everything |

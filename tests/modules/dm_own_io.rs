@@ -2,16 +2,20 @@
 
 //! Device-mapper target `own_io`: does I/O to its devices when it gets a message, for tests.
 //!
-//! Table line: `<start> <len> own_io <dev path> <dev path> [fail]`. With `fail`, the line is refused
-//! after it has started I/O. `map` tries I/O, too, and the status has the errors.
+//! Table line: `<start> <len> own_io <dev path> <dev path> [fail]`. With `fail`, the line is
+//! refused after it has started I/O. `map` tries I/O, too, and the status has the errors.
 //!
 //! Messages, which fail with the error of the operation:
 //!
-//! - `do write|read|flush|discard|zeroes|clear <device> <sector> <sectors> [<byte>]`, where the device is
-//!   0 or 1, or 2 for the first device of the first line that was constructed. `read` prints the first
-//!   and the last byte. `zeroes` writes no data; `clear` does if necessary.
+//! - `do write|read|flush|discard|zeroes|clear <device> <sector> <sectors> [<byte>]`, where the
+//!   device is 0 or 1, or 2 for the first device of the first line that was constructed. `read`
+//!   prints the first and the last byte. `zeroes` writes no data; `clear` does if necessary.
 //! - `do copy <device> <sector> <sectors> <device>...`: copies to the same sector.
 //! - `old ...`: as `do ...`, with the handles of the first line that was constructed.
+//! - `async read|write|copy ...`: as `do ...`, without waiting. The result is in the log.
+//! - `flood`: starts reads and copies, and does not wait for them.
+//! - `count`: prints the number of such reads and copies that have not ended, and of copies in
+//!   whose functions another copy failed with [`EDEADLK`].
 //! - `loop`: reads and copies in another task until that fails.
 
 #![forbid(unsafe_code)]
@@ -68,6 +72,8 @@ impl kernel::Module for OwnIoModule {
         let shared = Arc::pin_init(
             try_pin_init!(Shared {
                 first <- new_mutex!(None),
+                pending: Atomic::new(0),
+                refused: Atomic::new(0),
                 queue: Workqueue::new(c"dm_own_io", Flags::UNBOUND, 0)?,
             }? Error),
             GFP_KERNEL,
@@ -84,6 +90,9 @@ struct Shared {
     /// The handles of the first line that was constructed.
     #[pin]
     first: Mutex<Option<Clients>>,
+    /// The counts that `count` prints.
+    pending: Atomic<u32>,
+    refused: Atomic<u32>,
     queue: Workqueue,
 }
 
@@ -153,6 +162,61 @@ impl Clients {
             }
             _ => Err(EINVAL),
         }
+    }
+
+    /// Handles a message without waiting.
+    fn run_async(&self, shared: &Shared, args: &mut dm::Args<'_>) -> Result {
+        let name = args.next().ok_or(EINVAL)?;
+        let device = self.device(shared, args)?;
+        let region = region(device, args)?;
+        let mut pages = FilledPage::<2>::zeroed(Gfp::KERNEL)?;
+
+        match name.to_bytes() {
+            b"write" => {
+                let byte = args.parsed(c"").map_err(|error| error.error())?;
+                pages.as_mut_slice().fill(byte);
+                self.io.write_async(region, pages, |pages, result| {
+                    pr_info!("async write: {result:?} {:?}\n", pages.as_slice().first());
+                });
+            }
+            b"read" => self.io.read_async(region, pages, |pages, result| {
+                pr_info!("async read: {result:?} {:?}\n", pages.as_slice().first());
+            }),
+            b"copy" => {
+                let device = self.device(shared, args)?;
+                let to = dm::Region { device, ..region };
+                self.kcopyd.copy_async(region, &[to], |result| {
+                    pr_info!("async copy: {result:?}\n");
+                });
+            }
+            _ => return Err(EINVAL),
+        }
+        Ok(())
+    }
+
+    /// Starts reads and copies of the first sectors.
+    fn flood(&self, shared: &Arc<Shared>) -> Result {
+        let [from, to] = self.devices.map(|device| dm::Region {
+            device,
+            sector: 0,
+            n_sectors: 8,
+        });
+        for _ in 0..16 {
+            let page = FilledPage::<0>::zeroed(Gfp::KERNEL)?;
+            shared.pending.add(2, Relaxed);
+            let counts = shared.clone();
+            self.io.read_async(from, page, move |_, _| {
+                counts.pending.fetch_sub(1, Relaxed);
+            });
+            let (counts, clients) = (shared.clone(), self.clone());
+            self.kcopyd.copy_async(from, &[to], move |_| {
+                if clients.kcopyd.copy(from, &[to]) == Err(dm::CopyError::Refused(EDEADLK)) {
+                    counts.refused.add(1, Relaxed);
+                }
+                counts.pending.fetch_sub(1, Relaxed);
+            });
+        }
+        Ok(())
     }
 
     /// Reads and copies the first sectors. Returns both errors.
@@ -235,6 +299,7 @@ impl dm::Target for OwnIo {
 
         if args.next().is_some() {
             start_loop(shared, &clients)?;
+            clients.flood(shared)?;
             // I/O in `ctr` itself.
             let (read, copied) = clients.try_both()?;
             read?;
@@ -270,6 +335,13 @@ impl dm::Target for OwnIo {
 
     fn message(self: Pin<&Self>, mut args: dm::Args<'_>, out: &mut dm::StatusBuf<'_>) -> Result {
         match args.next().ok_or(EINVAL)?.to_bytes() {
+            b"async" => self.clients.run_async(&self.shared, &mut args),
+            b"flood" => self.clients.flood(&self.shared),
+            b"count" => {
+                let (pending, refused) = (&self.shared.pending, &self.shared.refused);
+                let (pending, refused) = (pending.load(Relaxed), refused.load(Relaxed));
+                write!(out, "pending={pending} refused={refused}").map_err(|_| EINVAL)
+            }
             b"loop" => start_loop(&self.shared, &self.clients),
             b"old" => {
                 let old = self.shared.first.lock().clone().ok_or(EINVAL)?;

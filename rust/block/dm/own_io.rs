@@ -6,6 +6,7 @@
 //! target is dropped, and before its devices are closed, it waits for the I/O in flight. So no I/O
 //! outlives the devices of its table, also if a handle is leaked or another task uses it.
 
+mod call;
 pub(super) mod client;
 pub(super) mod io;
 pub(super) mod kcopyd;

@@ -6,6 +6,10 @@ use kernel::{
     error::from_err_ptr,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         new_spinlock_irq,
         Arc,
         Completion,
@@ -13,7 +17,10 @@ use kernel::{
     }, //
 };
 
-use core::ptr::NonNull;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 
 use crate::{
     bindings,
@@ -54,8 +61,8 @@ pub(in crate::block::dm) unsafe trait RawClient: Sized {
     unsafe fn destroy(this: NonNull<Self>);
 }
 
-// SAFETY: `dm_io()` in `drivers/md/dm-io.c` only allocates from the pools of a client, which take the
-// locks that they need.
+// SAFETY: `dm_io()` in `drivers/md/dm-io.c` only allocates from the pools of a client, which take
+// the locks that they need.
 unsafe impl RawClient for bindings::dm_io_client {
     fn create() -> Result<NonNull<Self>> {
         // SAFETY: There are no requirements.
@@ -92,13 +99,17 @@ pub(in crate::block::dm) struct Owner<C: RawClient>(Arc<Shared<C>>);
 ///
 /// # Invariants
 ///
-/// `client` is from `create()`. While the client is open or I/O is in flight, it is not destroyed, and
-/// the devices of `devices` are open.
+/// `client` is from `create()`. While the client is open or I/O is in flight, it is not destroyed,
+/// and the devices of `devices` are open.
 #[pin_data]
 pub(super) struct Shared<C: RawClient> {
     client: NonNull<C>,
     devices: DevicesId,
     is_writable: bool,
+    /// The module of the target, loaded while the client is open.
+    module: *mut bindings::module,
+    /// The task that runs functions of asynchronous copies, NULL at other times.
+    worker: Atomic<*mut bindings::task_struct>,
     #[pin]
     state: SpinLockIrq<State>,
     /// Completed when the client is closed and no I/O is in flight.
@@ -129,8 +140,12 @@ impl<C: RawClient> Owner<C> {
     ///
     /// # Safety
     ///
-    /// The devices must stay open until the result is dropped.
-    pub(in crate::block::dm) unsafe fn new(devices: DevicesId, is_writable: bool) -> Result<Self> {
+    /// The devices must stay open, and `module` loaded, until the result is dropped.
+    pub(in crate::block::dm) unsafe fn new(
+        devices: DevicesId,
+        is_writable: bool,
+        module: *mut bindings::module,
+    ) -> Result<Self> {
         let client = C::create()?;
         let shared = Arc::pin_init(
             // INVARIANT: By this function's contract: the drop of the owner closes the client.
@@ -138,6 +153,8 @@ impl<C: RawClient> Owner<C> {
                 client,
                 devices,
                 is_writable,
+                module,
+                worker: Atomic::new(ptr::null_mut()),
                 state <- new_spinlock_irq!(
                     State {
                         is_open: true,
@@ -172,8 +189,8 @@ impl<C: RawClient> Drop for Owner<C> {
         if !is_idle {
             self.0.idle.wait_for_completion();
         }
-        // SAFETY: The client is from `create()` by the type invariants. No I/O is in flight, and the
-        // closed client starts none.
+        // SAFETY: The client is from `create()` by the type invariants. No I/O is in flight, and
+        // the closed client starts none.
         unsafe { C::destroy(self.0.client) };
     }
 }
@@ -182,23 +199,67 @@ impl<C: RawClient> Shared<C> {
     /// Starts I/O that the caller waits for.
     ///
     /// Fails with [`ENODEV`] if the target is gone, and with [`EDEADLK`] in an interrupt, with
-    /// interrupts disabled and in `map`.
+    /// interrupts disabled, in `map`, and in the worker of asynchronous copies.
     pub(super) fn enter(&self) -> Result<InFlight<'_, C>> {
-        if !may_wait() {
+        // SAFETY: The current task exists.
+        let current = unsafe { bindings::get_current() };
+        if !may_wait() || self.worker.load(Relaxed) == current {
             return Err(EDEADLK);
         }
         let mut state = self.state.lock();
         if !state.is_open {
             return Err(ENODEV);
         }
-        // OVERFLOW: There are fewer tasks than `usize::MAX`.
+        Ok(self.count(&mut state))
+    }
+
+    /// Counts I/O in flight.
+    fn count(&self, state: &mut State) -> InFlight<'_, C> {
+        // OVERFLOW: Each has memory or a task.
         state.in_flight = state.in_flight.wrapping_add(1);
         // INVARIANT: Just counted.
-        Ok(InFlight(self))
+        InFlight(self)
+    }
+
+    /// Returns the module of the target.
+    pub(super) fn module(&self) -> *mut bindings::module {
+        self.module
+    }
+
+    /// Runs `func` as the worker, which cannot wait for itself.
+    pub(super) fn as_worker(&self, func: impl FnOnce()) {
+        // SAFETY: The current task exists.
+        self.worker
+            .store(unsafe { bindings::get_current() }, Relaxed);
+        func();
+        self.worker.store(ptr::null_mut(), Relaxed);
+    }
+
+    /// Ends I/O in flight. It may be the last one that the owner waits for.
+    ///
+    /// # Safety
+    ///
+    /// The I/O must be counted in `in_flight`, and is not any more.
+    pub(super) unsafe fn leave(&self) {
+        let mut state = self.state.lock();
+        // OVERFLOW: By this function's contract.
+        state.in_flight = state.in_flight.wrapping_sub(1);
+        let is_last = state.in_flight == 0 && !state.is_open;
+        drop(state);
+
+        if is_last {
+            self.idle.complete_all();
+        }
     }
 }
 
 impl<C: RawClient> InFlight<'_, C> {
+    /// Counts further I/O in flight.
+    pub(super) fn again(&self) -> Self {
+        // The owner waits for `self`, so the client is not destroyed.
+        self.0.count(&mut self.0.state.lock())
+    }
+
     /// Returns the client.
     pub(super) fn client(&self) -> *mut C {
         self.0.client.as_ptr()
@@ -206,8 +267,9 @@ impl<C: RawClient> InFlight<'_, C> {
 
     /// Returns the area in C, for writes if `is_write`.
     ///
-    /// Fails with [`ENODEV`] if the device belongs to another target, and with [`EINVAL`] if the area
-    /// is not on the device. For writes, fails with [`EROFS`] if the table is read-only, and with
+    /// Fails with [`ENODEV`] if the device belongs to another target, and with [`EINVAL`] if the
+    /// area is not on the device. For writes, fails with [`EROFS`] if the table is read-only, and
+    /// with
     /// [`EOPNOTSUPP`] if the device is zoned.
     pub(super) fn region(&self, region: Region, is_write: bool) -> Result<bindings::dm_io_region> {
         let bdev = self.0.devices.bdev(region.device).ok_or(ENODEV)?;
@@ -218,8 +280,8 @@ impl<C: RawClient> InFlight<'_, C> {
             if !self.0.is_writable {
                 return Err(EROFS);
             }
-            // A write that crosses zones is a warning of the kernel, see `blk_zone_wplug_handle_write()`
-            // in `block/blk-zoned.c`.
+            // A write that crosses zones is a warning of the kernel, see
+            // `blk_zone_wplug_handle_write()` in `block/blk-zoned.c`.
             //
             // SAFETY: As above.
             if unsafe { bindings::bdev_is_zoned(bdev) } {
@@ -245,15 +307,8 @@ fn check_area(sector: u64, n_sectors: u64, len_sectors: u64) -> Result {
 
 impl<C: RawClient> Drop for InFlight<'_, C> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        // OVERFLOW: By the type invariants.
-        state.in_flight = state.in_flight.wrapping_sub(1);
-        let is_last = state.in_flight == 0 && !state.is_open;
-        drop(state);
-
-        if is_last {
-            self.0.idle.complete_all();
-        }
+        // SAFETY: By the type invariants. The value is not used again.
+        unsafe { self.0.leave() };
     }
 }
 
@@ -264,17 +319,17 @@ mod tests {
 
     use kernel::{
         interrupt::local_interrupt_disable,
-        sync::atomic::{
-            Atomic,
-            Relaxed, //
-        },
+        module::this_module,
         time::{
             delay::fsleep,
             Delta, //
         }, //
     };
 
-    use crate::testing::task::OtherTask;
+    use crate::{
+        block::dm::own_io::call,
+        testing::task::OtherTask, //
+    };
 
     /// A client that counts how often it is destroyed.
     struct Fake(Atomic<u32>);
@@ -294,8 +349,14 @@ mod tests {
     }
 
     fn owner() -> Result<Owner<Fake>> {
-        // SAFETY: There are no devices.
-        unsafe { Owner::new(DevicesId::none(), true) }
+        // SAFETY: There are no devices, and the library is loaded.
+        unsafe {
+            Owner::new(
+                DevicesId::none(),
+                true,
+                this_module::<crate::LocalModule>().as_ptr(),
+            )
+        }
     }
 
     #[test]
@@ -389,6 +450,70 @@ mod tests {
 
         assert_eq!(error, Some(EDEADLK));
         assert!(handle.enter().is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn worker_cannot_wait_for_itself() -> Result {
+        let owner = owner()?;
+        let handle = owner.shared();
+        let mut error = None;
+
+        handle.as_worker(|| error = handle.enter().err());
+        assert_eq!(error, Some(EDEADLK));
+        assert!(handle.enter().is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn call_is_in_flight_until_its_function_returns() -> Result {
+        for is_worker in [false, true] {
+            let owner = owner()?;
+            let handle = owner.shared();
+            let sum = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+            let theirs = sum.clone();
+            let func = move |results: Result<call::Results>| {
+                theirs.store(results.map_or(1, |(first, second)| first + second), Relaxed);
+            };
+            let in_flight = handle.enter()?;
+            let context = call::begin(&in_flight, &handle, func).ok_or(EINVAL)?;
+            drop(in_flight);
+
+            let closer = OtherTask::start(move || drop(owner))?;
+            while handle.enter().is_ok() {
+                fsleep(Delta::from_millis(1));
+            }
+            let is_waiting = !closer.is_done() && sum.load(Relaxed) == 0;
+            // SAFETY: The context is from `begin()`, and is used once.
+            unsafe { call::finish::<Fake>(context, (40, 2), is_worker) };
+            closer.wait();
+
+            assert!(is_waiting);
+            assert_eq!(sum.load(Relaxed), 42);
+            // The function was freed.
+            assert!(Arc::into_unique_or_drop(sum).is_some());
+        }
+        Ok(())
+    }
+
+    /// Nothing would keep such a module loaded.
+    #[test]
+    fn functions_of_other_modules_are_refused() -> Result {
+        // SAFETY: There are no devices, and no module.
+        let owner: Owner<Fake> = unsafe { Owner::new(DevicesId::none(), true, ptr::null_mut()) }?;
+        let handle = owner.shared();
+        let in_flight = handle.enter()?;
+        let error = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let theirs = error.clone();
+        let func = move |results: Result<call::Results>| {
+            theirs.store(
+                results.map_or_else(|error| error.to_errno(), |_| 1),
+                Relaxed,
+            );
+        };
+
+        assert!(call::begin(&in_flight, &handle, func).is_none());
+        assert_eq!(error.load(Relaxed), EINVAL.to_errno());
         Ok(())
     }
 }

@@ -6,6 +6,10 @@
 
 use kernel::{
     error::to_result,
+    ffi::{
+        c_ulong,
+        c_void, //
+    },
     prelude::*,
     sync::Arc, //
 };
@@ -18,10 +22,14 @@ use crate::{
     mm::page::FilledPage, //
 };
 
-use super::client::{
-    Owner,
-    Region,
-    Shared, //
+use super::{
+    call,
+    client::{
+        InFlight,
+        Owner,
+        Region,
+        Shared, //
+    }, //
 };
 
 /// The most sectors of an operation: the length of a bio in bytes has 32 bits.
@@ -29,10 +37,11 @@ const MAX_SECTORS: u64 = (u32::MAX / SECTOR_SIZE) as u64;
 
 /// A handle for I/O of a target to its devices, for example for its metadata.
 ///
-/// A target keeps the handle of [`TargetBuilder::io_client()`]. The handle may outlive the target: its
-/// functions fail with [`ENODEV`] then.
+/// A target keeps the handle of [`TargetBuilder::io_client()`]. The handle may outlive the target:
+/// its functions fail with [`ENODEV`] then.
 ///
-/// All functions wait until the device has completed the operation. They fail
+/// Except for [`read_async()`](Self::read_async) and [`write_async()`](Self::write_async), all
+/// functions wait until the device has completed the operation. All fail
 ///
 /// - with [`EDEADLK`] in `map`, in an interrupt and with interrupts disabled;
 /// - with [`ENODEV`] if the device belongs to another target, or the target of the handle is gone;
@@ -124,37 +133,120 @@ impl IoClient {
         }
     }
 
+    /// Reads a region into the first bytes of `page`, and calls `done` with the page and the
+    /// result.
+    ///
+    /// `done` is called once: after the device has completed the read, or by this function if that
+    /// fails, with the errors of [`read()`](Self::read). It fails with [`EINVAL`], too, if `done`
+    /// is not code of the module of the target, and with [`ENOMEM`]. The target is not freed before
+    /// `done` has returned.
+    ///
+    /// Context: Process context. May sleep. `done` runs in any context, and must not sleep. C:
+    /// `dm_io()` in `drivers/md/dm-io.c`.
+    pub fn read_async<const ORDER: u32>(
+        &self,
+        region: Region,
+        mut page: FilledPage<ORDER>,
+        done: impl FnOnce(FilledPage<ORDER>, Result) + Send + 'static,
+    ) {
+        let bytes = page.as_mut_slice();
+        if let Err(error) = check_len(region, bytes.len()) {
+            return done(page, Err(error));
+        }
+        let (opf, addr) = (bindings::req_op_REQ_OP_READ, bytes.as_mut_ptr());
+        // SAFETY: The bytes are those of a page, as many as the region has. The function owns the
+        // page.
+        unsafe { self.submit_async(region, opf, addr, move |result| done(page, result)) }
+    }
+
+    /// Writes the first bytes of `page` to a region, and calls `done` with the page and the result.
+    ///
+    /// As [`read_async()`](Self::read_async), with the errors of [`write()`](Self::write).
+    ///
+    /// Context: As [`read_async()`](Self::read_async).
+    pub fn write_async<const ORDER: u32>(
+        &self,
+        region: Region,
+        page: FilledPage<ORDER>,
+        done: impl FnOnce(FilledPage<ORDER>, Result) + Send + 'static,
+    ) {
+        let bytes = page.as_slice();
+        if let Err(error) = check_len(region, bytes.len()) {
+            return done(page, Err(error));
+        }
+        let (opf, addr) = (bindings::req_op_REQ_OP_WRITE, bytes.as_ptr().cast_mut());
+        // SAFETY: As in `read_async()`. The device does not change the bytes of a write.
+        unsafe { self.submit_async(region, opf, addr, move |result| done(page, result)) }
+    }
+
+    /// Sends a read or a write to a device. `done` is called once.
+    ///
+    /// # Safety
+    ///
+    /// As for [`submit()`](Self::submit), but the memory must be valid until `done` is called.
+    unsafe fn submit_async(
+        &self,
+        region: Region,
+        opf: bindings::blk_opf_t,
+        addr: *mut u8,
+        done: impl FnOnce(Result) + Send + 'static,
+    ) {
+        let prepared = self.0.enter().and_then(|in_flight| {
+            let region = request_region(&in_flight, region, opf)?;
+            Ok((in_flight, region))
+        });
+        let (in_flight, mut region) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return done(Err(error)),
+        };
+        // The bits of regions with errors, and of regions that do not support the operation.
+        let func = move |bits: Result<_>| {
+            done(bits.and_then(|bits| match bits {
+                (0, 0) => Ok(()),
+                (0, _) => Err(EOPNOTSUPP),
+                _ => Err(EIO),
+            }))
+        };
+        let Some(context) = call::begin(&in_flight, &self.0, func) else {
+            return;
+        };
+        let mut request = request(in_flight.client(), opf, addr);
+        request.notify = bindings::dm_io_notify {
+            fn_: Some(notify),
+            context,
+        };
+        // SAFETY: As in `submit()`: the I/O is in flight until `notify()` has ended the call, which
+        // owns the memory. The function fails for several regions and unknown memory only.
+        unsafe {
+            bindings::dm_io(
+                &mut request,
+                1,
+                &mut region,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+            )
+        };
+    }
+
     /// Sends an operation to a device, and waits for it.
     ///
     /// # Safety
     ///
     /// - `opf` must be a read, a write, a discard, a write of zeroes or an empty flush.
-    /// - If it is a read or a write, `addr` must be page-aligned memory of the page allocator with the
-    ///   length of `region`, valid during the call. For a read, it must be valid for writes.
+    /// - If it is a read or a write, `addr` must be page-aligned memory of the page allocator with
+    ///   the length of `region`, valid during the call. For a read, it must be valid for writes.
     unsafe fn submit(&self, region: Region, opf: bindings::blk_opf_t, addr: *mut u8) -> Result {
         let in_flight = self.0.enter()?;
-        let is_write = opf != bindings::req_op_REQ_OP_READ && opf & bindings::REQ_PREFLUSH == 0;
-        let mut region = in_flight.region(region, is_write)?;
-        if region.count > MAX_SECTORS {
-            return Err(EINVAL);
-        }
-        let mut request = bindings::dm_io_request {
-            bi_opf: opf,
-            mem: bindings::dm_io_memory {
-                type_: bindings::dm_io_mem_type_DM_IO_KMEM,
-                offset: 0,
-                ptr: bindings::dm_io_memory__bindgen_ty_1 { addr: addr.cast() },
-            },
-            notify: pin_init::zeroed(),
-            client: in_flight.client(),
-        };
+        let mut region = request_region(&in_flight, region, opf)?;
+        let mut request = request(in_flight.client(), opf, addr);
 
         // SAFETY:
         // - The client is not destroyed, and the device is open, while `in_flight` lives.
         // - There is one region. Its memory is valid by this function's contract: without a
         //   notification, the call returns after the last access.
-        // - The task can sleep here, and is not in `map`, see `Shared::enter()`. The caller may hold
-        //   locks of its own, see `docs/soundness.md`.
+        // - The task can sleep here, and is not in `map`, see `Shared::enter()`. The caller may
+        //   hold locks of its own, see `docs/soundness.md`.
         to_result(unsafe {
             bindings::dm_io(
                 &mut request,
@@ -166,6 +258,48 @@ impl IoClient {
             )
         })
     }
+}
+
+/// Returns the region of an operation in C. Fails with the errors of [`IoClient`].
+fn request_region(
+    in_flight: &InFlight<'_, bindings::dm_io_client>,
+    region: Region,
+    opf: bindings::blk_opf_t,
+) -> Result<bindings::dm_io_region> {
+    let is_write = opf != bindings::req_op_REQ_OP_READ && opf & bindings::REQ_PREFLUSH == 0;
+    if region.n_sectors > MAX_SECTORS {
+        return Err(EINVAL);
+    }
+    in_flight.region(region, is_write)
+}
+
+/// Returns a request in C that its sender waits for.
+fn request(
+    client: *mut bindings::dm_io_client,
+    opf: bindings::blk_opf_t,
+    addr: *mut u8,
+) -> bindings::dm_io_request {
+    bindings::dm_io_request {
+        bi_opf: opf,
+        mem: bindings::dm_io_memory {
+            type_: bindings::dm_io_mem_type_DM_IO_KMEM,
+            offset: 0,
+            ptr: bindings::dm_io_memory__bindgen_ty_1 { addr: addr.cast() },
+        },
+        notify: pin_init::zeroed(),
+        client,
+    }
+}
+
+/// Ends an asynchronous operation.
+///
+/// # Safety
+///
+/// `dm_io()` must call this once with the context of [`IoClient::submit_async()`].
+#[inline(never)]
+unsafe extern "C" fn notify(errors: c_ulong, unsupported: c_ulong, context: *mut c_void) {
+    // SAFETY: By this function's contract.
+    unsafe { call::finish::<bindings::dm_io_client>(context, (errors, unsupported), false) };
 }
 
 /// Fails with [`EINVAL`] if a region is longer than `len` bytes.

@@ -29,11 +29,14 @@ use core::{
 
 use crate::bindings;
 
-use super::client::{
-    InFlight,
-    Owner,
-    Region,
-    Shared, //
+use super::{
+    call,
+    client::{
+        InFlight,
+        Owner,
+        Region,
+        Shared, //
+    }, //
 };
 
 /// The most destinations of a copy.
@@ -43,14 +46,17 @@ const MAX_DESTINATIONS: usize = bindings::DM_KCOPYD_MAX_REGIONS as usize;
 ///
 /// The client reserves the memory for copies, so a copy succeeds under memory pressure.
 ///
-/// A target keeps the handle of [`TargetBuilder::kcopyd_client()`]. The handle may outlive the target:
-/// its functions fail with [`ENODEV`] then.
+/// A target keeps the handle of [`TargetBuilder::kcopyd_client()`]. The handle may outlive the
+/// target: its functions fail with [`ENODEV`] then.
 ///
-/// All functions wait for the end of the copy, and fail
+/// Except for [`copy_async()`](Self::copy_async), the functions wait for the end of the copy. All
+/// fail
 ///
-/// - with [`EDEADLK`] in `map`, in an interrupt and with interrupts disabled;
+/// - with [`EDEADLK`] in `map`, in an interrupt, with interrupts disabled, and in the worker of the
+///   client;
 /// - with [`ENODEV`] if a device belongs to another target, or the target of the handle is gone;
-/// - with [`EINVAL`] if a region is not on its device, or if there is no destination or more than 8;
+/// - with [`EINVAL`] if a region is not on its device, or if there is no destination or more than
+///   8;
 /// - with [`EROFS`] if the table is read-only;
 /// - with [`EOPNOTSUPP`] if a destination is zoned.
 ///
@@ -105,6 +111,57 @@ impl KcopydClient {
 
         // SAFETY: The regions are from `in_flight` and have the same length.
         unsafe { run(&in_flight, &mut from, &mut to, count) }
+    }
+
+    /// Copies a region to each of `destinations`, and calls `done` with the result.
+    ///
+    /// `done` is called once: after the copy, by a worker of the client, or by this function if
+    /// that fails, with the errors of [`copy()`](Self::copy). It fails with [`EINVAL`], too, if
+    /// `done` is not code of the module of the target, and with [`ENOMEM`]. The target is not freed
+    /// before `done` has returned.
+    ///
+    /// In the worker, all functions of the client fail with [`EDEADLK`]: the worker would wait for
+    /// itself.
+    ///
+    /// Context: Process context. May sleep. `done` runs in process context, and delays the other
+    /// copies of the client. C: `dm_kcopyd_copy()` in `drivers/md/dm-kcopyd.c`.
+    pub fn copy_async(
+        &self,
+        source: Region,
+        destinations: &[Region],
+        done: impl FnOnce(Result<(), CopyError>) + Send + 'static,
+    ) {
+        let prepared = self.0.enter().and_then(|in_flight| {
+            let from = in_flight.region(source, false)?;
+            let to = regions(&in_flight, destinations, source.n_sectors)?;
+            Ok((in_flight, from, to))
+        });
+        let (in_flight, mut from, (mut to, count)) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return done(Err(error.into())),
+        };
+        let func = move |errors: Result<call::Results>| {
+            done(errors.map_err(CopyError::from).and_then(|errors| {
+                let (read_errors, write_errors) = errors;
+                result_of(read_errors != 0, write_errors)
+            }))
+        };
+        let Some(context) = call::begin(&in_flight, &self.0, func) else {
+            return;
+        };
+        // SAFETY: As in `run()`, but the I/O is in flight until `notify_async()` has ended the
+        // call. C uses the client after that, for which `in_flight` keeps it.
+        unsafe {
+            bindings::dm_kcopyd_copy(
+                in_flight.client(),
+                &mut from,
+                count,
+                to.as_mut_ptr(),
+                0,
+                Some(notify_async),
+                context,
+            )
+        };
     }
 
     /// Writes zeroes to each of `destinations`.
@@ -164,8 +221,8 @@ struct Waiter {
 ///
 /// # Safety
 ///
-/// The regions must be from `in_flight`, have the same length, and be at least one. `count` must be at
-/// most [`MAX_DESTINATIONS`].
+/// The regions must be from `in_flight`, have the same length, and be at least one. `count` must be
+/// at most [`MAX_DESTINATIONS`].
 unsafe fn run(
     in_flight: &InFlight<'_, bindings::dm_kcopyd_client>,
     from: *mut bindings::dm_io_region,
@@ -183,8 +240,8 @@ unsafe fn run(
     unsafe { bindings::init_completion(done) };
 
     // SAFETY:
-    // - The client is not destroyed, and the devices are open, while `in_flight` lives, which is longer
-    //   than the copy: this function waits for it.
+    // - The client is not destroyed, and the devices are open, while `in_flight` lives, which is
+    //   longer than the copy: this function waits for it.
     // - C copies the regions before it returns. They are correct by this function's contract.
     // - `notify()` gets its waiter, which lives until then.
     unsafe {
@@ -204,12 +261,16 @@ unsafe fn run(
     while unsafe { bindings::wait_for_completion_io_timeout(done, msecs_to_jiffies(10_000)) } == 0 {
     }
 
-    if waiter.has_read_error.load(Relaxed) {
-        return Err(CopyError::Read);
-    }
-    match waiter.write_errors.load(Relaxed) {
+    let has_read_error = waiter.has_read_error.load(Relaxed);
+    result_of(has_read_error, waiter.write_errors.load(Relaxed))
+}
+
+/// Returns the result of a copy. `write_errors` has a bit for each destination that failed.
+fn result_of(has_read_error: bool, write_errors: usize) -> Result<(), CopyError> {
+    match write_errors {
+        _ if has_read_error => Err(CopyError::Read),
         0 => Ok(()),
-        // CAST: There is a bit for each destination. All bits are set if C has not sent the I/O.
+        // CAST: There are at most 8 destinations. All bits are set if C has not sent the I/O.
         errors => Err(CopyError::Write(errors as u8)),
     }
 }
@@ -227,9 +288,23 @@ unsafe extern "C" fn notify(read_error: c_int, write_errors: c_ulong, context: *
     unsafe { (*waiter).write_errors.store(write_errors, Relaxed) };
     // SAFETY: As above.
     let done = Opaque::cast_into(unsafe { &raw const (*waiter).done });
-    // SAFETY: The completion is initialised. The waiter, which continues after the last access to it,
-    // is not used again.
+    // SAFETY: The completion is initialised. The waiter, which continues after the last access to
+    // it, is not used again.
     unsafe { bindings::complete_all(done) };
+}
+
+/// Ends an asynchronous copy.
+///
+/// # Safety
+///
+/// `dm-kcopyd` must call this once with the context of [`KcopydClient::copy_async()`].
+#[inline(never)]
+unsafe extern "C" fn notify_async(read_error: c_int, write_errors: c_ulong, context: *mut c_void) {
+    let read_errors = usize::from(read_error != 0);
+    // SAFETY: By this function's contract. `dm-kcopyd` calls it from its worker.
+    unsafe {
+        call::finish::<bindings::dm_kcopyd_client>(context, (read_errors, write_errors), true)
+    };
 }
 
 #[cfg(kscale_kunit)]

@@ -181,8 +181,11 @@ impl TargetBuilder<'_> {
         // SAFETY: `ti` is alive by the type invariants, and its table is set, see `get_device()`.
         let mode = unsafe { bindings::dm_table_get_mode((*self.ti).table) };
         let is_writable = mode & bindings::BLK_OPEN_WRITE != 0;
-        // SAFETY: The result is dropped before the devices are put, by the contract of `new()`.
-        unsafe { Owner::new(self.devices.id(), is_writable) }
+        // SAFETY: The type is alive while `ti` is.
+        let module = unsafe { (*(*self.ti).type_).module };
+        // SAFETY: The result is dropped before the devices are put, by the contract of `new()`. The
+        // table has a reference to the module, see `get_target_type()` in `drivers/md/dm-target.c`.
+        unsafe { Owner::new(self.devices.id(), is_writable, module) }
     }
 
     /// Returns the logical block size of `device` in bytes, a power of two.

@@ -29,7 +29,8 @@ const MAX_AREA_SECTORS: u64 = u64::MAX / 2;
 pub struct DeviceIndex {
     /// Not valid when the devices are gone.
     bdev: *mut bindings::block_device,
-    of: DevicesId,
+    /// The `id` of its [`Devices`].
+    of: u64,
     index: u32,
 }
 
@@ -46,7 +47,7 @@ impl DeviceIndex {
         // INVARIANT: There are no devices with that id.
         Self {
             bdev: core::ptr::null_mut(),
-            of: DevicesId::none(),
+            of: unique_id(),
             index: 0,
         }
     }
@@ -89,7 +90,7 @@ impl DevicesId {
         self,
         device: DeviceIndex,
     ) -> Option<*mut bindings::block_device> {
-        (device.of == self).then_some(device.bdev)
+        (device.of == self.0).then_some(device.bdev)
     }
 
     /// Returns the id of no devices.
@@ -183,14 +184,14 @@ impl Devices {
         // INVARIANT: The device was just added at the end. Ids are not reused.
         Ok(DeviceIndex {
             bdev: dev.bdev,
-            of: self.id,
+            of: self.id.0,
             index,
         })
     }
 
     #[inline]
     fn get(&self, device: DeviceIndex) -> Option<&OpenDevice> {
-        if device.of != self.id {
+        if device.of != self.id.0 {
             return None;
         }
         self.list.get(usize::from_safe_cast(device.index))
