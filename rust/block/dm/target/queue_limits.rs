@@ -71,7 +71,7 @@ impl Limits<'_> {
     }
 
     /// Caps `max_hw_sectors` at `sectors`, or at the largest block size of the block layer if that
-    /// is more, and at 4 GiB.
+    /// is more, and at 4 GiB less a sector.
     ///
     /// The block layer refuses a limit below the block size, and another line of the table may have
     /// such blocks. Device mapper itself splits longer bios, also bios that a target must not
