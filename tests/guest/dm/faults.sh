@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Tables of every target while each allocation of its constructor fails, one at a time. For rcrypt, only
-# some of them: it allocates a reserve of pages. faults_rcrypt.sh tests the others.
+# Tables of every target while each allocation of its constructor fails, one at a time. For rcrypt and
+# rmirror, only some of them: they allocate a reserve of pages. faults_rcrypt.sh tests the others of rcrypt.
 
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
@@ -13,7 +13,7 @@ key=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 
 setup() {
 	make_ram 2048
-	load_modules dm_offset percpu_hist rcrypt
+	load_modules dm_offset dm_rmirror percpu_hist rcrypt
 	load_fail_nth
 }
 
@@ -35,8 +35,13 @@ test_rcrypt() {
 		"0 $len_sectors rcrypt aes-cbc-essiv:sha256 $key 0 /dev/ram0 0"
 }
 
+test_rmirror() {
+	expect_constructor_fails_well some dm_rmirror \
+		"0 $len_sectors rmirror core 1 512 2 /dev/ram0 0 /dev/ram1 0"
+}
+
 test_modules_can_be_unloaded() {
-	unload rcrypt percpu_hist dm_offset
+	unload rcrypt percpu_hist dm_rmirror dm_offset
 	rmmod fail_nth
 }
 

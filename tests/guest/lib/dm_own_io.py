@@ -16,6 +16,7 @@ from dm_ioctl import READONLY, KernelLog, Target
 MODULES = f"/lib/modules/{os.uname().release}"
 SECTORS = 2048
 LENGTH = SECTORS * 512
+ROUNDS = 2 if ktap.IS_DEBUG else 5
 
 
 class Suite(block.Suite):
@@ -229,7 +230,7 @@ class Suite(block.Suite):
         """All functions have been called then. Those of copies run in the worker, which cannot wait."""
         slow = self.make_slow()
         self.line(name="other")
-        for number in range(1, 6):
+        for number in range(1, ROUNDS + 1):
             self.line(*slow)
             self.control.message("own", "flood")
             self.remove("own")
@@ -239,7 +240,7 @@ class Suite(block.Suite):
 
     def test_module_with_asynchronous_io_in_flight_is_unloaded(self) -> None:
         slow = self.make_slow()
-        for _ in range(5):
+        for _ in range(ROUNDS):
             self.line(*slow)
             self.control.message("own", "flood")
             self.remove("own")
@@ -254,7 +255,7 @@ class Suite(block.Suite):
     def test_lines_with_io_in_flight_are_removed(self) -> None:
         """The device is closed after its I/O. Later I/O of the same task is refused."""
         slow = self.make_slow()
-        for _ in range(5):
+        for _ in range(ROUNDS):
             log = KernelLog()
             self.line(*slow)
             for _ in range(4):
@@ -270,7 +271,7 @@ class Suite(block.Suite):
 
     def test_refused_lines_wait_for_their_io(self) -> None:
         slow = self.make_slow()
-        for _ in range(5):
+        for _ in range(ROUNDS):
             log = KernelLog()
             self.expect_error(errno.EINVAL, self.line, *slow, "fail")
             self.remove("own")
@@ -279,7 +280,7 @@ class Suite(block.Suite):
 
     def test_module_with_io_in_flight_is_unloaded(self) -> None:
         slow = self.make_slow()
-        for _ in range(5):
+        for _ in range(ROUNDS):
             self.line(*slow)
             for _ in range(4):
                 self.control.message("own", "loop")
