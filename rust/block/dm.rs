@@ -74,6 +74,7 @@
 //! | `status` | ioctl | yes, without I/O | everything, including itself |
 //! | `io_hints` | table load | yes | `message`, `status` |
 //! | `zones` | table load, ioctl | yes | everything |
+//! | `prepare_ioctl` | ioctl | yes | everything |
 //! | drop of [`Target::ModuleData`] | module unload | yes | nothing of the target |
 //!
 //! A function that may run in a hard interrupt gets an [`IrqBio`]. An `IrqBio` cannot be sent:
@@ -84,8 +85,8 @@
 //! function has returned.
 //!
 //! Not covered: request-based targets, and so `DM_TARGET_WILDCARD`; zones other than those of a
-//! single device; DAX; ioctls for the device below; integrity metadata and inline encryption of the
-//! layer above (`DM_TARGET_PASSES_INTEGRITY`, `DM_TARGET_PASSES_CRYPTO`).
+//! single device; DAX; integrity metadata and inline encryption of the layer above
+//! (`DM_TARGET_PASSES_INTEGRITY`, `DM_TARGET_PASSES_CRYPTO`).
 //!
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 //!

@@ -7,8 +7,7 @@
 //!
 //! Table line: `<start> <len> rlinear <dev path> <start sector>`
 //!
-//! Not supported, unlike in C: DAX, ioctls for the device below, integrity metadata and inline
-//! encryption of the layer above.
+//! Not supported, unlike in C: DAX, integrity metadata and inline encryption of the layer above.
 //!
 //! C: `drivers/md/dm-linear.c`.
 
@@ -94,6 +93,10 @@ impl dm::Target for Linear {
     }
 
     fn zones(self: Pin<&Self>) -> dm::DeviceIndex {
+        self.device
+    }
+
+    fn prepare_ioctl(self: Pin<&Self>) -> dm::DeviceIndex {
         self.device
     }
 

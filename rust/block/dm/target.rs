@@ -132,6 +132,18 @@ pub trait Target: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
+    /// Returns the device that gets the ioctls that the block layer does not handle itself.
+    ///
+    /// Device mapper sends them if the table has a single line. The caller needs `CAP_SYS_RAWIO` if
+    /// the line does not map the whole device. Without `prepare_ioctl`, and for a device of another
+    /// target, they fail with `ENOTTY`.
+    ///
+    /// Context: Process context. May sleep. C: `linear_prepare_ioctl()` in
+    /// `drivers/md/dm-linear.c`.
+    fn prepare_ioctl(self: Pin<&Self>) -> DeviceIndex {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Writes the text of `dmsetup status`. The default writes nothing.
     ///
     /// Context: Process context. May sleep. Must not start I/O.

@@ -261,6 +261,30 @@ class Suite(block.Suite):
             self.remove_all()
             subprocess.run(["modprobe", "-r", "scsi_debug"], check=True)
 
+    def test_ioctls_reach_the_device(self) -> None:
+        """A line that does not map the whole device requires a privilege."""
+        device = self.make_scsi_disk()
+        sectors = block.fields_of(f"/sys/block/{os.path.basename(device)}/size")[0]
+        try:
+            expected = scsi_id_of(device)
+            assert isinstance(expected, str), "the disk has no id"
+            for name, line, length, results in (
+                ("linear", f"{device} 0", sectors, [expected, expected]),
+                ("linear", f"{device} 0", sectors - 8, [expected, errno.ENOTTY]),
+                ("linear", f"{device} 8", sectors - 8, [expected, errno.ENOTTY]),
+                ("striped", f"1 8 {device} 0", sectors, [errno.ENOTTY, errno.ENOTTY]),
+            ):
+                ours, theirs = (
+                    [scsi_id_of(node), scsi_id_of(node, user="nobody")]
+                    for node in self.both(name, line, length)
+                )
+                ktap.expect_equal(theirs, ours, f"answers of {line}")
+                ktap.expect_equal(results, ours, f"answers of {line}")
+                self.remove_both()
+        finally:
+            self.remove_all()
+            subprocess.run(["modprobe", "-r", "scsi_debug"], check=True)
+
     def make_scsi_disk(self) -> str:
         """Creates a disk that can write zeroes. Returns its node."""
         subprocess.run(["modprobe", "sd_mod"], check=True)
@@ -426,6 +450,20 @@ def discards_of(legs: list[str]) -> list[int]:
     """Returns the number of discards of each leg, and of discarded sectors."""
     stats = [block.fields_of(f"/sys/block/{os.path.basename(leg)}/stat") for leg in legs]
     return [count for stat in stats for count in (stat[11], stat[13])]
+
+
+def scsi_id_of(node: str, user: str = "root") -> str | int:
+    """Returns the answer of the disk to an ioctl of a user, or the error number."""
+    code = "import fcntl, sys\n"
+    code += "try: print(fcntl.ioctl(int(sys.argv[1]), 0x5382, bytes(8)).hex())\n"
+    code += "except OSError as error: print(error.errno)"
+    fd = os.open(node, os.O_RDONLY)
+    try:
+        command = ["python3", "-c", code, str(fd)]
+        answer = subprocess.check_output(command, pass_fds=(fd,), user=user, text=True).strip()
+    finally:
+        os.close(fd)
+    return answer if len(answer) == 16 else int(answer)
 
 
 def read_without_wait(node: str) -> bytes | int:

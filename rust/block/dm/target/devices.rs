@@ -213,7 +213,6 @@ impl Devices {
     }
 
     /// Returns the sector of the device that the target begins at.
-    #[cfg(CONFIG_BLK_DEV_ZONED)]
     pub(super) fn start_sectors(&self, device: DeviceIndex) -> Option<u64> {
         Some(self.get(device)?.start_sectors)
     }

@@ -163,6 +163,11 @@ impl<T: Target> Vtable<T> {
             } else {
                 None
             },
+            prepare_ioctl: if T::HAS_PREPARE_IOCTL {
+                Some(Self::prepare_ioctl)
+            } else {
+                None
+            },
             iterate_devices: Some(bindings::kscale_target_iterate_devices),
             io_hints: Some(Self::io_hints),
             #[cfg(CONFIG_BLK_DEV_ZONED)]
@@ -207,7 +212,7 @@ impl<T: Target> Vtable<T> {
     pub(super) fn addresses(
         target_type: &bindings::target_type,
         functions: &Functions,
-    ) -> [usize; 19] {
+    ) -> [usize; 20] {
         macro_rules! address {
             ($callback:ident) => {
                 target_type
@@ -231,6 +236,7 @@ impl<T: Target> Vtable<T> {
             address!(resume),
             functions.status as usize,
             address!(message),
+            address!(prepare_ioctl),
             functions.iterate_devices as usize,
             address!(io_hints),
             report_zones,

@@ -8,6 +8,7 @@ use kernel::{
         c_char,
         c_int,
         c_uint,
+        c_ulong,
         c_void, //
     },
     num::casts::FromSafeCast,
@@ -101,6 +102,39 @@ impl<T: Target> Vtable<T> {
                 Ok(1)
             })
         })
+    }
+
+    /// Selects the device of an ioctl. Returns 1 if the caller needs a privilege.
+    ///
+    /// # Safety
+    ///
+    /// Device mapper must call this as `target_type.prepare_ioctl`.
+    pub(super) unsafe extern "C" fn prepare_ioctl(
+        ti: *mut bindings::dm_target,
+        bdev: *mut *mut bindings::block_device,
+        _cmd: c_uint,
+        _arg: c_ulong,
+        _forward: *mut bool,
+    ) -> c_int {
+        // SAFETY: This is `prepare_ioctl`.
+        let inner = unsafe { Self::inner(ti) };
+        let device = inner.target().prepare_ioctl();
+        let devices = inner.devices();
+        let (Some(found), Some(start_sectors)) =
+            (devices.bdev(device), devices.start_sectors(device))
+        else {
+            return ENOTTY.to_errno();
+        };
+
+        // SAFETY: The target is alive during this call.
+        let len_sectors = unsafe { (*ti).len };
+        // SAFETY: The device is open while the target lives.
+        let is_whole =
+            start_sectors == 0 && len_sectors == unsafe { bindings::bdev_nr_sectors(found) };
+        // SAFETY: The caller passes a pointer to a variable of its own. It uses the device before it
+        // puts the table (`dm_unprepare_ioctl()` in `drivers/md/dm.c`).
+        unsafe { *bdev = found };
+        (!is_whole).into()
     }
 
     /// Iterates over the devices.
