@@ -454,7 +454,8 @@ class RustBuild(Build):
     def configure(self) -> None:
         """Applies the settings of the options that the tree has."""
         later = self.later_options()
-        settings = [line for line in self.settings.splitlines() if line.partition("=")[0] not in later]
+        settings = [line for line in self.settings.splitlines() if line.startswith("CONFIG_")]
+        settings = [line for line in settings if line.partition("=")[0] not in later]
         names = {line.partition("=")[0] for line in settings}
         config = self.path / ".config"
         kept = [line for line in config.read_text().splitlines() if line.partition("=")[0] not in names]
@@ -475,7 +476,7 @@ class RustBuild(Build):
 
     def objects(self, files: list[str], where: Path) -> int:
         """Builds what the files are part of. Returns the number of sources."""
-        files = [name for name in files if name.endswith((".c", ".h", ".rs"))]
+        files = [name for name in files if name.endswith((".c", ".h", ".rs")) or name.startswith("rust/")]
         if files:
             self.prepare()
             self.put(files, where)

@@ -340,7 +340,7 @@ class Rust(TempDir):
 
     def test_settings_of_the_series(self) -> None:
         self.write("kdir/.config", "CONFIG_DUCKS=y\n# CONFIG_POND is not set\nCONFIG_POND_DEPTH=1\nCONFIG_LAKE=m\n")
-        found = self.configure("CONFIG_POND=y\nCONFIG_LAKE=y\n")
+        found = self.configure("CONFIG_POND=y\n# The ducks need both.\nCONFIG_LAKE=y\n")
         self.assertEqual(found, "CONFIG_DUCKS=y\nCONFIG_POND_DEPTH=1\nCONFIG_POND=y\nCONFIG_LAKE=y\n")
         self.assertEqual(self.runs, [("olddefconfig",)])
         # Other settings need another build.
@@ -376,6 +376,9 @@ class Rust(TempDir):
         self.assertEqual(self.build.objects(["rust/kernel/ducks.rs", "MAINTAINERS"], self.source), 1)
         self.assertEqual(self.runs, [("olddefconfig",), ("W=1", "CLIPPY=1", "prepare")])
         self.assertEqual(self.build.objects(["MAINTAINERS"], self.source), 0)
+        # Other files in rust/ change the crates.
+        self.assertEqual(self.build.objects(["rust/bindgen_parameters"], self.source), 1)
+        self.assertEqual(self.runs[2:], self.runs[:2])
 
     def test_format_is_checked(self) -> None:
         with contextlib.redirect_stderr(io.StringIO()):
