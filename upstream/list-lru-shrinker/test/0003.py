@@ -37,6 +37,11 @@ DEVICES = Path("/dev/binderfs")
 SHRINKERS = Path("/sys/kernel/debug/shrinker")
 KUNIT = Path("/sys/kernel/debug/kunit")
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+LIBC.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+
 # struct binder_write_read, and struct binder_transaction_data: target, cookie, code, flags, pid, uid, size of the
 # data, size of the offsets, address of the data, address of the offsets.
 WRITE_READ = struct.Struct("=QQQQQQ")
@@ -73,10 +78,7 @@ class Binder:
 
     def __init__(self) -> None:
         self.fd = os.open(DEVICES / "binder", os.O_RDWR | os.O_CLOEXEC)
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-        self.address = libc.mmap(None, MAPPING, mmap.PROT_READ, mmap.MAP_PRIVATE, self.fd, 0)
+        self.address = LIBC.mmap(None, MAPPING, mmap.PROT_READ, mmap.MAP_PRIVATE, self.fd, 0)
         if self.address == ctypes.c_void_p(-1).value:
             raise OSError(ctypes.get_errno(), "mmap")
 
@@ -123,10 +125,10 @@ class Binder:
 
     def resident(self) -> int:
         """Returns the number of pages in the mapping."""
-        text = Path("/proc/self/smaps").read_text()
-        found = re.search(rf"^{self.address:x}-.*\n(?:[A-Z]\S+:.*\n)*?Rss: +(\d+) kB", text, re.MULTILINE)
-        assert found, text
-        return int(found[1]) * 1024 // PAGE
+        vector = ctypes.create_string_buffer(MAPPING // PAGE)
+        if LIBC.mincore(self.address, MAPPING, vector):
+            raise OSError(ctypes.get_errno(), "mincore")
+        return sum(byte & 1 for byte in vector.raw)
 
 
 def sha(data: bytes) -> bytes:
@@ -234,12 +236,15 @@ def check_pages() -> None:
         sys.exit("there are no bytes behind the data")
 
 
-def repeat(seconds: float, function: Callable[[], object]) -> Callable[[], None]:
+def repeat(seconds: float, function: Callable[[], None]) -> Callable[[], None]:
     """Returns a function that calls `function` again and again."""
     def run() -> None:
         end_s = time.monotonic() + seconds
+        calls = 0
         while time.monotonic() < end_s:
             function()
+            calls += 1
+        print(f"{calls} calls of {function.__name__}() in parallel")
     return run
 
 
@@ -313,6 +318,8 @@ def check_suites() -> None:
 
 
 def main() -> None:
+    # A process that was forked must not write what its parent has buffered.
+    sys.stdout.reconfigure(line_buffering=True)
     if not os.path.ismount("/sys/kernel/debug"):
         subprocess.run(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"], check=True)
     check_suites()
