@@ -13,7 +13,7 @@
 //!    [`Target::ModuleData`] that all its targets share.
 //!
 //! `samples/dm_offset.rs` is a whole target of about a hundred lines. `samples/dm/` has targets that
-//! do what `linear`, `striped`, `mirror`, `zero` and `error` do in C.
+//! do what their namesakes in C do.
 //!
 //! # The life of a bio
 //!
@@ -42,7 +42,8 @@
 //! target may request several bios, for example one for each of its devices:
 //! [`TargetBuilder::set_num_flush_bios()`], [`MapBio::target_bio_nr()`], [`MapBio::remap_range()`].
 //!
-//! A target notifies user space of an event, such as a device that fails, by [`TableEvent`].
+//! A target notifies user space of an event, such as a device that fails, by [`TableEvent`]. It runs
+//! code later, for example to submit bios that it delays, by [`DelayedWork`].
 //!
 //! A target does I/O to its devices that belongs to no bio by an [`IoClient`], for example for its
 //! metadata. A [`KcopydClient`] copies areas of its devices. Both can wait for the end of their I/O, or
@@ -69,7 +70,8 @@
 //! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
 //! | functions of [`Bio::queue_bh()`] | softirq | no | everything |
 //! | drop of [`Target::PerBio`] | any, including hard interrupts | no | everything |
-//! | suspend and resume hooks | ioctl | yes, without I/O | `message`, `status`; `map` unless drained |
+//! | `delayed_work` | a worker | yes, in NOIO scope | everything except itself |
+//! | suspend and resume hooks | ioctl | yes; only `presuspend` may submit bios | `message`, `status`; `map` unless drained |
 //! | `message` | ioctl | yes, in NOIO scope | everything, including itself |
 //! | `status` | ioctl | yes, without I/O | everything, including itself |
 //! | `io_hints` | table load | yes | `message`, `status` |
@@ -145,6 +147,7 @@ pub use self::{
             SecretArg, //
         },
         ctr::TargetBuilder,
+        delayed_work::DelayedWork,
         devices::DeviceIndex,
         event::TableEvent,
         queue_limits::Limits,

@@ -15,7 +15,8 @@
 //!
 //! Not supported:
 //!
-//! - delayed items: their timers would outlive the queue;
+//! - delayed items: their timers would outlive the queue. A device-mapper target has
+//!   [`DelayedWork`](crate::block::dm::DelayedWork);
 //! - softirq queues: bios use the kernel's, see
 //!   [`Bio::queue_bh()`](crate::block::dm::Bio::queue_bh);
 //! - attributes.

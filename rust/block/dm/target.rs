@@ -23,6 +23,7 @@ use super::bio::{
 pub(super) mod args;
 pub(super) mod audit;
 pub(super) mod ctr;
+pub(super) mod delayed_work;
 pub(super) mod devices;
 pub(super) mod event;
 pub(super) mod queue_limits;
@@ -180,9 +181,21 @@ pub trait Target: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
+    /// Runs after the delay of [`DelayedWork::queue()`], on the queue that was passed to
+    /// [`TargetBuilder::delayed_work()`]. The default does nothing.
+    ///
+    /// Runs concurrently with all callbacks except itself. Runs in NOIO scope.
+    ///
+    /// Context: Process context. May sleep.
+    ///
+    /// [`DelayedWork::queue()`]: super::DelayedWork::queue
+    fn delayed_work(self: Pin<&Self>) {}
+
     /// Runs before the device is suspended. Bios still arrive.
     ///
-    /// Context: Process context. May sleep. Must not start I/O.
+    /// A target that keeps bios submits them here: the suspend waits for all bios.
+    ///
+    /// Context: Process context. May sleep. Must not wait for I/O of the device.
     fn presuspend(self: Pin<&Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -2,7 +2,15 @@
 
 //! A target that does with its bios all that it may, each handle used up once.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::{
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+    time::Delta, //
+};
 
 use core::num::{
     NonZero,
@@ -38,7 +46,10 @@ mod module;
 struct Everything {
     device: dm::DeviceIndex,
     event: dm::TableEvent,
+    delayed: dm::DelayedWork,
     queue: Workqueue,
+    #[pin]
+    kept: SpinLockIrq<dm::BioList<Everything>>,
     #[pin]
     set: BioSet,
     #[pin]
@@ -81,12 +92,16 @@ impl dm::Target for Everything {
         builder.set_flush_bypasses_map();
         let event = builder.event()?;
         let queue = Workqueue::new(c"everything", Flags::UNBOUND, 0)?;
+        let delayed_queue = Workqueue::new(c"delayed", Flags::UNBOUND, 1)?;
+        let delayed = builder.delayed_work(Arc::new(delayed_queue, GFP_KERNEL)?)?;
         let reserve_bios = NonZero::new(1).ok_or(EINVAL)?;
 
         Ok(try_pin_init!(Self {
             device,
             event,
+            delayed,
             queue,
+            kept <- new_spinlock_irq!(dm::BioList::new()),
             set <- BioSet::new(reserve_bios),
             pool <- Mempool::new(256, Pages),
             mapped <- PerCpuCounter::new(0),
@@ -102,8 +117,24 @@ impl dm::Target for Everything {
             2 => bio.end(Ok(())),
             _ if bio.target_bio_nr() > 0 => bio.remap_range(self.device, 0, NonZeroU32::MIN),
             _ if bio.is_nowait() && !bio.is_readahead() => bio.end(Err(BlkError::AGAIN)),
+            4 => {
+                self.delayed.queue(Delta::from_millis(1));
+                bio.defer(|bio| self.kept.lock().push(bio))
+            }
             3 => bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, work)),
             sector => bio.remap(self.device, sector),
+        }
+    }
+
+    fn delayed_work(self: Pin<&Self>) {
+        let mut kept = self.kept.lock();
+        if let Some(data) = kept.first_data() {
+            data.submits += 1;
+        }
+        let bio = kept.pop();
+        drop(kept);
+        if let Some(bio) = bio {
+            bio.submit(self.device, 0);
         }
     }
 

@@ -48,15 +48,29 @@ impl<T: Target> BioList<T> {
     /// Context: Any context. Never sleeps. Takes amortised constant time: a call may reverse all
     /// bios that were pushed since the last reversal. C: `bio_list_pop()`.
     pub fn pop(&mut self) -> Option<Bio<T>> {
+        self.fill_head();
+        let mut first = self.head.take()?;
+        self.head = first.next().take();
+        Some(Bio::new(first))
+    }
+
+    /// Returns the per-bio data of the first bio, which stays in the list.
+    ///
+    /// Context: Any context. Never sleeps. Takes as long as [`pop()`](Self::pop). C:
+    /// `bio_list_peek()`.
+    pub fn first_data(&mut self) -> Option<&mut T::PerBio> {
+        self.fill_head();
+        self.head.as_mut().map(PerBioRef::data)
+    }
+
+    /// Moves the bios to `head`, in their order, if it is empty.
+    fn fill_head(&mut self) {
         if self.head.is_none() {
             while let Some(mut ptr) = self.tail.take() {
                 self.tail = mem::replace(ptr.next(), self.head.take());
                 self.head = Some(ptr);
             }
         }
-        let mut first = self.head.take()?;
-        self.head = first.next().take();
-        Some(Bio::new(first))
     }
 }
 

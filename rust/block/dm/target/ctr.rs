@@ -2,7 +2,10 @@
 
 //! Table lines.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 use core::{
     marker::PhantomData,
@@ -20,11 +23,16 @@ use crate::{
         io::IoClient,
         kcopyd::KcopydClient,
         OwnIo, //
-    }, //
+    },
+    sync::workqueue::Workqueue, //
 };
 
 use super::{
     args::CtrError,
+    delayed_work::{
+        DelayedWork,
+        WorkSource, //
+    },
     devices::{
         DeviceIndex,
         Devices, //
@@ -46,6 +54,7 @@ pub struct TargetBuilder<'a> {
     pub(in crate::block::dm) devices: Devices,
     pub(super) events: Option<EventSource>,
     pub(super) own_io: OwnIo,
+    pub(super) work: Option<WorkSource>,
     _target: PhantomData<&'a mut bindings::dm_target>,
 }
 
@@ -55,7 +64,8 @@ impl TargetBuilder<'_> {
     /// # Safety
     ///
     /// The caller must be `ctr` of `ti`, and must put the devices that are opened. It must drop
-    /// `events` before the table of `ti` is freed, and `own_io` before it puts the devices.
+    /// `events` before the table of `ti` is freed, `own_io` before it puts the devices, and `work`
+    /// before the target is dropped.
     pub(super) unsafe fn new(ti: *mut bindings::dm_target) -> Self {
         // INVARIANT: By this function's contract.
         Self {
@@ -63,6 +73,7 @@ impl TargetBuilder<'_> {
             devices: Devices::new(),
             events: None,
             own_io: OwnIo::default(),
+            work: None,
             _target: PhantomData,
         }
     }
@@ -186,6 +197,24 @@ impl TargetBuilder<'_> {
         // SAFETY: The result is dropped before the devices are put, by the contract of `new()`. The
         // table has a reference to the module, see `get_target_type()` in `drivers/md/dm-target.c`.
         unsafe { Owner::new(self.devices.id(), is_writable, module) }
+    }
+
+    /// Returns a handle that runs [`Target::delayed_work()`] on `queue` after a delay.
+    ///
+    /// A target that delays bios needs a [`Workqueue`], which makes progress under memory pressure.
+    ///
+    /// Fails with [`EBUSY`] if this was called before: there is one work item. Fails with [`ENOMEM`]
+    /// if the work item cannot be allocated.
+    ///
+    /// Context: Process context. May sleep. C: `timer_setup()`, `INIT_WORK()`.
+    ///
+    /// [`Target::delayed_work()`]: crate::block::dm::Target::delayed_work
+    pub fn delayed_work(&mut self, queue: Arc<Workqueue>) -> Result<DelayedWork> {
+        if self.work.is_some() {
+            return Err(EBUSY);
+        }
+        let source = WorkSource::new(self.target_type(), queue)?;
+        Ok(self.work.insert(source).handle())
     }
 
     /// Returns the logical block size of `device` in bytes, a power of two.

@@ -36,7 +36,10 @@ use crate::{
     }, //
 };
 
-use super::Target;
+use super::{
+    delayed_work::Shared,
+    Target, //
+};
 
 /// The functions of a target that C calls through a function of this library.
 pub(super) struct Functions {
@@ -69,6 +72,8 @@ pub(super) struct Functions {
     pub(super) run: unsafe fn(NonNull<Head>),
     /// Submits the clones of a list of bios, the newest first.
     pub(super) submit_clones: unsafe fn(NonNull<Head>),
+    /// Runs the delayed work of a target, the `Inner` that the argument points to.
+    pub(super) delayed_work: unsafe fn(NonNull<c_void>),
 }
 
 /// A target type.
@@ -333,4 +338,20 @@ pub(in crate::block::dm) unsafe extern "C" fn submit_clones(work: *mut bindings:
     let this = unsafe { head.as_ref().target_type };
     // SAFETY: As above. The list was just taken.
     unsafe { TargetType::call(this, |functions| (functions.submit_clones)(head)) };
+}
+
+/// The work function of a [`DelayedWork`](crate::block::dm::DelayedWork).
+///
+/// # Safety
+///
+/// The workqueue core must call this for the `work` of a [`Shared`].
+#[inline(never)]
+pub(super) unsafe extern "C" fn run_delayed_work(work: *mut bindings::work_struct) {
+    // SAFETY: By this function's contract.
+    let Some((this, target)) = (unsafe { Shared::target_of(work) }) else {
+        return;
+    };
+    // SAFETY: The target lives until this function has returned, and its table keeps its type, by the
+    // invariants of `Shared`.
+    unsafe { TargetType::call(this, |functions| (functions.delayed_work)(target)) };
 }

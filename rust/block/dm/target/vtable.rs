@@ -8,7 +8,8 @@ use kernel::{
     ffi::{
         c_char,
         c_int,
-        c_uint, //
+        c_uint,
+        c_void, //
     },
     module::this_module,
     prelude::*, //
@@ -46,6 +47,7 @@ use super::{
     },
     audit,
     ctr::TargetBuilder,
+    delayed_work::WorkSource,
     devices::Devices,
     event::EventSource,
     target_type::{
@@ -76,6 +78,8 @@ pub(in crate::block::dm) struct Inner<T: Target> {
     _events: Option<EventSource>,
     /// Dropped after `target`, and before the devices are put.
     _own_io: OwnIo,
+    /// Closed by `dtr`, before it drops the target.
+    work: Option<WorkSource>,
 }
 
 impl<T: Target> Inner<T> {
@@ -189,6 +193,7 @@ impl<T: Target> Vtable<T> {
         end_child: ChildEnd::<T>::end,
         run: PerBio::<T>::run,
         submit_clones: SortedSubmitQueue::<T>::submit_clones,
+        delayed_work: Self::delayed_work,
     };
 
     /// Returns the feature flags of the target.
@@ -212,7 +217,7 @@ impl<T: Target> Vtable<T> {
     pub(super) fn addresses(
         target_type: &bindings::target_type,
         functions: &Functions,
-    ) -> [usize; 20] {
+    ) -> [usize; 21] {
         macro_rules! address {
             ($callback:ident) => {
                 target_type
@@ -245,6 +250,7 @@ impl<T: Target> Vtable<T> {
             functions.end_child as usize,
             functions.run as usize,
             functions.submit_clones as usize,
+            functions.delayed_work as usize,
             Registered::<T>::free as *const () as usize,
         ]
     }
@@ -280,8 +286,9 @@ impl<T: Target> Vtable<T> {
         argc: c_uint,
         argv: *mut *mut c_char,
     ) -> c_int {
-        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`. The events and the clients are
-        // dropped in this function, the clients before the devices are put, or by `dtr`.
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`. The events, the clients and the
+        // delayed work are dropped in this function, the clients before the devices are put, or by
+        // `dtr`.
         let mut builder = unsafe { TargetBuilder::new(ti) };
         // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
@@ -292,6 +299,12 @@ impl<T: Target> Vtable<T> {
                 let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
                 // SAFETY: This is `ctr`, so it has exclusive access to `ti`.
                 unsafe { (*ti).private = inner.cast() };
+                // SAFETY: The target was just constructed. Only `dtr` borrows it mutably.
+                if let Some(work) = unsafe { &(*inner).work } {
+                    // SAFETY: As above. The work was created for the type of `ti`, and `dtr` drops it
+                    // before the target.
+                    unsafe { work.open(inner.cast()) };
+                }
                 if T::AUDITED {
                     // SAFETY: This is `ctr`.
                     unsafe { audit::made(ti) };
@@ -350,8 +363,10 @@ impl<T: Target> Vtable<T> {
         unsafe { (&raw mut (*slot)._events).write(builder.events.take()) };
         // SAFETY: As above.
         unsafe { (&raw mut (*slot)._own_io).write(mem::take(&mut builder.own_io)) };
+        // SAFETY: As above.
+        unsafe { (&raw mut (*slot).work).write(builder.work.take()) };
 
-        // SAFETY: All seven fields were written.
+        // SAFETY: All eight fields were written.
         // INVARIANT: Pinned before any other code gets a reference.
         let mut inner = KBox::into_pin(unsafe { inner.assume_init() });
         if let Err(error) = checked {
@@ -368,6 +383,13 @@ impl<T: Target> Vtable<T> {
     ///
     /// Device mapper must call this as `target_type.dtr`.
     unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
+        // SAFETY: `ctr` set `private` to an `Inner<T>`, which is not freed yet.
+        let inner: *mut Inner<T> = unsafe { (*ti).private.cast() };
+        // SAFETY: As above. It is not borrowed mutably: this shared borrow ends before the box is made.
+        if let Some(work) = unsafe { &(*inner).work } {
+            // Waits for the delayed work, which borrows the target.
+            work.close();
+        }
         // SAFETY: `ctr` set `private` to such a box. No pointer to it is left:
         //
         // - `dtr` is called once, by `dm_table_destroy()` in `drivers/md/dm-table.c`. No other
@@ -381,8 +403,8 @@ impl<T: Target> Vtable<T> {
         //   before the bio does. A function that continues after that, in a section that the
         //   registration waits for, has no bio and no borrow.
         // - Work that is queued for a bio runs before the bio ends. Dropping a `SortedSubmitQueue`
-        //   waits for its work.
-        let inner = unsafe { KBox::<Inner<T>>::from_raw((*ti).private.cast()) };
+        //   waits for its work. The delayed work has ended, see above.
+        let inner = unsafe { KBox::<Inner<T>>::from_raw(inner) };
         let mut inner = KBox::into_pin(inner);
         let devices = mem::replace(inner.as_mut().project().devices, Devices::new());
 
@@ -451,5 +473,15 @@ impl<T: Target> Vtable<T> {
             }
             None => bindings::DM_ENDIO_INCOMPLETE as c_int,
         }
+    }
+    /// Runs the delayed work.
+    ///
+    /// # Safety
+    ///
+    /// `inner` must be an `Inner<T>` that lives until this returns, and that is not borrowed mutably.
+    unsafe fn delayed_work(inner: NonNull<c_void>) {
+        // SAFETY: By this function's contract.
+        let inner: &Inner<T> = unsafe { inner.cast().as_ref() };
+        noio_scope(|| inner.target().delayed_work());
     }
 }
