@@ -74,6 +74,10 @@ impl Flags {
     /// The names of such queues are unique.
     pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
 
+    /// The items run one at a time, in FIFO order (`__WQ_ORDERED`). Needs [`Flags::UNBOUND`] and a
+    /// bound of 1.
+    const ORDERED: Self = Self(bindings::wq_flags___WQ_ORDERED);
+
     /// Returns whether all of `flags` are set.
     fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
@@ -132,6 +136,19 @@ impl Workqueue {
         // INVARIANT: `list_entry` lists `raw`.
         this.list_entry = Some(ListEntry::new(this.raw)?);
         Ok(this)
+    }
+
+    /// Creates a queue that runs its items one at a time, in the order in which they were queued.
+    ///
+    /// The scheduler chooses the CPU of an item. The kernel keeps the first 31 bytes of `name`.
+    ///
+    /// Fails with [`EINVAL`] if `name` is empty. Fails with [`ENOMEM`] if the queue or its rescuer
+    /// thread cannot be created.
+    ///
+    /// Context: Process context. May sleep. C: `alloc_ordered_workqueue()` in
+    /// `include/linux/workqueue.h`.
+    pub fn ordered(name: &CStr) -> Result<Self> {
+        Self::new(name, Flags::UNBOUND | Flags::ORDERED, 1)
     }
 
     /// As [`new()`](Self::new), for items whose code is in the library.
@@ -503,6 +520,57 @@ mod tests {
         }
 
         assert_eq!(has_warned(), had_warned);
+        Ok(())
+    }
+
+    /// Takes a turn at the end of its run.
+    #[pin_data]
+    struct Turn {
+        run_ms: i64,
+        next: Arc<Atomic<u32>>,
+        turn: Atomic<u32>,
+        #[pin]
+        work: Work<Turn>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Turn { self.work }
+    }
+
+    impl WorkItem for Turn {
+        type Pointer = Arc<Turn>;
+
+        fn run(this: Arc<Turn>) {
+            fsleep(Delta::from_millis(this.run_ms));
+            this.turn.store(this.next.fetch_add(1, Relaxed), Relaxed);
+        }
+    }
+
+    #[test]
+    fn items_of_an_ordered_queue_run_in_their_order() -> Result {
+        let queue = Workqueue::ordered(c"kscale_kunit")?;
+        let next = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let mut items = KVec::new();
+
+        // If they ran at once, the last would end first.
+        for run_ms in [40, 20, 10, 0] {
+            let next = next.clone();
+            let item = pin_init!(Turn {
+                run_ms,
+                next,
+                turn: Atomic::new(u32::MAX),
+                work <- new_work!("kscale_workqueue::Turn"),
+            });
+            items.push(Arc::pin_init(item, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        let queued = items
+            .iter()
+            .filter(|it| queue.enqueue((*it).clone()).is_ok());
+        assert_eq!(queued.count(), 4);
+        drop(queue);
+
+        assert!(items.iter().map(|it| it.turn.load(Relaxed)).eq(0..4));
+        assert_eq!(Workqueue::ordered(c"").err(), Some(EINVAL));
         Ok(())
     }
 
