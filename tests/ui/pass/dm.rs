@@ -92,8 +92,8 @@ impl dm::Target for Everything {
         builder.set_flush_bypasses_map();
         let event = builder.event()?;
         let queue = Workqueue::new(c"everything", Flags::UNBOUND, 0)?;
-        let delayed_queue = Workqueue::new(c"delayed", Flags::UNBOUND, 1)?;
-        let delayed = builder.delayed_work(Arc::new(delayed_queue, GFP_KERNEL)?)?;
+        let ordered = Arc::new(Workqueue::ordered(c"ordered")?, GFP_KERNEL)?;
+        let delayed = builder.delayed_work(ordered)?;
         let reserve_bios = NonZero::new(1).ok_or(EINVAL)?;
 
         Ok(try_pin_init!(Self {
@@ -117,7 +117,7 @@ impl dm::Target for Everything {
             2 => bio.end(Ok(())),
             _ if bio.target_bio_nr() > 0 => bio.remap_range(self.device, 0, NonZeroU32::MIN),
             _ if bio.is_nowait() && !bio.is_readahead() => bio.end(Err(BlkError::AGAIN)),
-            4 => {
+            4 if bio.opf() != 0 => {
                 self.delayed.queue(Delta::from_millis(1));
                 bio.defer(|bio| self.kept.lock().push(bio))
             }

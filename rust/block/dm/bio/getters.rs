@@ -22,6 +22,15 @@ macro_rules! impl_shared_getters {
             self.ptr.op()
         }
 
+        /// Returns the operation and the flags of the bio, `bi_opf`, as they were when it entered the
+        /// target. Their numbers may differ between kernels.
+        ///
+        /// Context: Any context. Never sleeps.
+        #[inline]
+        pub fn opf(&self) -> u32 {
+            self.ptr.opf()
+        }
+
         /// Returns the first sector of the bio on the mapped device. It does not change when the bio
         /// is sent to a device.
         ///

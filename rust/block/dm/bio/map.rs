@@ -421,6 +421,13 @@ impl<T: Target> BioInMap<T> {
         unsafe { raw::op(self.bio) }
     }
 
+    /// Returns the operation and the flags.
+    #[inline]
+    fn opf(&self) -> bindings::blk_opf_t {
+        // SAFETY: The bio is alive by the type invariants.
+        unsafe { (*self.bio).bi_opf }
+    }
+
     /// Returns the per-bio data of the target.
     #[inline]
     fn data(&mut self) -> &mut T::PerBio {

@@ -355,6 +355,13 @@ impl<T: Target> PerBioRef<T> {
         unsafe { raw::op(self.bio()) }
     }
 
+    /// Returns the operation and the flags that the bio had when it entered the target.
+    #[inline]
+    pub(super) fn opf(&self) -> bindings::blk_opf_t {
+        // SAFETY: The bio has not left the target, by the type invariants.
+        unsafe { (*self.0.as_ptr()).opf }
+    }
+
     /// Returns an iterator over the memory of the bio. It is empty if the operation has none.
     #[inline]
     pub(super) fn segments(&self) -> Segments<'_> {
