@@ -91,6 +91,7 @@ WRAPPERS = (
             "linear_4",
             "striped_4",
             "zero_4",
+            "delay_4",
             "remap_4",
             "segments_4",
             "segments_64",

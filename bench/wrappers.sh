@@ -34,7 +34,7 @@ measure_all c rust
 
 # Cost of targets: a direct write to a disk that does nothing. The row `disk` is the disk alone.
 
-modprobe -a dm_rlinear dm_rstriped dm_rzero bench_targets bench_targets_c || exit
+modprobe -a dm_rlinear dm_rstriped dm_rzero dm_rdelay bench_targets bench_targets_c || exit
 modprobe null_blk nr_devices=1 gb=1 queue_mode=0 irqmode=0 || exit
 [ -z "$PROFILE" ] || sed -n 's/.*]$/symbol &/p' /proc/kallsyms
 
@@ -63,6 +63,7 @@ done <<-END
 	linear /dev/nullb0 0
 	striped 2 128 /dev/nullb0 0 /dev/nullb0 65536
 	zero
+	delay /dev/nullb0 0 0
 END
 for case in remap_4 segments_4 segments_64 queue_4 share_4 bounce_4 bounce_64 end_4; do
 	target $case c ${case#*_} bench_c "/dev/nullb0 ${case%_*}"
