@@ -95,6 +95,21 @@ class Suite(block.Suite):
         self.expect_error(errno.EINVAL, self.do, "copy 0 2048 8 1")
         self.expect_error(errno.EINVAL, self.do, "copy 0 2048 8 0 1")
 
+    def test_parts_of_blocks_are_refused(self) -> None:
+        """Not all drivers look whether they get whole blocks."""
+        device = self.make_null_blk("null0", size=1, blocksize=4096, discard=1)
+        self.line(device, "/dev/ram0")
+        for sector, sectors in ((8, 7), (7, 8), (1, 1), (9, 16)):
+            area = f"{sector} {sectors}"
+            for text in (f"read 0 {area}", f"write 0 {area} 1", f"discard 0 {area}", f"clear 0 {area}"):
+                self.expect_error(errno.EINVAL, self.do, text)
+            self.expect_error(errno.EINVAL, self.do, f"copy 0 {area} 1")
+            self.expect_error(errno.EINVAL, self.do, f"copy 1 {area} 1 0")
+        self.do("write 0 8 8 1")
+        ktap.expect_equal("1 1", self.do("read 0 8 8"), "bytes")
+        # The sectors have no meaning.
+        self.do("flush 0 1 1")
+
     def test_flush_reaches_its_device(self) -> None:
         for name in ("null0", "null1"):
             self.make_null_blk(name, size=1, cache_size=1)

@@ -24,16 +24,20 @@ use core::ptr::{
 
 use crate::{
     bindings,
-    block::dm::{
-        bio::owned::may_wait,
-        target::devices::{
-            DeviceIndex,
-            DevicesId, //
+    block::{
+        bio::SECTOR_SIZE,
+        dm::{
+            bio::owned::may_wait,
+            target::devices::{
+                DeviceIndex,
+                DevicesId, //
+            }, //
         }, //
     }, //
 };
 
-/// An area of a device of the target.
+/// An area of a device of the target: whole logical blocks, see
+/// [`TargetBuilder::logical_block_size()`](crate::block::dm::TargetBuilder::logical_block_size).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The device.
@@ -268,13 +272,14 @@ impl<C: RawClient> InFlight<'_, C> {
     /// Returns the area in C, for writes if `is_write`.
     ///
     /// Fails with [`ENODEV`] if the device belongs to another target, and with [`EINVAL`] if the
-    /// area is not on the device. For writes, fails with [`EROFS`] if the table is read-only, and
-    /// with
-    /// [`EOPNOTSUPP`] if the device is zoned.
+    /// area is not on the device, or has parts of blocks. For writes, fails with [`EROFS`] if the
+    /// table is read-only, and with [`EOPNOTSUPP`] if the device is zoned.
     pub(super) fn region(&self, region: Region, is_write: bool) -> Result<bindings::dm_io_region> {
         let bdev = self.0.devices.bdev(region.device).ok_or(ENODEV)?;
         // SAFETY: The device is open: it is one of `devices`, and `self` is in flight.
         let len_sectors = unsafe { bindings::bdev_nr_sectors(bdev) };
+        // SAFETY: As above.
+        let block_bytes = unsafe { bindings::bdev_logical_block_size(bdev) };
 
         if is_write {
             if !self.0.is_writable {
@@ -289,6 +294,7 @@ impl<C: RawClient> InFlight<'_, C> {
             }
         }
         check_area(region.sector, region.n_sectors, len_sectors)?;
+        check_blocks(region.sector, region.n_sectors, block_bytes)?;
         Ok(bindings::dm_io_region {
             bdev,
             sector: region.sector,
@@ -303,6 +309,19 @@ fn check_area(sector: u64, n_sectors: u64, len_sectors: u64) -> Result {
         Some(end) if end <= len_sectors => Ok(()),
         _ => Err(EINVAL),
     }
+}
+
+/// Fails with [`EINVAL`] unless the area has whole blocks of `block_bytes`, a power of two.
+///
+/// Drivers without a request queue do not check this. `zram_write_page()` in
+/// `drivers/block/zram/zram_drv.c` stores a whole page, so also what the memory after a part of a
+/// block contains.
+fn check_blocks(sector: u64, n_sectors: u64, block_bytes: u32) -> Result {
+    let mask = u64::from(block_bytes / SECTOR_SIZE).wrapping_sub(1);
+    if (sector | n_sectors) & mask != 0 {
+        return Err(EINVAL);
+    }
+    Ok(())
 }
 
 impl<C: RawClient> Drop for InFlight<'_, C> {
@@ -375,6 +394,25 @@ mod tests {
             (8, u64::MAX, u64::MAX, false),
         ] {
             assert_eq!(check_area(sector, n_sectors, len_sectors).is_ok(), is_on);
+        }
+    }
+
+    #[test]
+    fn area_has_whole_blocks() {
+        // First sector, length, bytes of a block, whether the blocks are whole.
+        for (sector, n_sectors, block_bytes, are_whole) in [
+            (0, 1, 512, true),
+            (7, 3, 512, true),
+            (8, 16, 4096, true),
+            (8, 0, 4096, true),
+            (8, 7, 4096, false),
+            (7, 8, 4096, false),
+            (7, 0, 4096, false),
+            (8, 8, 65536, false),
+            (128, 256, 65536, true),
+        ] {
+            let checked = check_blocks(sector, n_sectors, block_bytes);
+            assert_eq!(checked.is_ok(), are_whole);
         }
     }
 

@@ -45,7 +45,8 @@ const MAX_SECTORS: u64 = (u32::MAX / SECTOR_SIZE) as u64;
 ///
 /// - with [`EDEADLK`] in `map`, in an interrupt and with interrupts disabled;
 /// - with [`ENODEV`] if the device belongs to another target, or the target of the handle is gone;
-/// - with [`EINVAL`] if the region is not on the device, or longer than 4 GiB;
+/// - with [`EINVAL`] if the region is not on the device, has parts of blocks, or is longer than
+///   4 GiB;
 /// - with [`EROFS`] if they change data and the table is read-only;
 /// - with [`EOPNOTSUPP`] if they write to a zoned device, or the device does not support the
 ///   operation;

@@ -55,8 +55,8 @@ const MAX_DESTINATIONS: usize = bindings::DM_KCOPYD_MAX_REGIONS as usize;
 /// - with [`EDEADLK`] in `map`, in an interrupt, with interrupts disabled, and in the worker of the
 ///   client;
 /// - with [`ENODEV`] if a device belongs to another target, or the target of the handle is gone;
-/// - with [`EINVAL`] if a region is not on its device, or if there is no destination or more than
-///   8;
+/// - with [`EINVAL`] if a region is not on its device or has parts of blocks, or if there is no
+///   destination or more than 8;
 /// - with [`EROFS`] if the table is read-only;
 /// - with [`EOPNOTSUPP`] if a destination is zoned.
 ///
