@@ -10,8 +10,6 @@
 //! Messages: `addbadblock <block> [<failing writes>]`, `removebadblock <block>`, `queryblock <block>`,
 //! `countbadblocks`, `clearbadblocks`, `listbadblocks`, `enable`, `disable`, `quiet`.
 //!
-//! Not supported, unlike in C: ioctls for the device below.
-//!
 //! C: `drivers/md/dm-dust.c`.
 
 #![forbid(unsafe_code)]
@@ -162,6 +160,10 @@ impl dm::Target for Dust {
 
     fn message(self: Pin<&Self>, args: dm::Args<'_>, out: &mut dm::StatusBuf<'_>) -> Result {
         self.handle(args, out)
+    }
+
+    fn prepare_ioctl(self: Pin<&Self>) -> dm::DeviceIndex {
+        self.device
     }
 
     fn status_info(self: Pin<&Self>, out: &mut dm::StatusBuf<'_>) -> fmt::Result {

@@ -12,8 +12,8 @@
 //! - `corrupt_bio_byte <n> <r or w> <value> <flags>`: byte `n`, from 1 on, of bios with the flags,
 //! - `random_read_corrupt <billionths>`, `random_write_corrupt <billionths>`: a random byte.
 //!
-//! Not supported, unlike in C: corrupt writes to zoned devices, as a worker sends these; ioctls for
-//! the device below; inline encryption of the layer above.
+//! Not supported, unlike in C: corrupt writes to zoned devices, as a worker sends these; inline
+//! encryption of the layer above.
 //!
 //! C: `drivers/md/dm-flakey.c`.
 
@@ -168,6 +168,10 @@ impl dm::Target for Flakey {
     }
 
     fn zones(self: Pin<&Self>) -> dm::DeviceIndex {
+        self.device
+    }
+
+    fn prepare_ioctl(self: Pin<&Self>) -> dm::DeviceIndex {
         self.device
     }
 

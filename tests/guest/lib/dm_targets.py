@@ -273,6 +273,10 @@ class Suite(block.Suite):
                 ("linear", f"{device} 0", sectors - 8, [expected, errno.ENOTTY]),
                 ("linear", f"{device} 8", sectors - 8, [expected, errno.ENOTTY]),
                 ("striped", f"1 8 {device} 0", sectors, [errno.ENOTTY, errno.ENOTTY]),
+                ("dust", f"{device} 0 512", sectors, [expected, expected]),
+                ("dust", f"{device} 8 512", sectors - 8, [expected, errno.ENOTTY]),
+                ("flakey", f"{device} 0 60 0", sectors, [expected, expected]),
+                ("flakey", f"{device} 0 60 0", sectors - 8, [expected, errno.ENOTTY]),
             ):
                 ours, theirs = (
                     [scsi_id_of(node), scsi_id_of(node, user="nobody")]
