@@ -342,7 +342,7 @@ impl<T: Target> ChildEnd<T> {
         const {
             assert!(size_of::<Self>() <= BioSet::FRONT_PAD);
             assert!(align_of::<Self>() <= align_of::<bindings::bio>());
-            assert!(BioSet::FRONT_PAD.is_multiple_of(align_of::<bindings::bio>()));
+            assert!(BioSet::FRONT_PAD % align_of::<bindings::bio>() == 0);
         };
         // SAFETY: The set has `FRONT_PAD` bytes in front of each bio.
         unsafe { clone.byte_sub(BioSet::FRONT_PAD).cast() }
