@@ -14,6 +14,8 @@ A series is a directory with 0000-cover-letter.patch and other files of git form
 A series with Rust files has a source tree and a build of its own. Each patch is built with W=1 and CLIPPY=1, and
 its Rust files have the format of rustfmt. The file `config` of a series has more settings for its build.
 
+A directory without a cover letter has no patches, and is not checked: its README.md says why.
+
 Each line of the file `derived` names an item of this project's code, and the file of the kernel that has the same
 item after the last patch: `<file here> <file there> <first line of the item>`. Comments and `pub(...)` may differ.
 
@@ -64,6 +66,8 @@ UPSTREAM = CHECKOUT / "upstream"
 OUT = CHECKOUT / "out/series"
 
 COVER = "0000-cover-letter.patch"
+# A directory without a cover letter has no patches. Its file says why.
+REASON = "README.md"
 CONFIG = "config"
 DERIVED = "derived"
 
@@ -189,6 +193,8 @@ def find_series(wanted: str) -> list[Series]:
     for word in wanted.split() or [""]:
         below = [each for each in everything if not word or f"{each.name}/".startswith(f"{word}/")]
         if not below:
+            if any(word == path.parent.relative_to(UPSTREAM).as_posix() for path in UPSTREAM.rglob(REASON)):
+                die(f"upstream/{word} has no patches: see its {REASON}", 2)
             names = ", ".join(each.name for each in everything)
             die(f"SERIES={word} is not in upstream/: give one of {names}, or a directory of them", 2)
         found += [each for each in below if each not in found]

@@ -113,6 +113,21 @@ class Names(TempDir):
         # Not the first letters of a name.
         self.assertIn("SERIES=swan is not in upstream/: give one of swans", self.died(series.find_series, "swan"))
 
+    def test_directory_without_patches_says_where_the_reason_is(self) -> None:
+        self.write("upstream/geese/README.md", "Nobody needs geese.\n")
+        self.make_series("fixes/ducks")
+        self.write("upstream/fixes/README.md", "Fixes.\n")
+        self.assertEqual([each.name for each in series.find_series("")], ["fixes/ducks"])
+        self.assertEqual([each.name for each in series.find_series("fixes")], ["fixes/ducks"])
+        for wanted in ("geese", "fixes geese"):
+            stderr = io.StringIO()
+            with self.subTest(wanted), contextlib.redirect_stderr(stderr), self.assertRaises(SystemExit) as caught:
+                series.find_series(wanted)
+            self.assertIn("upstream/geese has no patches: see its README.md", stderr.getvalue())
+            self.assertEqual(caught.exception.code, 2)
+        # Not the first letters of a name.
+        self.assertIn("is not in upstream/", self.died(series.find_series, "gees"))
+
     def test_missing_number_is_refused(self) -> None:
         made = self.make_series()
         made.patches[0].path.unlink()
