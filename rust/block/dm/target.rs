@@ -136,8 +136,9 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// Returns the device that gets the ioctls that the block layer does not handle itself.
     ///
     /// Device mapper sends them if the table has a single line. The caller needs `CAP_SYS_RAWIO` if
-    /// the line does not map the whole device. Without `prepare_ioctl`, and for a device of another
-    /// target, they fail with `ENOTTY`.
+    /// the line does not map the whole device: all of its sectors, from the first one on. This is the
+    /// rule of `linear`. That of `switch` has the device end where the line does. Without
+    /// `prepare_ioctl`, and for a device of another target, they fail with `ENOTTY`.
     ///
     /// Context: Process context. May sleep. C: `linear_prepare_ioctl()` in
     /// `drivers/md/dm-linear.c`.

@@ -48,15 +48,9 @@ impl CorruptByte {
     }
 }
 
-/// Parses a probability.
+/// Parses a probability, in billionths.
 pub(crate) fn probability(args: &mut dm::Args<'_>) -> Result<u32, dm::CtrError> {
-    const INVALID: &CStr = c"Invalid random corrupt argument";
-
-    let billionths = args.parsed(INVALID)?;
-    match billionths <= PROBABILITY_BASE {
-        true => Ok(billionths),
-        false => Err(dm::CtrError::invalid(INVALID)),
-    }
+    args.parsed_in(0..=PROBABILITY_BASE, c"Invalid random corrupt argument")
 }
 
 /// Bytes of a bio, by their offsets, and the values that they get.

@@ -40,15 +40,10 @@ fn set(feature: &mut bool, duplicated: &'static CStr) -> Result<(), dm::CtrError
 impl Features {
     /// Parses the number of words, and the words.
     pub(crate) fn parse(args: &mut dm::Args<'_>) -> Result<Self, dm::CtrError> {
-        const COUNT: &CStr = c"Invalid number of feature args";
-
         let mut this = Self::default();
         let mut n_words = 0;
-        if args.len() > 0 {
-            n_words = args.parsed(COUNT)?;
-            if n_words > args.len().min(11) {
-                return Err(dm::CtrError::invalid(COUNT));
-            }
+        if let Some(n_left) = args.len().checked_sub(1) {
+            n_words = args.parsed_in(0..=n_left.min(11), c"Invalid number of feature args")?;
         }
         // The line may have further words, which are ignored as in C.
         let end = args.len() - n_words;

@@ -9,6 +9,7 @@ use kernel::{
 
 use core::{
     marker::PhantomData,
+    ops::RangeInclusive,
     ptr::NonNull, //
 };
 
@@ -101,6 +102,10 @@ impl<'a> Args<'a> {
 
     /// Returns the next argument as a decimal number, or fails with the message `invalid`.
     ///
+    /// The argument consists of digits, as for `sscanf()` in `linear_ctr()`: a sign is refused.
+    /// Unlike there, a number that `N` cannot hold is refused, too. `kstrtoull()` in other targets
+    /// also refuses such numbers, and accepts a plus sign.
+    ///
     /// The argument is not logged: if words are missing, it may be a key.
     ///
     /// Context: Any context. Never sleeps.
@@ -109,10 +114,28 @@ impl<'a> Args<'a> {
         let number = arg
             .to_str()
             .ok()
-            // `from_str` accepts a plus sign, C does not.
+            // `from_str` accepts a plus sign.
             .filter(|arg| arg.starts_with(|first: char| first.is_ascii_digit()))
             .and_then(|arg| arg.parse().ok());
         number.ok_or(CtrError::invalid(invalid))
+    }
+
+    /// Returns the next argument as a decimal number in `range`, or fails with the message
+    /// `invalid`.
+    ///
+    /// The argument is parsed as by [`parsed()`](Self::parsed).
+    ///
+    /// Context: Any context. Never sleeps. C: `dm_read_arg()` in `drivers/md/dm-table.c`.
+    pub fn parsed_in<N: core::str::FromStr + PartialOrd>(
+        &mut self,
+        range: RangeInclusive<N>,
+        invalid: &'static CStr,
+    ) -> Result<N, CtrError> {
+        let number = self.parsed(invalid)?;
+        match range.contains(&number) {
+            true => Ok(number),
+            false => Err(CtrError::invalid(invalid)),
+        }
     }
 
     /// Returns the value that `choices` has for the next argument, or fails with the message
@@ -285,6 +308,26 @@ mod tests {
         ] {
             let (parsed, _) = with_args(&[word], |mut args| args.parsed::<u64>(INVALID).ok())?;
             assert_eq!(parsed, number);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn only_numbers_of_the_range_are_accepted() -> Result {
+        for (words, number) in [
+            (&["1"][..], None),
+            (&["2"], Some(2)),
+            (&["5"], Some(5)),
+            (&["6"], None),
+            (&["+3"], None),
+            (&[], None),
+        ] {
+            let (found, _) = with_args(words, |mut args| args.parsed_in::<u32>(2..=5, INVALID))?;
+            match (found, number) {
+                (Ok(found), Some(number)) => assert_eq!(found, number),
+                (Err(error), None) => assert!(error.message() == Some(INVALID)),
+                _ => return Err(EINVAL),
+            }
         }
         Ok(())
     }
