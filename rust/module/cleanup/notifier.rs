@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The module notifier, which runs the records of a module that is going.
+
+use kernel::{
+    error::to_result,
+    ffi::{
+        c_int,
+        c_ulong,
+        c_void, //
+    },
+    module::this_module,
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    types::Opaque, //
+};
+
+use crate::{
+    bindings,
+    block::dm,
+    lib::stack::Node,
+    sync::{
+        lock_class,
+        srcu,
+        workqueue, //
+    }, //
+};
+
+use super::{
+    stop_last,
+    AddCounter,
+    Record,
+    Stage,
+    RECORDS, //
+};
+
+/// Rounds in which a going module may add records, until its work items are no longer queued.
+const MAX_ROUNDS: u32 = 4;
+
+/// The module notifier, registered until it is dropped.
+///
+/// # Invariants
+///
+/// `block` is registered as a module notifier until it is dropped.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Notifier {
+    #[pin]
+    block: Opaque<bindings::notifier_block>,
+}
+
+// SAFETY: Any task may unregister a notifier.
+unsafe impl Send for Notifier {}
+
+// SAFETY: A `&Notifier` has no methods.
+unsafe impl Sync for Notifier {}
+
+impl Notifier {
+    /// Registers the notifier. Must be called once, before the rest of this crate is used.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            // INVARIANT: `block` is registered if this closure returns `Ok`.
+            block <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
+                // SAFETY: The library's module init calls this, once, and no other module can use
+                // the library before that returns.
+                unsafe { RECORDS.init() };
+                // SAFETY: As above.
+                unsafe { workqueue::init() };
+                let block = bindings::notifier_block {
+                    notifier_call: Some(Self::call),
+                    ..pin_init::zeroed()
+                };
+                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
+                unsafe { slot.write(block) };
+                // SAFETY: `slot` was written, and does not move until `PinnedDrop`.
+                to_result(unsafe { bindings::register_module_notifier(slot) })
+            }),
+        })
+    }
+
+    /// Handles a module notification.
+    ///
+    /// # Safety
+    ///
+    /// Only the module notifier chain may call this.
+    unsafe extern "C" fn call(
+        _block: *mut bindings::notifier_block,
+        state: c_ulong,
+        module: *mut c_void,
+    ) -> c_int {
+        // CAST: From 32 to 64 bits.
+        if state == bindings::module_state_MODULE_STATE_GOING as c_ulong {
+            Self::run_records(module.cast());
+        }
+        // CAST: The constant is 0.
+        bindings::NOTIFY_DONE as c_int
+    }
+
+    /// Runs the records of a going module. Waits for the module's last reference.
+    fn run_records(module: *mut bindings::module) {
+        let counter = AddCounter::new(module);
+        let mut going = None;
+        let mut rounds = 0;
+        loop {
+            let added = counter.added();
+            while stop_last(|record| record.module == module) {}
+            workqueue::flush_for(module);
+            srcu::wait_for_callbacks(module);
+            // The `stop` functions, and destructors that were waited for, may have added records or
+            // given values to other destructors. So the loop ends when no record was added
+            // meanwhile. Records of other modules have no code of this one.
+            let has_added = counter.added() != added;
+            if !has_added && !Self::has_records(module) {
+                if going.is_some() {
+                    break;
+                }
+                // Only work that always queues itself again can be left. Run once more without it.
+                going = Some(Self::refuse_work(module));
+                continue;
+            }
+            // A going module gets no new references, so the count only decreases.
+            //
+            // SAFETY: The module is not freed before the notifiers have returned.
+            let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
+            if has_added && !is_referenced && going.is_none() {
+                // Work that always queues itself again may add records each time: stop it, too.
+                rounds += 1;
+                if rounds == MAX_ROUNDS {
+                    going = Some(Self::refuse_work(module));
+                }
+            }
+            let record = if is_referenced {
+                None
+            } else {
+                Self::take_stopped(module)
+            };
+            let Some(record) = record else {
+                fsleep(Delta::from_millis(10));
+                continue;
+            };
+            // SAFETY: `stop` has returned, or `abandon()` was called, and nothing refers to the
+            // module any more. The record was removed from the stack, so `free` is called once.
+            unsafe { (record.value.free)(record.value.data) };
+        }
+        srcu::forget_destructors(module);
+        lock_class::forget(module);
+    }
+
+    /// Stops work items of a going module from being queued. The next flush runs the last ones.
+    fn refuse_work(module: *mut bindings::module) -> workqueue::Going {
+        let going = workqueue::Going::new(module);
+        // A destructor that started earlier may not have seen this, and still queue an item.
+        srcu::wait_for_callbacks(module);
+        going
+    }
+
+    /// Returns whether there are records of a module.
+    pub(super) fn has_records(module: *mut bindings::module) -> bool {
+        let records = RECORDS.lock();
+        let has_records = records.stack.iter().any(|record| record.module == module);
+        has_records
+    }
+
+    /// Removes the newest stopped record of a module.
+    pub(super) fn take_stopped(module: *mut bindings::module) -> Option<KBox<Node<Record>>> {
+        RECORDS
+            .lock()
+            .stack
+            .take(|record| record.module == module && record.stage == Stage::Stopped)
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Notifier {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: `block` is registered by the type invariants.
+        unsafe { bindings::unregister_module_notifier(self.block.get()) };
+        // The library is unloaded last. The notifier is not called for the library itself any more.
+        Self::run_records(this_module::<crate::LocalModule>().as_ptr());
+        workqueue::destroy_leaked();
+        dm::synchronize_rcu_tasks();
+    }
+}
