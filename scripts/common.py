@@ -64,6 +64,16 @@ def cache_dir() -> Path:
     return Path(os.environ.get("KSCALE_CACHE") or f"{base}/kscale").absolute()
 
 
+def check_space(wanted_mib: int, directory: Path | None = None) -> None:
+    """Exits if the file system of a directory, or else of the cache, has less free space than is needed."""
+    where = directory or cache_dir()
+    where.mkdir(parents=True, exist_ok=True)
+    free_mib = shutil.disk_usage(where).free >> 20
+    if free_mib < wanted_mib:
+        other = "" if directory else ", or set KSCALE_CACHE=<a directory on another file system>"
+        die(f"{where} has {free_mib} MiB free, and {wanted_mib} MiB are needed: free some{other}")
+
+
 def load_tools() -> dict[str, str]:
     """Returns the tools that setup.sh found."""
     path = cache_dir() / "tools.mk"

@@ -319,7 +319,7 @@ def table(rows: list[Row], new: str, old: str) -> str:
     """Returns the table of all differences."""
     against = f"Linux {new}, compared with {old}" if old else f"Linux {new}"
     if not rows:
-        return f"{against}: nothing that kscale needs is missing or differs"
+        return f"{against}: nothing that kscale needs is missing{' or differs' if old else ''}"
     cells = [(row.state, row.item, row.where, users_of(row)) for row in rows]
     cells.insert(0, ("", "kscale needs", f"in {old}" if old else "", "for"))
     widths = [max(len(row[column]) for row in cells) for column in range(3)]

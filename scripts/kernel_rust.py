@@ -29,6 +29,7 @@ import source
 from common import (
     Progress,
     cache_dir,
+    check_space,
     cpus,
     die,
     load_tools,
@@ -138,16 +139,6 @@ def check_tools(config: dict[str, str], tools: dict[str, str]) -> None:
     if found:
         packages = " ".join(dict.fromkeys(package for _, package in found))
         die("\n".join([*(text for text, _ in found), f"install these versions of: {packages}"]))
-
-
-def check_space(wanted_mib: int, directory: Path | None = None) -> None:
-    """Exits if the file system of a directory, or else of the cache, has less free space than is needed."""
-    where = directory or cache_dir()
-    where.mkdir(parents=True, exist_ok=True)
-    free_mib = shutil.disk_usage(where).free >> 20
-    if free_mib < wanted_mib:
-        other = "" if directory else ", or set KSCALE_CACHE=<a directory on another file system>"
-        die(f"{where} has {free_mib} MiB free, and {wanted_mib} MiB are needed: free some{other}")
 
 
 def package_version(kdir: Path) -> str:

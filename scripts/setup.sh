@@ -56,7 +56,7 @@ die() {
 }
 
 # Runs a long command. Shows its output on a terminal; otherwise prints the line `$1`, and the output
-# only if the command fails.
+# only if the command fails: its own, and that of the commands since the log was removed.
 run() {
 	what=$1
 	shift
@@ -64,7 +64,7 @@ run() {
 	if [ -t 2 ] && [ -z "${CI:-}" ]; then
 		"$@" </dev/null >&2 || die "failed: $*"
 	else
-		"$@" </dev/null >"$cache/setup.log" 2>&1 || {
+		"$@" </dev/null >>"$cache/setup.log" 2>&1 || {
 			cat "$cache/setup.log" >&2
 			die "failed: $*"
 		}
@@ -90,12 +90,15 @@ install() {
 	fi
 	# Removes no package: the user decides about a package that conflicts.
 	options="-y -q --no-install-recommends --no-remove -o Dpkg::Use-Pty=0"
+	# Without a network, the update only warns, and then the installation fails.
+	rm -f "$cache/setup.log"
 	if [ -n "$plain" ]; then
 		run "updates the package lists" $root apt-get -q update
 		run "installs$plain" $root env DEBIAN_FRONTEND=noninteractive \
 			apt-get $options install $plain
 	fi
 	if [ -n "$backports" ]; then
+		rm -f "$cache/setup.log"
 		suite=$(. /etc/os-release && echo "$VERSION_CODENAME")-backports
 		apt="$root env DEBIAN_FRONTEND=noninteractive sh $here/apt-private.sh $cache/apt-qemu $suite"
 		set --
@@ -116,7 +119,7 @@ install() {
 
 # Builds version `$2` of crate `$1` in the cache.
 install_crate() {
-	rm -rf "$cache/bindgen.new"
+	rm -rf "$cache/bindgen.new" "$cache/setup.log"
 	run "builds $1 $2" env RUSTC="$rustc" CARGO_TARGET_DIR="$cache/bindgen.new/target" \
 		"${rustc%/*}/cargo" install -q --locked --root "$cache/bindgen.new" --version "$2" "$1"
 	rm -rf "$cache/bindgen.new/target" "$cache/bindgen"

@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from common import (
     CHECKOUT,
     OLDEST,
     Progress,
     cache_dir,
+    check_space,
     die,
     locked,
     note,
@@ -27,6 +29,12 @@ PATCHES = CHECKOUT / "qemu/patches"
 # The series that this project is developed with. It is taken as long as a suite offers it.
 SERIES = "7.3"
 PREFIX = "linux-source-"
+
+# Space that an unpacked tree of this series takes.
+TREE_MIB = 1900
+
+# Lines that a failed program may print.
+LINES = 5
 
 # Suites that may have the source package, the most stable one first.
 SUITES = ("trixie-backports", "forky", "forky-backports", "sid", "experimental")
@@ -129,12 +137,12 @@ def mirror_source() -> Source:
 
 
 def apt(suite: str, *argv: str, **options) -> subprocess.CompletedProcess:
-    """Runs apt-get on `suite` of the mirror of the system."""
+    """Runs apt-get on `suite` of the mirror of the system. Its messages are in English."""
     script = CHECKOUT / "scripts/apt-private.sh"
     state = cache_dir() / "apt" / suite
     return subprocess.run(
         ["sh", str(script), str(state), f"only:{suite}", *argv],
-        capture_output=True, text=True, **options,
+        env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, **options,
     )
 
 
@@ -160,14 +168,19 @@ class Offer:
 def stanzas(suite: str) -> dict[str, dict[str, str]]:
     """Returns the packages of a suite of the system's mirror, with their fields.
 
-    Raises OSError if the lists of the suite cannot be read.
+    Raises FileNotFoundError if there is no such suite, and OSError if its lists cannot be read.
     """
     run = apt(suite, "-q", "update")
-    if run.returncode:
-        raise OSError((run.stderr.strip().splitlines() or ["apt-get update failed"])[0])
     listing = apt(suite, "indextargets", "--format", "$(FILENAME)", "Created-By: Packages")
+    lists = listing.stdout.split()
+    # Without a network, apt-get only warns. An empty suite has a list, too.
+    if run.returncode or not lists:
+        error = (run.stderr.strip().splitlines() or ["apt-get update failed"])[0]
+        if "does not have a Release file" in error:
+            raise FileNotFoundError("the mirror has no such suite")
+        raise OSError(re.sub(r"^[EW]: ", "", error))
     found = {}
-    for name in listing.stdout.split():
+    for name in lists:
         argv = ["/usr/lib/apt/apt-helper", "cat-file", name]
         text = subprocess.run(argv, capture_output=True, text=True).stdout
         for stanza in text.split("\n\n"):
@@ -192,23 +205,40 @@ def chosen_offer(series: str) -> Offer:
     A release candidate is taken only if there is nothing else, or its series is named.
     """
     found: list[Offer] = []
+    unread = []
+    note(f"looks for {PREFIX}{series or SERIES} in {', '.join(SUITES)}")
     for suite in SUITES:
         try:
             found += offers(suite)
         except OSError as error:
             note(f"{suite}: {error}")
+            if not isinstance(error, FileNotFoundError):
+                unread.append(suite)
         for offer in found:
             if offer.has(series or SERIES):
                 return offer
     if not found or series:
-        have = ", ".join(dict.fromkeys(offer.package for offer in found))
-        die(f"the mirror has no {PREFIX}{series or SERIES} in {', '.join(SUITES)}"
-            f"{f', but {have}: choose one by SERIES=, or' if have else ':'} give a source tree of Linux "
-            f"{series or SERIES} as KSRC=, or a built kernel as KDIR=")
+        die_without(series, found, unread)
     # Of several suites with the same package, the most stable one comes first.
     offer = max(found, key=Offer.order)
-    note(f"no suite has {PREFIX}{SERIES}: takes the newest")
+    note(f"finds no {PREFIX}{SERIES}: takes the newest")
     return offer
+
+
+def die_without(series: str, found: Sequence[Offer], unread: Sequence[str]) -> NoReturn:
+    """Exits with what the suites have instead of a series, or instead of any, and the remedy."""
+    wanted = series or f"{OLDEST} or newer"
+    read = [suite for suite in SUITES if suite not in unread]
+    message = f"the mirror has no {PREFIX}{wanted} in {', '.join(read)}" if read else ""
+    if unread:
+        message += f"{', and ' if read else ''}apt cannot read the lists of {', '.join(unread)}"
+    remedies = [f"give a source tree of Linux {wanted} as KSRC=, or a built kernel as KDIR="]
+    if found:
+        have = dict.fromkeys(offer.package.removeprefix(PREFIX) for offer in found)
+        remedies.insert(0, f"choose {' or '.join(f'SERIES={each}' for each in have)}")
+    if unread:
+        remedies.insert(0, "repair the network, and try again")
+    die(f"{message}: {'; or '.join(remedies)}")
 
 
 def fetch(series: str = "") -> Path:
@@ -219,6 +249,8 @@ def fetch(series: str = "") -> Path:
     (cache_dir() / "source").mkdir(parents=True, exist_ok=True)
     offer = chosen_offer(series)
     note(f"takes {offer.package} {offer.version} of {offer.suite}")
+    # The package, and the archive in it.
+    check_space(2 * (offer.size >> 20) + TREE_MIB)
     with tempfile.TemporaryDirectory(dir=cache_dir() / "source", prefix="new-") as temp:
         download(offer, Path(temp))
         return unpack(f"{offer.package}_{offer.version}_all.deb", Path(temp), offer.package)
@@ -262,10 +294,13 @@ def unpack(name: str, temp: Path, package_name: str, without: Sequence[str] = ()
 
 
 def run_or_die(*argv: str) -> None:
-    """Runs a program. Exits with its error message if it fails."""
+    """Runs a program. Exits with the first lines of its error message if it fails."""
     run = subprocess.run(argv, capture_output=True, text=True)
     if run.returncode:
-        die(f"{argv[0]} failed: {run.stderr.strip()}")
+        # tar prints a line for each file that does not fit.
+        lines = run.stderr.strip().splitlines()
+        more = [f"and {len(lines) - LINES} more lines"] if len(lines) > LINES else []
+        die(f"{argv[0]} failed: " + "\n".join(lines[:LINES] + more))
 
 
 def unpack_archive(

@@ -261,7 +261,7 @@ class KernelRust(Trees):
         errors = io.StringIO()
         full = shutil.disk_usage("/")._replace(free=100 << 20)
         with mock.patch.object(kernel_rust.shutil, "disk_usage", return_value=full), \
-                mock.patch.object(kernel_rust, "cache_dir", return_value=self.temp / "cache"), \
+                mock.patch.dict(os.environ, KSCALE_CACHE=str(self.temp / "cache")), \
                 contextlib.redirect_stderr(errors), self.assertRaises(SystemExit):
             kernel_rust.check_space(kernel_rust.TREE_MIB)
         self.assertIn("100 MiB free", errors.getvalue())

@@ -100,12 +100,8 @@ class Tools(TempDir):
         self.program("bin/rustc", f"case $1 in --print) echo {self.temp};; *) echo rustc 1.99.0;; esac")
         cache = self.temp / "cache"
         cache.mkdir()
-        bindgen = subprocess.run(
-            ["sh", "-c", '. "$0" && echo "$BINDGEN"', str(self.cache() / "tools.mk")],
-            check=True, capture_output=True, text=True,
-        ).stdout.strip()
         run = self.run_setup(
-            PATH=f"{self.temp}/bin:{os.environ['PATH']}", KSCALE_CACHE=str(cache), BINDGEN=bindgen,
+            PATH=f"{self.temp}/bin:{os.environ['PATH']}", KSCALE_CACHE=str(cache), BINDGEN=self.bindgen(),
         )
         self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
         self.assertNotIn(str(self.temp / "bin"), (cache / "tools.mk").read_text())
@@ -135,6 +131,33 @@ class Tools(TempDir):
         """Returns the cache that the setup of this machine has filled."""
         default = os.environ.get("XDG_CACHE_HOME", f"{os.environ.get('HOME')}/.cache")
         return Path(os.environ.get("KSCALE_CACHE", f"{default}/kscale"))
+
+    def bindgen(self) -> str:
+        """Returns the bindgen of this machine."""
+        argv = ["sh", "-c", '. "$0" && echo "$BINDGEN"', str(self.cache() / "tools.mk")]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+    def test_reason_is_printed_without_a_network(self) -> None:
+        # The update only warns.
+        target = f"Packages http://a.invalid/debian/ {codename()} main /dev/null:1"
+        self.program("bin/apt-get", f"""
+            case "$*" in
+            *indextargets*) echo "{target}" ;;
+            *update*) echo "Err:1 http://a.invalid/ Could not connect" ;;
+            *) echo "E: Package has no installation candidate" >&2; exit 100 ;;
+            esac
+        """)
+        self.program("bin/sudo", 'exec "$@"')
+        qemu = self.program("qemu", "echo 'QEMU emulator version 7.2.22 (Debian)'")
+        (self.temp / "cache").mkdir()
+        (self.temp / "cache/setup.log").write_text("of an earlier run\n")
+        run = self.run_setup(
+            PATH=f"{self.temp}/bin:{os.environ['PATH']}", KSCALE_CACHE=str(self.temp / "cache"),
+            BINDGEN=self.bindgen(), QEMU=str(qemu),
+        )
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stderr, "(?s)Could not connect.*no installation candidate.*failed: ")
+        self.assertNotIn("of an earlier run", run.stderr)
 
     def test_old_rustc_is_missing(self) -> None:
         rustc = self.program("rustc", f"case $1 in --print) echo {self.temp};; *) echo rustc 1.84.1;; esac")
