@@ -34,6 +34,7 @@ SOURCE = """
 DKMS = {
     "etc/kernel/header_postinst.d/kscale-dkms": "packaging/kscale-dkms/kernel-hook",
     "etc/kernel/postinst.d/kscale-dkms": "packaging/kscale-dkms/kernel-hook",
+    "usr/lib/dracut/modules.d/90rcrypt/module-setup.sh": "packaging/kscale-dkms/dracut-module",
     "usr/share/doc/kscale-dkms/your-kernel.md": "docs/your-kernel.md",
     "usr/share/initramfs-tools/hooks/rcrypt": "packaging/kscale-dkms/initramfs-hook",
     "usr/share/kscale/initramfs": "packaging/kscale-dkms/initramfs",

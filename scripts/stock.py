@@ -36,7 +36,7 @@ META = "linux-image-amd64"
 # kscale-dkms and an initramfs for a root file system on LUKS need.
 PACKAGES = """
     bc bindgen bison flex gcc kmod libelf-dev libssl-dev make openssl pahole python3 rust-src rustc xz-utils
-    cryptsetup-initramfs dkms initramfs-tools zstd
+    cryptsetup-initramfs dkms dracut-core initramfs-tools zstd
 """.split()
 
 # Directories of the image's modules that the suites use.
@@ -46,7 +46,7 @@ PARTS = """
 """.split()
 
 # Increment this number when the content changes, so that older entries of the cache are not used.
-RECIPE = 2
+RECIPE = 3
 
 
 def newest() -> tuple[str, str, list[str]]:

@@ -389,6 +389,19 @@ class Maintainer(Unpacked):
         source.mkdir(parents=True)
         (source / "dkms.conf").touch()
 
+    def link(self) -> Path:
+        """Makes rcrypt the target of file systems, and returns the link that does so."""
+        path = self.temp / "etc/modprobe.d/rcrypt-root.conf"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to("/usr/share/kscale/rcrypt-root.conf")
+        return path
+
+    def program(self, name: str) -> None:
+        """Writes a program that prints its arguments."""
+        path = self.temp / "bin" / name
+        path.write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        path.chmod(0o755)
+
     def run_script(self, name: str, *argv: str) -> list[str]:
         """Returns the lines that a script of the maintainer prints, which must succeed."""
         env = {"PATH": f"{self.temp}/bin:/usr/bin:/bin", "DPKG_ROOT": str(self.temp)}
@@ -437,12 +450,8 @@ class Maintainer(Unpacked):
         self.assertFalse((self.temp / "var/cache/kscale").exists())
 
     def test_removal_leaves_the_root_to_dm_crypt(self) -> None:
-        settings = self.temp / "etc/modprobe.d"
-        settings.mkdir(parents=True)
-        (self.temp / "bin/update-initramfs").write_text('#!/bin/sh\necho update-initramfs "$@"\n')
-        (self.temp / "bin/update-initramfs").chmod(0o755)
-        link = settings / "rcrypt-root.conf"
-        link.symlink_to("/usr/share/kscale/rcrypt-root.conf")
+        link = self.link()
+        self.program("update-initramfs")
         self.assertEqual(self.run_script("postrm", "upgrade", "9"), [])
         self.assertTrue(link.is_symlink())
         self.assertEqual(self.run_script("postrm", "remove"), ["update-initramfs -u -k all"])
@@ -452,6 +461,39 @@ class Maintainer(Unpacked):
         link.touch()
         self.assertEqual(self.run_script("postrm", "purge"), [])
         self.assertTrue(link.exists())
+
+    def test_removal_leaves_the_root_to_dm_crypt_of_dracut(self) -> None:
+        self.link()
+        (self.temp / "boot").mkdir()
+        self.program("dracut")
+        self.assertEqual(self.run_script("postrm", "remove"), [])
+        self.link()
+        image = self.temp / "boot/initrd.img-7.3-a"
+        image.touch()
+        self.assertEqual(self.run_script("postrm", "remove"), [f"dracut -q --force {image} 7.3-a"])
+
+    def test_initramfs_is_updated_by_the_program_of_the_system(self) -> None:
+        text = (self.root / "usr/share/kscale/initramfs").read_text()
+        script = text.replace(" /etc/", f" {self.temp}/etc/").replace('"/boot', f'"{self.temp}/boot')
+
+        def updates() -> str:
+            env = {"PATH": f"{self.temp}/bin"}
+            argv = ["/bin/sh", "-c", script, "initramfs", "7.3-a"]
+            return subprocess.run(argv, env=env, check=True, capture_output=True, text=True).stdout.strip()
+
+        self.program("dracut")
+        image = self.temp / "boot/initrd.img-7.3-a"
+        image.parent.mkdir()
+        image.touch()
+        self.assertEqual(updates(), "")
+        link = self.link()
+        link.unlink()
+        link.touch()
+        self.assertEqual(updates(), f"dracut -q --force {image} 7.3-a")
+        self.program("update-initramfs")
+        self.assertEqual(updates(), "update-initramfs -u -k 7.3-a")
+        image.unlink()
+        self.assertEqual(updates(), "")
 
     def test_hook_prints_the_reason_and_fails_no_update(self) -> None:
         for name in ("why", "initramfs"):

@@ -46,6 +46,16 @@ echo 'UMASK=0077' >>/etc/initramfs-tools/initramfs.conf
 ln -s /usr/share/kscale/rcrypt-root.conf /etc/modprobe.d/
 mkinitramfs -o "$out/initrd-rcrypt.img" "$release"
 
+# Of the modules of dracut, only that of the package and what all initramfs need.
+dracut -q --no-hostonly -m "base rcrypt" /tmp/dracut.img "$release"
+lsinitrd /tmp/dracut.img >/tmp/dracut.txt
+for name in kscale.ko rcrypt.ko modprobe.d/rcrypt-root.conf share/kscale/rcrypt-root.conf; do
+	grep -q "/$name" /tmp/dracut.txt || {
+		echo "the initramfs of dracut lacks $name" >&2
+		exit 1
+	}
+done
+
 dpkg --remove kscale-dev kscale-dkms
 ! modinfo -k "$release" -n rcrypt
 [ ! -e /var/cache/kscale ] && [ ! -L /etc/modprobe.d/rcrypt-root.conf ]
