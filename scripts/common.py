@@ -2,6 +2,7 @@
 
 """Shared by the scripts: the cache, the tools, locks and progress."""
 
+import errno
 import fcntl
 import os
 import re
@@ -32,7 +33,10 @@ def _print_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Prints an exception that ends the program. Ctrl-C prints nothing."""
-    if kind is not KeyboardInterrupt:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f": {error.filename}" if error.filename else ""
+        note(f"{error.strerror}{where}: free some in {CHECKOUT} and {cache_dir()}, and try again")
+    elif kind is not KeyboardInterrupt:
         sys.__excepthook__(kind, error, trace)
 
 

@@ -353,7 +353,9 @@ def stored(tree: source.Source) -> tuple[str, bool]:
         if path.exists():
             return path.read_text(), False
         text = compare(tree.path, old, needs) + "\n"
-        path.write_text(text)
+        new = path.with_suffix(".new")
+        new.write_text(text)
+        new.rename(path)
     return text, True
 
 

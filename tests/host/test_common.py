@@ -51,6 +51,11 @@ class Interrupt(unittest.TestCase):
     def test_ctrl_c_prints_nothing(self) -> None:
         self.assertEqual(self.printed("KeyboardInterrupt"), (-signal.SIGINT, ""))
 
+    def test_full_disk_is_one_line(self) -> None:
+        status, text = self.printed("OSError(28, 'No space left on device', '/x/y')")
+        self.assertEqual(status, 1)
+        self.assertRegex(text, "^.*: No space left on device: /x/y: free some in .*, and try again\n$")
+
     def test_other_exceptions_are_printed(self) -> None:
         status, text = self.printed("ValueError('why')")
         self.assertEqual(status, 1)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What kscale needs of a kernel and a source tree lacks, or has with another type or code, is listed."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -309,13 +310,21 @@ class MadeUp(unittest.TestCase):
         lines = compat.table(rows, "7.4.0", "7.3.4").splitlines()
         self.assertEqual(lines[0], "Linux 7.4.0, compared with 7.3.4: 1 missing, 1 other code")
         self.assertEqual(lines[3].split(), "missing pond_fill include/linux/pond.h rust/a.rs and 1 more".split())
-        self.assertIn("nothing", compat.table([], "7.4.0", "7.3.4"))
+        self.assertTrue(compat.table([], "7.4.0", "7.3.4").endswith("is missing or differs"))
 
     def test_table_is_made_once_for_each_state(self) -> None:
         write(self.temp / "new", KERNEL)
         tree = source.Source(self.temp / "new", "7.4.0", "state")
+
+        def fills_the_disk(path: Path, text: str) -> None:
+            path.touch()
+            raise OSError(errno.ENOSPC, text)
+
         with mock.patch.dict(os.environ, KSCALE_CACHE=str(self.temp / "cache")), \
                 mock.patch.object(compat, "Needs", lambda: needs.Needs(self.temp / "project")):
+            # The disk becomes full.
+            with mock.patch.object(Path, "write_text", fills_the_disk), self.assertRaises(OSError):
+                compat.stored(tree)
             self.assertTrue(compat.stored(tree)[1])
             self.assertFalse(compat.stored(tree)[1])
             self.assertTrue(compat.stored(source.Source(tree.path, "7.4.0", "other"))[1])
