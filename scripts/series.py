@@ -3,12 +3,14 @@
 
 """Checks the patch series in upstream/, and writes them to out/series, ready to send.
 
-A series is a directory with 0000-cover-letter.patch and other files of git format-patch. The checks:
+A series is a directory with 0000-cover-letter.patch and other files of git format-patch, with `[PATCH` or
+`[RFC PATCH` in their subjects. The checks:
 
 - `git am` applies each patch to the kernel source, and git format-patch writes the same files again;
 - after each patch, the objects of the changed C files are built without a warning, with the configuration
   of the release kernel;
-- `checkpatch.pl --strict` reports nothing. A sign-off is not required: the sender adds one;
+- `checkpatch.pl --strict` reports nothing. A sign-off is not required: the sender adds one. A new file needs no
+  change of MAINTAINERS if that has it already;
 - the reproducer of a patch, test/<number>.sh or .py, finds the bug before the patch, and not after it.
 
 A series with Rust files has a source tree and a build of its own. Each patch is built with W=1 and CLIPPY=1, and
@@ -36,6 +38,7 @@ If the fourth line is `# Before: passes`, the script is a test of a patch that m
 exit status is 0 before and after the patch.
 """
 
+import fnmatch
 import os
 import re
 import shutil
@@ -122,6 +125,11 @@ class Patch:
     def files(self) -> list[str]:
         """The files that the patch changes."""
         return re.findall(r"^\+\+\+ b/(\S+)$", self.text, re.MULTILINE)
+
+    @property
+    def new_files(self) -> list[str]:
+        """The files that the patch adds."""
+        return re.findall(r"^--- /dev/null\n\+\+\+ b/(\S+)$", self.text, re.MULTILINE)
 
 
 @dataclass
@@ -248,9 +256,10 @@ class Repository:
         out.mkdir(parents=True)
         self.git("checkout", "-q", "series")
         letter = (self.series.path / COVER).read_text()
-        self.git("config", "branch.series.description", description_in(letter))
+        prefix, description = description_in(letter)
+        self.git("config", "branch.series.description", description)
         self.git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--cover-letter",
-                 "--cover-from-description=subject", "-o", str(out), "state-0000")
+                 f"--subject-prefix={prefix}", "--cover-from-description=subject", "-o", str(out), "state-0000")
         # The first lines have the committer and the date.
         rest = (out / COVER).read_text().partition("\nSubject: ")[2]
         (out / COVER).write_text(letter.partition("\nSubject: ")[0] + "\nSubject: " + rest)
@@ -264,16 +273,17 @@ class Repository:
             raise Failed(f"git format-patch writes other text: compare {', '.join(different)} with {out}")
 
 
-def description_in(letter: str) -> str:
-    """Returns the subject and the body of a cover letter, without what git format-patch adds."""
+def description_in(letter: str) -> tuple[str, str]:
+    """Returns the prefix of the subjects, such as `RFC PATCH`, and the subject and the body of a cover letter, without
+    what git format-patch adds."""
     head, _, body = letter.partition("\n\n")
-    subject = re.search(r"^Subject: \[PATCH[^]]*\] (.*(?:\n .*)*)", head, re.MULTILINE)
+    subject = re.search(r"^Subject: \[((?:RFC )?PATCH)[^]]*\] (.*(?:\n .*)*)", head, re.MULTILINE)
     # The list of the patches begins with the name of an author and their number.
     body = re.split(r"^\S.* \(\d+\):$", body, maxsplit=1, flags=re.MULTILINE)[0]
     if not subject:
         raise Failed(f"{COVER} has no line `Subject: [PATCH ...`")
-    title = subject[1].replace("\n ", " ")
-    return f"{title}\n\n{body.strip()}\n"
+    title = subject[2].replace("\n ", " ")
+    return subject[1], f"{title}\n\n{body.strip()}\n"
 
 
 #
@@ -284,7 +294,16 @@ def description_in(letter: str) -> str:
 def checkpatch(patch: Patch, source: Path) -> None:
     """Checks the style of a patch."""
     argv = ["perl", "scripts/checkpatch.pl", "--strict", "--no-signoff", "-q", "--show-types"]
+    if patch.new_files and all(has_maintainer(name, source) for name in patch.new_files):
+        # It asks for a change of MAINTAINERS for each new file.
+        argv.append("--ignore=FILE_PATH_CHANGES")
     run_or_fail([*argv, str(patch.path)], source)
+
+
+def has_maintainer(name: str, source: Path) -> bool:
+    """Returns whether a pattern of MAINTAINERS has a file, other than that of a whole top directory."""
+    patterns = re.findall(r"^F:\t(\S+/\S+)$", (source / "MAINTAINERS").read_text(), re.MULTILINE)
+    return any(fnmatch.fnmatch(name, f"{pattern}*" if pattern.endswith("/") else pattern) for pattern in patterns)
 
 
 def recipients(series: Series, source: Path) -> str:

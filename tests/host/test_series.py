@@ -58,7 +58,7 @@ class TempDir(unittest.TestCase):
         path.write_text(text)
         return path
 
-    def make_series(self, name: str = "ducks", file: str = "lib/ducks.c") -> series.Series:
+    def make_series(self, name: str = "ducks", file: str = "lib/ducks.c", prefix: str = "PATCH") -> series.Series:
         """Makes a series of two patches of a file as git format-patch does."""
         work = self.temp / f"work-{name.replace('/', '-')}"
         # git folds the line of this address.
@@ -82,7 +82,7 @@ class TempDir(unittest.TestCase):
             git("commit", "-q", "-a", "-m", f"ducks: rename {old}\n\nIt has another name.")
         git("config", "branch.main.description", LETTER)
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--cover-letter",
-            "--cover-from-description=subject", "-o", str(self.upstream / name), "base")
+            f"--subject-prefix={prefix}", "--cover-from-description=subject", "-o", str(self.upstream / name), "base")
         return series.Series(self.upstream / name)
 
     def repository(self, of: series.Series) -> series.Repository:
@@ -187,6 +187,16 @@ class Git(TempDir):
         repository.compare(out)
         self.assertEqual(len(list(out.glob("*.patch"))), 3)
 
+    def test_prefix_of_an_rfc_stays(self) -> None:
+        made = self.make_series(prefix="RFC PATCH")
+        repository = self.repository(made)
+        repository.make()
+        out = self.temp / "out"
+        repository.format(out)
+        repository.compare(out)
+        for path in out.glob("*.patch"):
+            self.assertIn("\nSubject: [RFC PATCH ", path.read_text())
+
     def test_edited_patch_and_letter_are_noticed(self) -> None:
         edits = (
             ("0000-cover-letter.patch", "2 deletions(-)", "9 deletions(-)"),
@@ -206,9 +216,10 @@ class Git(TempDir):
 
     def test_description_of_a_letter(self) -> None:
         made = self.make_series()
-        self.assertEqual(series.description_in((made.path / series.COVER).read_text()), LETTER)
+        self.assertEqual(series.description_in((made.path / series.COVER).read_text()), ("PATCH", LETTER))
         long = "Subject: [PATCH 0/2] ducks: a long\n subject\n\nBody (all of it):\nmore\n\nA B (2):\n  ducks: x\n"
-        self.assertEqual(series.description_in(long), "ducks: a long subject\n\nBody (all of it):\nmore\n")
+        self.assertEqual(series.description_in(long),
+                         ("PATCH", "ducks: a long subject\n\nBody (all of it):\nmore\n"))
 
 
 class Checks(TempDir):
@@ -221,6 +232,23 @@ class Checks(TempDir):
         path.write_text(path.read_text().replace("+int tre;", "+int \ttre;"))
         with self.assertRaisesRegex(series.Failed, "CODE_INDENT"):
             series.checkpatch(made.patches[1], self.source)
+
+    def test_files_of_maintainers(self) -> None:
+        patterns = ("lib/ducks*", "lib/pond/", "lib/", "*", "*/")
+        self.write("linux/MAINTAINERS", "".join(f"F:\t{pattern}\n" for pattern in patterns))
+        rows = (("lib/ducks.c", True), ("lib/pond/a/b.c", True), ("lib/swans.c", False), ("new.c", False))
+        for name, expected in rows:
+            with self.subTest(name):
+                self.assertEqual(series.has_maintainer(name, self.source), expected)
+
+    def test_new_file_without_maintainer_is_noticed(self) -> None:
+        self.write("linux/scripts/checkpatch.pl", 'print "@ARGV"; exit("@ARGV" !~ /--ignore=FILE_PATH_CHANGES/);')
+        path = self.write("0001-new.patch", "--- /dev/null\n+++ b/lib/new.c\n")
+        self.write("linux/MAINTAINERS", "F:\tlib/\n")
+        with self.assertRaises(series.Failed):
+            series.checkpatch(series.Patch(path), self.source)
+        self.write("linux/MAINTAINERS", "F:\tlib/new*\n")
+        series.checkpatch(series.Patch(path), self.source)
 
     def test_what_the_statuses_of_a_reproducer_mean(self) -> None:
         for before in (series.FOUND, *series.FAULTS):
