@@ -32,7 +32,8 @@ The third line of a reproducer is `# Runs: <where>`:
   host                       On this host. KDIR is the release kernel, KSRC its source, PATCHED a directory with
                              the files that the series changes. Other variables are those of tools.mk.
 
-Its exit status is 100 if the bug is there, and 0 if not. A fault of the guest kernel is the bug, too.
+Its exit status is 100 if the bug is there, or if the feature that the patch adds is not, and 0 otherwise. A fault of
+the guest kernel is the bug, too.
 
 If the fourth line is `# Before: passes`, the script is a test of a patch that must not change the behaviour: its
 exit status is 0 before and after the patch.
