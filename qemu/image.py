@@ -86,8 +86,10 @@ def mirror() -> str:
     for line in Path("/etc/os-release").read_text().splitlines():
         if line.startswith("VERSION_CODENAME="):
             codename = line.partition("=")[2].strip('"')
+    # Without this option, apt knows no source before the first apt-get update.
+    option = "APT::Get::IndexTargets::ReleaseInfo=false"
     listing = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)",
+        ["apt-get", "-o", option, "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)",
          "Created-By: Packages"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip

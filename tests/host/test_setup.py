@@ -236,6 +236,20 @@ class Mirror(TempDir):
         self.assertIn("Suites: extra\n", text)
         self.assertNotIn("security.invalid/debian-security/\nSuites: extra", text)
 
+    def test_image_of_the_guests_is_of_the_same_mirror(self) -> None:
+        # The sources of a system whose lists apt has not read yet.
+        self.sources("extra", "debian.sources", DEB822)
+        config = self.temp / "apt.conf"
+        config.write_text(f'{config.read_text()}Dir::State::Lists "{self.temp}/lists";\n')
+        (self.temp / "lists/partial").mkdir(parents=True)
+        program = f"import sys; sys.path.append({str(SCRIPTS.parent / 'qemu')!r})\n"
+        program += "import image; print(image.mirror())"
+        run = subprocess.run(
+            [sys.executable, "-c", program], env=os.environ | {"APT_CONFIG": str(config)},
+            capture_output=True, text=True,
+        )
+        self.assertEqual((run.stdout, run.stderr), ("http://first.invalid/debian/\n", ""))
+
     def test_system_without_a_debian_mirror_fails(self) -> None:
         run = self.sources("extra", "debian.sources", "")
         self.assertEqual(run.returncode, 1)
