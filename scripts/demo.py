@@ -28,6 +28,9 @@ from kdir import source_of
 KERNEL_PARTS = ("block", "crypto", "drivers/md", "fs/btrfs", "fs/ext4", "lib", "mm", "rust/kernel")
 """Directories of the kernel source to pack: about 40 MiB."""
 
+COMMAND = "exec sh /kscale/tests/guest/rcrypt/demo.sh"
+"""What the guest runs. It has all of tests/ in /kscale/tests: the script sources files of other directories."""
+
 NOT_OURS = {".git", "out", "__pycache__"}
 """Directories of the checkout without source files."""
 
@@ -43,7 +46,8 @@ def files_below(top: Path) -> Iterator[Path]:
 
 
 def pack(source: Path, share: Path) -> None:
-    """Writes tree.tar, and SHA256SUMS of its files."""
+    """Writes tree.tar, and SHA256SUMS of its files, to a directory, which need not exist."""
+    share.mkdir(parents=True, exist_ok=True)
     trees = [(CHECKOUT, CHECKOUT, "kscale")]
     trees += [(source / part, source, "linux") for part in KERNEL_PARTS]
     with tarfile.open(share / "tree.tar", "w") as tar, (share / "SHA256SUMS").open("w") as sums:
@@ -63,10 +67,9 @@ def main() -> int:
     if missing:
         die(f"{source} lacks {missing[0]}: the demo needs the kernel's source, not its headers")
     share = CHECKOUT / "out/demo"
-    share.mkdir(parents=True, exist_ok=True)
     pack(source, share)
     command = [tools["PYTHON"], str(CHECKOUT / "scripts/guest.py")]
-    command += ["--script", str(CHECKOUT / "tests/guest/rcrypt/demo.sh")]
+    command += ["--run", COMMAND]
     env = {"TIMEOUT": "1200", **os.environ, "SHARE": str(share)}
     return subprocess.run(command, env=env).returncode
 

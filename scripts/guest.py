@@ -68,8 +68,9 @@ def what_to_run(args: argparse.Namespace) -> list[str]:
     """Returns the options of qemu/run.py for the command, script or shell."""
     if args.shell:
         return ["--shell"]
-    script = args.script or os.environ.get("SCRIPT")
-    if script:
+    if args.run:
+        return ["--run", args.run]
+    if script := os.environ.get("SCRIPT"):
         if not Path(script).is_file():
             die(f"SCRIPT={script} is not a file")
         return ["--script", script]
@@ -81,10 +82,10 @@ def what_to_run(args: argparse.Namespace) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shell", action="store_true", help="open a shell")
-    parser.add_argument("--script", help="run this file; overrides SCRIPT=")
+    parser.add_argument("--run", help="run this command; overrides RUN=, SCRIPT= and SUITES=")
     args = parser.parse_args(argv)
     arch.select()
-    names = "" if args.shell or args.script else os.environ.get("SUITES", "")
+    names = "" if args.shell or args.run else os.environ.get("SUITES", "")
     words = suite_words(names)
     what = [] if words else what_to_run(args)
     if words and (os.environ.get("MO") or os.environ.get("O")):

@@ -4,7 +4,7 @@
 
 Steps: the host tests of the harness; the suites of tests/suites.txt on the debug and the release
 kernel; the compile-fail cases; the comparison of the instructions of each call with bench/counts;
-the mutants of tests/mutants.txt and the sample of tests/mutants.
+the guest of `make demo`; the mutants of tests/mutants.txt and the sample of tests/mutants.
 
 Three steps run at a time, the longest first: a step uses little more than one core. Modules are
 built meanwhile; a step waits for those that it needs. The last two tables are the suites with their
@@ -42,9 +42,11 @@ sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts")]
 
 import arch
 import common
+import demo
 import ktap
 import machine
 import suites
+from kdir import source_of
 
 OUT = CHECKOUT / "out/test"
 # Exit status of bench/gate.py without counts to compare with, and of host programs without their tool.
@@ -61,6 +63,7 @@ STEPS_AT_ONCE = 3
 HARNESS_S = 100
 UI_S = 60
 COUNTS_S = 40
+DEMO_S = 40
 MIRI_S = 120
 LITMUS_S = 1
 MUTANT_S = 25
@@ -484,6 +487,21 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         yield Step("report", what, BOOT_S[kernel], run)
 
 
+def demo_step(builds: Builds, kdir: str) -> Step:
+    """Returns a step that boots the guest of `make demo`."""
+    built = builds.modules(KERNEL="release")
+
+    def run() -> list[Outcome]:
+        modules = built.result()
+        directory = fresh("demo")
+        demo.pack(source_of(Path(kdir)), directory / "share")
+        options = ["--share", str(directory / "share"), "--run", demo.COMMAND]
+        status = boot(kdir, modules, directory, TIMEOUT_S["release"], options)
+        return [Outcome("release", [report_row("demo", "", status, 0, "")])]
+
+    return Step("release", "demo", DEMO_S, run)
+
+
 def print_table(outcomes: list[Outcome]) -> None:
     """Prints the suites of all steps."""
     width = max(len(suite.name) for outcome in outcomes for suite in outcome.suites)
@@ -568,6 +586,7 @@ def all_steps(
         *steps,
         host_step("ui", UI_S, parser, lambda: [*ui, modules.result()]),
         counts_step(parser, bench),
+        demo_step(builds, kdir),
         *mutant_steps(parser, builds, kdir),
         host_step("mutants", SAMPLE_S, parser, lambda: sample),
     ]
