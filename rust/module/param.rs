@@ -122,6 +122,10 @@ pub mod expansion {
 /// macro declares in the module has it (checked at compile time): sysfs warns of a second file of
 /// one name.
 ///
+/// Documentation is the only attribute. An attribute in the expansion of this macro escapes
+/// `#![forbid(unsafe_code)]` of the calling module: `#[link_section]`, `#[export_name]` and
+/// `#[no_mangle]` could then replace code or tables of the kernel.
+///
 /// `samples/rcrypt/split.rs` declares two.
 #[expect(
     clippy::crate_in_macro_def,
@@ -130,10 +134,10 @@ pub mod expansion {
 #[macro_export]
 macro_rules! writable_param {
     (
-        $(#[$meta:meta])*
+        $(#[doc = $doc:expr])*
         $vis:vis static $PARAM:ident: Param = ($name:literal, $default:expr, $text:literal $(,)?);
     ) => {
-        $(#[$meta])*
+        $(#[doc = $doc])*
         $vis static $PARAM: $crate::module::param::Param = $crate::module::param::Param::new($default);
 
         impl $crate::module::param::expansion::Named<{
@@ -176,7 +180,8 @@ macro_rules! writable_param {
                         level: -1,
                         flags: 0,
                         __bindgen_anon_1: $crate::module::param::expansion::kernel_param__bindgen_ty_1 {
-                            arg: $PARAM.as_void_ptr(),
+                            // Not a method call: a value of another type has a method of its own.
+                            arg: $crate::module::param::Param::as_void_ptr(&$PARAM),
                         },
                     },
                 );
