@@ -4,6 +4,9 @@
 #include <linux/irqflags.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
+
+#include "../percpu/preempt.h"
 
 __kscale_helper bool kscale_helper_in_atomic(void)
 {
@@ -53,44 +56,40 @@ __kscale_helper void kscale_helper_preempt_enable(void)
 }
 
 /*
- * Calls of kscale_helper_local_interrupt_disable() on this CPU that preempt_count() does not count. Its
- * field has 8 bits, and an overflow changes the fields of interrupts and NMIs. So these calls use half of
- * the field; the other half is left to spinlocks.
+ * The guards of this CPU. preempt_count() has 8 bits for local_interrupt_disable(), and an overflow changes
+ * the fields of interrupts and NMIs. So it counts the guards of a task once, from the first to the last:
+ * its field is not 0 while a guard lives, in whichever order these and the kernel's own guards end.
  */
-DECLARE_PER_CPU(unsigned long, kscale_interrupt_disable_more);
-
-static __always_inline bool kscale_interrupt_disable_is_deep(void)
-{
-	return (preempt_count() & HARDIRQ_DISABLE_MASK) > HARDIRQ_DISABLE_MASK / 2;
-}
+DECLARE_PER_CPU(struct kscale_interrupt_guards, kscale_interrupt_guards);
 
 /*
  * As local_interrupt_disable(), without a limit on the number of nested calls.
  *
- * Interrupts may be enabled at any depth: an interrupt that leaks its proofs returns to a task with
- * interrupts enabled, and preempt_count() still counts them.
+ * Interrupts may be enabled although guards are left: an interrupt that leaks its guards returns to a task
+ * with interrupts enabled. A task that leaked guards and slept leaves a count that means nothing.
  */
 __kscale_helper void kscale_helper_local_interrupt_disable(void)
 {
-	if (unlikely(kscale_interrupt_disable_is_deep())) {
-		local_irq_disable();
-		raw_cpu_inc(kscale_interrupt_disable_more);
-	} else {
-		local_interrupt_disable();
+	local_interrupt_disable();
+	if (unlikely(raw_cpu_read(kscale_interrupt_guards.task) == current) &&
+	    (preempt_count() & HARDIRQ_DISABLE_MASK) != HARDIRQ_DISABLE_OFFSET) {
+		raw_cpu_inc(kscale_interrupt_guards.count);
+		/* Interrupts stay disabled: the first guard is counted. */
+		local_interrupt_enable();
+		return;
 	}
+	raw_cpu_write(kscale_interrupt_guards.task, current);
+	raw_cpu_write(kscale_interrupt_guards.count, 1);
 }
 
-/* The reverse. Calls that preempt_count() does not count are reversed first. */
+/* The reverse. */
 __kscale_helper void kscale_helper_local_interrupt_enable(void)
 {
-	if (unlikely(raw_cpu_read(kscale_interrupt_disable_more))) {
-		if (kscale_interrupt_disable_is_deep()) {
-			raw_cpu_dec(kscale_interrupt_disable_more);
-			return;
-		}
-		/* Left by a task that leaked its proofs and slept. */
-		raw_cpu_write(kscale_interrupt_disable_more, 0);
+	if (unlikely(raw_cpu_read(kscale_interrupt_guards.count) > 1)) {
+		raw_cpu_dec(kscale_interrupt_guards.count);
+		return;
 	}
+	raw_cpu_write(kscale_interrupt_guards.task, NULL);
 	local_interrupt_enable();
 }
 

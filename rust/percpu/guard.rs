@@ -14,9 +14,9 @@ use crate::bindings;
 ///
 /// Proofs nest without a limit, and may be dropped in any order. The drop of the last proof
 /// restores the state of interrupts before the first proof. The kernel's
-/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same byte of `preempt_count()`. Proofs use
-/// at most half of it; further proofs are counted in a per-CPU variable. A leaked proof leaves
-/// interrupts disabled.
+/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same byte of `preempt_count()`. All proofs of
+/// a task count as one there, and a per-CPU variable counts them. A leaked proof leaves interrupts
+/// disabled.
 ///
 /// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without preemption;
 /// hence this type.
@@ -210,6 +210,37 @@ mod tests {
         // Nothing is left of them.
         drop(local_interrupt_disable());
         assert!(interrupts_are_on());
+        Ok(())
+    }
+
+    /// Creates `kernels` guards of the kernel and then `proofs` proofs, drops the former and then all
+    /// but one proof. Returns whether interrupts are off then.
+    fn the_last_is_a_proof_beside(kernels: usize, proofs: usize) -> Result<bool> {
+        let mut of_kernel = KVec::with_capacity(kernels, GFP_KERNEL)?;
+        let mut ours = KVec::with_capacity(proofs, GFP_KERNEL)?;
+        for _ in 0..kernels {
+            drop(of_kernel.push_within_capacity(interrupt::local_interrupt_disable()));
+        }
+        for _ in 0..proofs {
+            drop(ours.push_within_capacity(local_interrupt_disable()));
+        }
+        drop(of_kernel);
+        let last = ours.pop();
+        drop(ours);
+        let is_off = !interrupts_are_on();
+        drop(last);
+        Ok(is_off)
+    }
+
+    #[test]
+    fn interrupts_are_off_after_many_guards_of_the_kernel_are_dropped() -> Result {
+        for kernels in [0, 1, 2, 127, 128, 200] {
+            for proofs in [1, 2, 127, 128, 129, 1000] {
+                assert!(the_last_is_a_proof_beside(kernels, proofs)?);
+                assert!(interrupts_are_on());
+                assert!(!in_atomic());
+            }
+        }
         Ok(())
     }
 

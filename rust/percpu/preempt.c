@@ -4,6 +4,8 @@
 #include <linux/export.h>
 #include <linux/percpu.h>
 
-DECLARE_PER_CPU(unsigned long, kscale_interrupt_disable_more);
-DEFINE_PER_CPU(unsigned long, kscale_interrupt_disable_more);
-EXPORT_PER_CPU_SYMBOL_GPL(kscale_interrupt_disable_more);
+#include "preempt.h"
+
+DECLARE_PER_CPU(struct kscale_interrupt_guards, kscale_interrupt_guards);
+DEFINE_PER_CPU(struct kscale_interrupt_guards, kscale_interrupt_guards);
+EXPORT_PER_CPU_SYMBOL_GPL(kscale_interrupt_guards);
