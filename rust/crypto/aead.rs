@@ -38,6 +38,7 @@ pub use self::{
     tfm::{
         Aead,
         MAX_ASSOCIATED_SIZE,
+        MAX_KEY_SIZE,
         MAX_TAG_SIZE, //
     }, //
 };

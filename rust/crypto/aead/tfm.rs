@@ -39,6 +39,9 @@ pub const MAX_TAG_SIZE: usize = 64;
 /// The maximum size of the associated data of a [`Request`], in bytes.
 pub const MAX_ASSOCIATED_SIZE: usize = 64;
 
+/// The maximum size of a key of an [`Aead`], in bytes. No cipher needs a longer one.
+pub const MAX_KEY_SIZE: usize = 4096;
+
 /// An authenticated cipher and its key.
 ///
 /// # Invariants
@@ -120,11 +123,18 @@ impl Aead {
     /// `authenc(...)` takes its two keys in a single buffer, see [`AuthencKey`](super::AuthencKey).
     ///
     /// Fails with [`EINVAL`] if the cipher does not support keys of that length, and with the error
-    /// of the cipher if it refuses the key. After a failure it has no key.
+    /// of the cipher if it refuses the key. After a failure it has no key. A key of more than
+    /// [`MAX_KEY_SIZE`] fails, too, and changes nothing.
     ///
     /// Context: Process context. May sleep if the cipher does.
     pub fn set_key(&mut self, key: &[u8]) -> Result {
-        let len = u32::try_from(key.len())?;
+        // `setkey_unaligned()` in `crypto/aead.c` copies the key before the cipher checks its length.
+        // The copy of a long key is an allocation that fails with a warning.
+        if key.len() > MAX_KEY_SIZE {
+            return Err(EINVAL);
+        }
+        // CAST: At most `MAX_KEY_SIZE`.
+        let len = key.len() as u32;
 
         // SAFETY:
         // - `tfm` is a cipher by the type invariants, and `&mut self` excludes other users.
@@ -280,6 +290,22 @@ mod tests {
         let count = unsafe { &raw mut (*(*cipher.tfm.as_ptr()).base.__crt_alg).cra_refcnt };
         // SAFETY: As above, and all accesses to the count are atomic.
         unsafe { Atomic::<i32>::from_ptr(&raw mut (*count).refs.counter) }.load(Relaxed)
+    }
+
+    /// C copies keys that are not aligned, if the cipher requires that.
+    #[test]
+    fn long_keys_are_refused() -> Result {
+        let mut cipher = Aead::new(c"authenc(hmac(sha256),xts(camellia))")?;
+        // More than `kmalloc()` can allocate.
+        let keys = VVec::from_elem(1_u8, 8 << 20, GFP_KERNEL)?;
+
+        for start in [0, 1] {
+            for end in [MAX_KEY_SIZE + 1 + start, keys.len()] {
+                let key = keys.get(start..end).ok_or(EINVAL)?;
+                assert_eq!(cipher.set_key(key), Err(EINVAL));
+            }
+        }
+        Ok(())
     }
 
     #[test]
