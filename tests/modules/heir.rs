@@ -35,7 +35,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "1: drop a guard, 2: use locks",
+            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded",
         },
     },
 }
@@ -65,15 +65,32 @@ fn use_locks() -> Result {
     Ok(())
 }
 
-struct HeirModule;
+fn remove_entry() -> Result<u32> {
+    let list: Arc<rcu_list::List<u32>> = take().ok_or(ENOENT)?;
+    let entry = take().ok_or(ENOENT)?;
+    list.remove(entry).map_err(|_| EINVAL)
+}
+
+struct HeirModule {
+    removes: bool,
+}
 
 impl kernel::Module for HeirModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         match module_parameters::what.value() {
             1 => drop(take::<OwnedDownGuard<Normal>>().ok_or(ENOENT)?),
             2 => use_locks()?,
+            3 => return Ok(Self { removes: true }),
             _ => return Err(EINVAL),
         }
-        Ok(Self)
+        Ok(Self { removes: false })
+    }
+}
+
+impl Drop for HeirModule {
+    fn drop(&mut self) {
+        if self.removes {
+            pr_info!("removed {:?}\n", remove_entry());
+        }
     }
 }

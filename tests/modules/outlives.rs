@@ -42,7 +42,7 @@ module! {
     params: {
         step: u8 {
             default: 0,
-            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks",
+            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list",
         },
     },
 }
@@ -90,6 +90,13 @@ fn store_locks() -> Result {
     store(rwsem)
 }
 
+fn store_entry() -> Result {
+    let list: Arc<rcu_list::List<u32>> = Arc::pin_init(rcu_list::new_list!(), GFP_KERNEL)?;
+
+    store(list.push_front(1, GFP_KERNEL)?)?;
+    store(list)
+}
+
 struct OutlivesModule;
 
 impl kernel::Module for OutlivesModule {
@@ -99,6 +106,7 @@ impl kernel::Module for OutlivesModule {
             2 => replace_value()?,
             3 => drop(take::<Shared>().ok_or(ENOENT)?),
             4 => store_locks()?,
+            5 => store_entry()?,
             _ => return Err(EINVAL),
         }
         Ok(Self)

@@ -36,6 +36,7 @@ use crate::{
 
 use super::{
     node::{
+        init_done,
         node_of,
         Node, //
     },
@@ -194,7 +195,7 @@ impl<T> List<T> {
         // SAFETY: Nothing else has a pointer to the node.
         unsafe { bindings::refcount_set(count, 1) };
         // SAFETY: As above.
-        unsafe { bindings::init_completion(done) };
+        unsafe { init_done(done) };
 
         self.writers.with(|| {
             // SAFETY: `head` is initialised by the type invariants and the lock is held.

@@ -101,6 +101,20 @@ impl<T> Node<T> {
     }
 }
 
+/// Initialises the completion of a node.
+///
+/// Not inlined: the lock of the completion has a name and a class of the module that has this code. A
+/// node may outlive the module that inserts it, but not the library.
+///
+/// # Safety
+///
+/// `done` must be valid for writes.
+#[inline(never)]
+pub(super) unsafe fn init_done(done: *mut bindings::completion) {
+    // SAFETY: By the contract of this function.
+    unsafe { bindings::init_completion(done) };
+}
+
 /// Returns the node that contains `links`.
 ///
 /// # Safety

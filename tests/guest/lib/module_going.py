@@ -141,6 +141,13 @@ class Suite(block.Suite):
         load("heir", "what=2")
         assert self.said("heir: the sum is 15"), "the locks were not used"
 
+    def test_entries_outlive_their_module(self) -> None:
+        """Lockdep reads the lock class of an entry when nothing is at the address of its module."""
+        load("heir", "what=3")
+        self.step(5)
+        unload("heir")
+        assert self.said("heir: removed Ok(1)"), "the entry was not removed"
+
 
 def has_cpu_hotplug() -> bool:
     """Returns whether CPUs can go offline. User-Mode Linux has no such CPUs."""
