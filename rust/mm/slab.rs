@@ -8,8 +8,10 @@
 //!
 //! An allocation returns owned memory without a value: see [`boxed`](crate::mm::boxed).
 //!
-//! Constructors, memory accounting, `SLAB_TYPESAFE_BY_RCU` and copies to user space are not
-//! supported.
+//! Constructors, memory accounting and `SLAB_TYPESAFE_BY_RCU` are not supported.
+//!
+//! As with `KBox`, a value may be copied to and from user space. So `CONFIG_HARDENED_USERCOPY` merges a
+//! cache with no other cache.
 //!
 //! # Forgotten objects
 //!
