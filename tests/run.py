@@ -453,6 +453,7 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("shrinker: lock held across allocations", "debug", held, fails),
         ("CPU hotplug lock in a hotplug callback", "debug", "modprobe deadlocks what=3", fails),
         ("rwsem: recursive read", "debug", "modprobe deadlocks what=4", fails),
+        ("rwsem: two in both orders", "debug", "modprobe deadlocks what=8", fails),
         ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
         ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
         ("data race", "kcsan", race.format("plain", 0), fails),

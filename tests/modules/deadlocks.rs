@@ -83,7 +83,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue, 7 LRU list in an interrupt",
+            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue, 7 LRU list in an interrupt, 8 two semaphores",
         },
     },
 }
@@ -163,6 +163,20 @@ fn read_twice() -> Result {
     let first = value.read();
     let second = value.read();
     pr_info!("read {} and {}\n", *first, *second);
+    Ok(())
+}
+
+/// Acquires two semaphores in both orders. Another task may do so in between.
+fn write_in_two_orders() -> Result {
+    let one = KBox::pin_init(new_rwsem!(0_u32), GFP_KERNEL)?;
+    let two = KBox::pin_init(new_rwsem!(0_u32), GFP_KERNEL)?;
+
+    let outer = one.write();
+    *two.write() += *outer;
+    drop(outer);
+
+    let outer = two.write();
+    *one.write() += *outer;
     Ok(())
 }
 
@@ -336,6 +350,7 @@ impl kernel::Module for DeadlocksModule {
             5 => drop_queue_in_item()?,
             6 => flush_queue::query_in_flush()?,
             7 => use_list_in_interrupt()?,
+            8 => write_in_two_orders()?,
             _ => return Err(EINVAL),
         }
         Ok(Self::Nothing)
