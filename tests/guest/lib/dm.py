@@ -167,6 +167,15 @@ class Suite(block.Suite):
         self.expect_error(errno.EIO, block.write, self.tee("drop"), DATA)
         ktap.expect_equal(0, block.fields_of("/sys/block/null1/stat")[4], "writes to the device")
 
+    def test_bios_have_whole_blocks(self) -> None:
+        """Some drivers store a whole block, so also what the memory after a part of it contains."""
+        device = self.make_null_blk("null0", size=1, blocksize=4096)
+        node = self.probe("divide", device)
+        data = DATA[:4096]
+        block.write(node, data)
+        ktap.expect_equal(data, block.read(node, len(data)), "data")
+        self.expect_status("mapped=2 ended=2 ")
+
     def test_zone_writes_are_not_split(self) -> None:
         device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
         node = self.probe("divide", device, block.fields_of("/sys/block/null0/size")[0])
@@ -249,6 +258,13 @@ class Suite(block.Suite):
         device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
         message = "probe_line: Zoned devices cannot be used with a maximum I/O length"
         self.expect_refused(message, "max_io_len 8", device=device)
+
+    def test_maximum_length_has_whole_blocks(self) -> None:
+        device = self.make_null_blk("null0", size=1, blocksize=4096)
+        message = "probe_line: The maximum I/O length is no multiple of the logical block size"
+        for sectors in (1, 12):
+            self.expect_refused(message, f"max_io_len {sectors}", device=device)
+        self.line("max_io_len 24", device=device)
 
     def test_zones_of_the_line_must_be_on_the_device(self) -> None:
         """Otherwise device mapper would ask for the zones after the last one again and again."""

@@ -24,7 +24,10 @@ use crate::{
             SECTOR_SIZE, //
         },
         dm::target::{
-            devices::DeviceIndex,
+            devices::{
+                has_whole_blocks,
+                DeviceIndex, //
+            },
             vtable::Inner,
             Target, //
         }, //
@@ -180,8 +183,9 @@ impl<'a, T: Target> MapBio<'a, T> {
     /// Shortens the bio to its first `n_sectors`. Device mapper sends the rest in another bio.
     ///
     /// Fails with [`EINVAL`], and changes nothing, if `n_sectors` is more than the length of the
-    /// bio. Fails in the same way if the bio must not be split: an operation other than read and
-    /// write, a flush, an atomic write, or a write to a zoned device.
+    /// bio, or has a part of a logical block of the mapped device. Fails in the same way if the bio
+    /// must not be split: an operation other than read and write, a flush, an atomic write, or a
+    /// write to a zoned device.
     ///
     /// Context: Any context. Never sleeps. C: `dm_accept_partial_bio()` in `drivers/md/dm.c`.
     pub fn accept_partial(&mut self, n_sectors: NonZeroU32) -> Result {
@@ -192,6 +196,8 @@ impl<'a, T: Target> MapBio<'a, T> {
         if !splittable
             || (self.op() != Op::Read && self.is_zoned())
             || n_sectors.get() > self.len_bytes() / SECTOR_SIZE
+            // The blocks of the devices are not larger.
+            || !has_whole_blocks(n_sectors.get().into(), self.logical_block_size())
         {
             return Err(EINVAL);
         }
@@ -333,6 +339,12 @@ impl<'a, T: Target> MapBio<'a, T> {
     fn is_zoned(&self) -> bool {
         // SAFETY: The bio is alive. It is still on the mapped device: a remap consumes `self`.
         unsafe { bindings::bdev_is_zoned((*self.ptr.bio).bi_bdev) }
+    }
+
+    /// Returns the logical block size of the mapped device in bytes.
+    fn logical_block_size(&self) -> u32 {
+        // SAFETY: As in `is_zoned()`.
+        unsafe { bindings::bdev_logical_block_size((*self.ptr.bio).bi_bdev) }
     }
 
     fn has_flag(&self, flag: u32) -> bool {

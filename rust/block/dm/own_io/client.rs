@@ -24,14 +24,12 @@ use core::ptr::{
 
 use crate::{
     bindings,
-    block::{
-        bio::SECTOR_SIZE,
-        dm::{
-            bio::owned::may_wait,
-            target::devices::{
-                DeviceIndex,
-                DevicesId, //
-            }, //
+    block::dm::{
+        bio::owned::may_wait,
+        target::devices::{
+            has_whole_blocks,
+            DeviceIndex,
+            DevicesId, //
         }, //
     }, //
 };
@@ -294,7 +292,9 @@ impl<C: RawClient> InFlight<'_, C> {
             }
         }
         check_area(region.sector, region.n_sectors, len_sectors)?;
-        check_blocks(region.sector, region.n_sectors, block_bytes)?;
+        if !has_whole_blocks(region.sector | region.n_sectors, block_bytes) {
+            return Err(EINVAL);
+        }
         Ok(bindings::dm_io_region {
             bdev,
             sector: region.sector,
@@ -309,19 +309,6 @@ fn check_area(sector: u64, n_sectors: u64, len_sectors: u64) -> Result {
         Some(end) if end <= len_sectors => Ok(()),
         _ => Err(EINVAL),
     }
-}
-
-/// Fails with [`EINVAL`] unless the area has whole blocks of `block_bytes`, a power of two.
-///
-/// Drivers without a request queue do not check this. `zram_write_page()` in
-/// `drivers/block/zram/zram_drv.c` stores a whole page, so also what the memory after a part of a
-/// block contains.
-fn check_blocks(sector: u64, n_sectors: u64, block_bytes: u32) -> Result {
-    let mask = u64::from(block_bytes / SECTOR_SIZE).wrapping_sub(1);
-    if (sector | n_sectors) & mask != 0 {
-        return Err(EINVAL);
-    }
-    Ok(())
 }
 
 impl<C: RawClient> Drop for InFlight<'_, C> {
@@ -394,25 +381,6 @@ mod tests {
             (8, u64::MAX, u64::MAX, false),
         ] {
             assert_eq!(check_area(sector, n_sectors, len_sectors).is_ok(), is_on);
-        }
-    }
-
-    #[test]
-    fn area_has_whole_blocks() {
-        // First sector, length, bytes of a block, whether the blocks are whole.
-        for (sector, n_sectors, block_bytes, are_whole) in [
-            (0, 1, 512, true),
-            (7, 3, 512, true),
-            (8, 16, 4096, true),
-            (8, 0, 4096, true),
-            (8, 7, 4096, false),
-            (7, 8, 4096, false),
-            (7, 0, 4096, false),
-            (8, 8, 65536, false),
-            (128, 256, 65536, true),
-        ] {
-            let checked = check_blocks(sector, n_sectors, block_bytes);
-            assert_eq!(checked.is_ok(), are_whole);
         }
     }
 

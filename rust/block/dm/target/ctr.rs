@@ -275,7 +275,8 @@ impl TargetBuilder<'_> {
     /// that none is longer.
     ///
     /// Other operations are not split. The table line is refused if it has a zoned device, too: a
-    /// write to a zone must not be split.
+    /// write to a zone must not be split. It is also refused if `len_sectors` has a part of a logical
+    /// block of a device of the line.
     ///
     /// Context: Any context. Never sleeps. C: `dm_set_target_max_io_len()` in `drivers/md/dm.c`.
     pub fn set_max_io_len(&mut self, len_sectors: NonZeroU32) {
@@ -404,6 +405,11 @@ impl TargetBuilder<'_> {
         if ti.max_io_len != 0 && self.devices.any_is_zoned() {
             return Err(CtrError::invalid(
                 c"Zoned devices cannot be used with a maximum I/O length",
+            ));
+        }
+        if !self.devices.have_whole_blocks(ti.max_io_len) {
+            return Err(CtrError::invalid(
+                c"The maximum I/O length is no multiple of the logical block size",
             ));
         }
         Ok(())

@@ -11,6 +11,7 @@ use kernel::{
 
 use crate::{
     bindings,
+    block::bio::SECTOR_SIZE,
     lib::unique::unique_id, //
 };
 
@@ -19,6 +20,17 @@ use crate::{
 /// `device_area_is_invalid()` in `drivers/md/dm-table.c` adds it to the first sector. This does not
 /// overflow if the first sector is on a device: a device has less than 2^55 sectors.
 const MAX_AREA_SECTORS: u64 = u64::MAX / 2;
+
+/// Returns whether a number of sectors has whole blocks of `block_bytes`, a power of two. The bitwise
+/// OR of several numbers stands for all of them.
+///
+/// Drivers without a request queue do not check this. `zram_write_page()` in
+/// `drivers/block/zram/zram_drv.c` stores a whole page, so also what the memory after a part of a block
+/// contains.
+pub(in crate::block::dm) fn has_whole_blocks(sectors: u64, block_bytes: u32) -> bool {
+    let mask = u64::from(block_bytes / SECTOR_SIZE).wrapping_sub(1);
+    sectors & mask == 0
+}
 
 /// The index of a device of a target. It is valid for this target only.
 ///
@@ -229,6 +241,15 @@ impl Devices {
         self.list.iter().any(is_zoned)
     }
 
+    /// Returns whether `len_sectors` has no part of a logical block of a device.
+    pub(super) fn have_whole_blocks(&self, len_sectors: u32) -> bool {
+        self.list.iter().all(|open| {
+            // SAFETY: The devices are open, by the type invariants.
+            let block_bytes = unsafe { bindings::bdev_logical_block_size(open.bdev) };
+            has_whole_blocks(len_sectors.into(), block_bytes)
+        })
+    }
+
     /// Calls `func` with each device, and the first sector and the length of its area, until `func`
     /// returns a value other than 0.
     pub(super) fn iterate(
@@ -294,6 +315,24 @@ impl OpenDevice {
 #[kunit_tests(kscale_dm_devices)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_whole() {
+        // First sector, length, bytes of a block, whether the blocks are whole.
+        for (sector, n_sectors, block_bytes, are_whole) in [
+            (0, 1, 512, true),
+            (7, 3, 512, true),
+            (8, 16, 4096, true),
+            (8, 0, 4096, true),
+            (8, 7, 4096, false),
+            (7, 8, 4096, false),
+            (7, 0, 4096, false),
+            (8, 8, 65536, false),
+            (128, 256, 65536, true),
+        ] {
+            assert_eq!(has_whole_blocks(sector | n_sectors, block_bytes), are_whole);
+        }
+    }
 
     /// Returns a value with a device that does not exist.
     fn devices() -> Result<(Devices, DeviceIndex)> {
