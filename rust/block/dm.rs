@@ -100,6 +100,7 @@ mod bio;
 mod own_io;
 mod submit;
 mod target;
+mod wait;
 
 pub(crate) use self::target::target_type::synchronize_rcu_tasks;
 

@@ -10,6 +10,7 @@ mod call;
 pub(super) mod client;
 pub(super) mod io;
 pub(super) mod kcopyd;
+mod waiter;
 
 use crate::bindings;
 

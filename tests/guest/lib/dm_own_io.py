@@ -4,10 +4,12 @@
 `own_io` is in test builds only. These are mounted over the normal modules until the last test.
 """
 
+import contextlib
 import errno
 import os
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import block
 import ktap
@@ -17,6 +19,23 @@ MODULES = f"/lib/modules/{os.uname().release}"
 SECTORS = 2048
 LENGTH = SECTORS * 512
 ROUNDS = 2 if ktap.IS_DEBUG else 5
+
+
+@contextlib.contextmanager
+def hung_after(seconds: int) -> Iterator[None]:
+    """Makes the kernel report tasks that do not run for so long."""
+    values = {"panic": 0, "warnings": 10, "check_interval_secs": 1, "timeout_secs": seconds}
+    before = {}
+    for name, value in values.items():
+        with open(f"/proc/sys/kernel/hung_task_{name}", "r+") as file:
+            before[name] = file.read()
+            file.write(str(value))
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            with open(f"/proc/sys/kernel/hung_task_{name}", "w") as file:
+                file.write(text)
 
 
 class Suite(block.Suite):
@@ -109,6 +128,20 @@ class Suite(block.Suite):
         ktap.expect_equal("1 1", self.do("read 0 8 8"), "bytes")
         # The sectors have no meaning.
         self.do("flush 0 1 1")
+
+    def test_waits_for_a_suspended_device_are_not_hung_tasks(self) -> None:
+        below = self.create("below", Target(0, SECTORS, "linear", "/dev/ram0 0"))
+        self.line(below, "/dev/ram1")
+        log = KernelLog()
+        # Longer than a part of a wait, and shorter than the suspend.
+        with hung_after(15):
+            self.control.suspend("below")
+            waits = [self.start(self.do, text) for text in ("read 0 0 8", "copy 0 0 8 1", "flush 0 0 0")]
+            time.sleep(25)
+            self.control.resume("below")
+            ktap.expect_equal([None] * len(waits), [wait.end() for wait in waits], "errors")
+        ktap.expect_equal([], [line for line in log.lines() if "blocked" in line], "reports")
+        self.remove("own")
 
     def test_flush_reaches_its_device(self) -> None:
         for name in ("null0", "null1"):

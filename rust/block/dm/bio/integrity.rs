@@ -8,8 +8,7 @@
 
 use kernel::{
     fmt,
-    prelude::*,
-    sync::Completion, //
+    prelude::*, //
 };
 
 use core::ptr;
@@ -28,10 +27,13 @@ use crate::{
             Segments,
             SegmentsMut, //
         },
-        dm::target::{
-            ctr::TargetBuilder,
-            devices::DeviceIndex,
-            Target, //
+        dm::{
+            target::{
+                ctr::TargetBuilder,
+                devices::DeviceIndex,
+                Target, //
+            },
+            wait::IoCompletion, //
         }, //
     }, //
 };
@@ -151,7 +153,7 @@ impl<T: Target> CloneBio<T> {
             return Err((this.into_base(), BlkError::IOERR));
         }
 
-        stack_pin_init!(let done = Completion::new());
+        stack_pin_init!(let done = IoCompletion::new());
         // SAFETY: The clone is not shared.
         unsafe {
             (*clone).bi_private = ptr::from_ref(&*done).cast_mut().cast();
@@ -161,7 +163,7 @@ impl<T: Target> CloneBio<T> {
         // `accounts_remapped_io` is set for each target.
         unsafe { bindings::dm_submit_bio_remap(this.base.ptr().bio(), clone) };
         // `end_read()` completes it.
-        done.wait_for_completion();
+        done.wait();
 
         // SAFETY: The device has completed the clone, so this function owns it again.
         let result = unsafe {
@@ -183,14 +185,14 @@ impl<T: Target> CloneBio<T> {
 ///
 /// # Safety
 ///
-/// The block layer must call this for a clone whose `bi_private` is a [`Completion`], alive until
+/// The block layer must call this for a clone whose `bi_private` is an [`IoCompletion`], alive until
 /// it is completed.
 unsafe extern "C" fn end_read(clone: *mut bindings::bio) {
     // The waiter returns only after `complete_all()` has released the lock of the completion, and
     // this is its last access.
     //
     // SAFETY: By this function's contract.
-    unsafe { &*(*clone).bi_private.cast::<Completion>() }.complete_all();
+    unsafe { &*(*clone).bi_private.cast::<IoCompletion>() }.complete_all();
 }
 
 /// A clone that a read has filled, see [`CloneBio::read()`].

@@ -12,7 +12,6 @@ use kernel::{
         },
         new_spinlock_irq,
         Arc,
-        Completion,
         SpinLockIrq, //
     }, //
 };
@@ -30,7 +29,8 @@ use crate::{
             has_whole_blocks,
             DeviceIndex,
             DevicesId, //
-        }, //
+        },
+        wait::IoCompletion, //
     }, //
 };
 
@@ -116,7 +116,7 @@ pub(super) struct Shared<C: RawClient> {
     state: SpinLockIrq<State>,
     /// Completed when the client is closed and no I/O is in flight.
     #[pin]
-    idle: Completion,
+    idle: IoCompletion,
 }
 
 struct State {
@@ -164,7 +164,7 @@ impl<C: RawClient> Owner<C> {
                     },
                     "dm::own_io"
                 ),
-                idle <- Completion::new(),
+                idle <- IoCompletion::new(),
             }),
             GFP_KERNEL,
         );
@@ -189,7 +189,7 @@ impl<C: RawClient> Drop for Owner<C> {
         drop(state);
 
         if !is_idle {
-            self.0.idle.wait_for_completion();
+            self.0.idle.wait();
         }
         // SAFETY: The client is from `create()` by the type invariants. No I/O is in flight, and
         // the closed client starts none.

@@ -5,7 +5,6 @@
 //! C header: [`include/linux/dm-io.h`](srctree/include/linux/dm-io.h)
 
 use kernel::{
-    error::to_result,
     ffi::{
         c_ulong,
         c_void, //
@@ -15,6 +14,8 @@ use kernel::{
 };
 
 use core::ptr;
+
+use pin_init::stack_pin_init;
 
 use crate::{
     bindings,
@@ -29,7 +30,8 @@ use super::{
         Owner,
         Region,
         Shared, //
-    }, //
+    },
+    waiter::Waiter, //
 };
 
 /// The most sectors of an operation: the length of a bio in bytes has 32 bits.
@@ -200,14 +202,7 @@ impl IoClient {
             Ok(prepared) => prepared,
             Err(error) => return done(Err(error)),
         };
-        // The bits of regions with errors, and of regions that do not support the operation.
-        let func = move |bits: Result<_>| {
-            done(bits.and_then(|bits| match bits {
-                (0, 0) => Ok(()),
-                (0, _) => Err(EOPNOTSUPP),
-                _ => Err(EIO),
-            }))
-        };
+        let func = move |bits: Result<_>| done(bits.and_then(result_of));
         let Some(context) = call::begin(&in_flight, &self.0, func) else {
             return;
         };
@@ -240,15 +235,21 @@ impl IoClient {
     unsafe fn submit(&self, region: Region, opf: bindings::blk_opf_t, addr: *mut u8) -> Result {
         let in_flight = self.0.enter()?;
         let mut region = request_region(&in_flight, region, opf)?;
-        let mut request = request(in_flight.client(), opf, addr);
+        // As `sync_io()` in `drivers/md/dm-io.c`.
+        let mut request = request(in_flight.client(), opf | bindings::REQ_SYNC, addr);
 
+        stack_pin_init!(let waiter = Waiter::new());
+        request.notify = bindings::dm_io_notify {
+            fn_: Some(notify_waiter),
+            context: waiter.context(),
+        };
         // SAFETY:
         // - The client is not destroyed, and the device is open, while `in_flight` lives.
-        // - There is one region. Its memory is valid by this function's contract: without a
-        //   notification, the call returns after the last access.
+        // - There is one region. Its memory is valid by this function's contract: the waiter is woken
+        //   after the last access. The function fails for several regions and unknown memory only.
         // - The task can sleep here, and is not in `map`, see `Shared::enter()`. The caller may
         //   hold locks of its own, see `docs/soundness.md`.
-        to_result(unsafe {
+        unsafe {
             bindings::dm_io(
                 &mut request,
                 1,
@@ -257,7 +258,18 @@ impl IoClient {
                 ptr::null_mut(),
                 0,
             )
-        })
+        };
+        result_of(waiter.wait())
+    }
+}
+
+/// Returns the result of an operation on a region: C sets a bit for an error, and a bit if the device
+/// does not support the operation.
+fn result_of(bits: call::Results) -> Result {
+    match bits {
+        (0, 0) => Ok(()),
+        (0, _) => Err(EOPNOTSUPP),
+        _ => Err(EIO),
     }
 }
 
@@ -274,7 +286,7 @@ fn request_region(
     in_flight.region(region, is_write)
 }
 
-/// Returns a request in C that its sender waits for.
+/// Returns a request in C, without a notification.
 fn request(
     client: *mut bindings::dm_io_client,
     opf: bindings::blk_opf_t,
@@ -290,6 +302,16 @@ fn request(
         notify: pin_init::zeroed(),
         client,
     }
+}
+
+/// Wakes the task that waits for an operation.
+///
+/// # Safety
+///
+/// `dm_io()` must call this once with the context of [`IoClient::submit()`].
+unsafe extern "C" fn notify_waiter(errors: c_ulong, unsupported: c_ulong, context: *mut c_void) {
+    // SAFETY: The waiter lives until it is woken, by this function's contract.
+    unsafe { Waiter::wake(context, (errors, unsupported)) };
 }
 
 /// Ends an asynchronous operation.

@@ -11,21 +11,12 @@ use kernel::{
         c_void, //
     },
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
-    time::msecs_to_jiffies,
-    types::Opaque, //
+    sync::Arc, //
 };
 
-use core::{
-    pin::pin,
-    ptr, //
-};
+use core::ptr;
+
+use pin_init::stack_pin_init;
 
 use crate::bindings;
 
@@ -36,7 +27,8 @@ use super::{
         Owner,
         Region,
         Shared, //
-    }, //
+    },
+    waiter::Waiter, //
 };
 
 /// The most destinations of a copy.
@@ -210,13 +202,6 @@ fn check_destinations(destinations: &[Region], n_sectors: u64) -> Result {
     Ok(())
 }
 
-/// A task that waits for a copy.
-struct Waiter {
-    done: Opaque<bindings::completion>,
-    has_read_error: Atomic<bool>,
-    write_errors: Atomic<usize>,
-}
-
 /// Copies `from` to the first `count` of `to`, or zeroes if `from` is NULL.
 ///
 /// # Safety
@@ -229,15 +214,7 @@ unsafe fn run(
     to: &mut Regions,
     count: u32,
 ) -> Result<(), CopyError> {
-    let waiter = pin!(Waiter {
-        done: Opaque::uninit(),
-        has_read_error: Atomic::new(false),
-        write_errors: Atomic::new(0),
-    });
-    let done = waiter.done.get();
-    let context: *const Waiter = &raw const *waiter;
-    // SAFETY: `done` is memory for a completion, which does not move.
-    unsafe { bindings::init_completion(done) };
+    stack_pin_init!(let waiter = Waiter::new());
 
     // SAFETY:
     // - The client is not destroyed, and the devices are open, while `in_flight` lives, which is
@@ -252,17 +229,11 @@ unsafe fn run(
             to.as_mut_ptr(),
             0,
             Some(notify),
-            context.cast_mut().cast(),
+            waiter.context(),
         )
     };
-    // In parts: the kernel reports a task that waits for minutes (`kernel/hung_task.c`).
-    //
-    // SAFETY: The completion is initialised, and the task can sleep here, see `Shared::enter()`.
-    while unsafe { bindings::wait_for_completion_io_timeout(done, msecs_to_jiffies(10_000)) } == 0 {
-    }
-
-    let has_read_error = waiter.has_read_error.load(Relaxed);
-    result_of(has_read_error, waiter.write_errors.load(Relaxed))
+    let (read_errors, write_errors) = waiter.wait();
+    result_of(read_errors != 0, write_errors)
 }
 
 /// Returns the result of a copy. `write_errors` has a bit for each destination that failed.
@@ -281,16 +252,8 @@ fn result_of(has_read_error: bool, write_errors: usize) -> Result<(), CopyError>
 ///
 /// `dm-kcopyd` must call this once for a `context` of [`run()`].
 unsafe extern "C" fn notify(read_error: c_int, write_errors: c_ulong, context: *mut c_void) {
-    let waiter: *const Waiter = context.cast();
-    // SAFETY: The waiter lives until it is woken below.
-    unsafe { (*waiter).has_read_error.store(read_error != 0, Relaxed) };
-    // SAFETY: As above.
-    unsafe { (*waiter).write_errors.store(write_errors, Relaxed) };
-    // SAFETY: As above.
-    let done = Opaque::cast_into(unsafe { &raw const (*waiter).done });
-    // SAFETY: The completion is initialised. The waiter, which continues after the last access to
-    // it, is not used again.
-    unsafe { bindings::complete_all(done) };
+    // SAFETY: By this function's contract.
+    unsafe { Waiter::wake(context, (usize::from(read_error != 0), write_errors)) };
 }
 
 /// Ends an asynchronous copy.
