@@ -65,7 +65,7 @@
 //! | `end_io` | any, including hard interrupts | no | everything |
 //! | `done` of [`CloneBio::submit()`] and [`ChildBio::submit()`] | any, including hard interrupts | no | everything |
 //! | `done` of [`Bio::into_parent()`] | that of the last drop of a [`ParentBio`] | no | everything |
-//! | functions of [`IoClient::read_async()`] and [`IoClient::write_async()`] | any, including hard interrupts | no | everything |
+//! | functions of [`IoClient::read_async()`] and [`IoClient::write_async()`] | softirq, hard interrupts, or with interrupts disabled | no | everything |
 //! | functions of [`KcopydClient::copy_async()`] | a worker | yes | everything but themselves |
 //! | functions of [`Bio::queue()`] | a worker | yes, in NOIO scope | everything |
 //! | functions of [`Bio::queue_bh()`] | softirq | no | everything |

@@ -182,6 +182,7 @@ impl Clients {
             b"read" => self.io.read_async(region, pages, |pages, result| {
                 pr_info!("async read: {result:?} {:?}\n", pages.as_slice().first());
             }),
+            b"chain" => chain(self.io.clone(), region, pages, 0),
             b"copy" => {
                 let device = self.device(shared, args)?;
                 let to = dm::Region { device, ..region };
@@ -229,6 +230,16 @@ impl Clients {
         let mut page = FilledPage::<0>::zeroed(Gfp::NOIO)?;
         Ok((self.io.read(from, &mut page), self.kcopyd.copy(from, &[to])))
     }
+}
+
+/// Reads a region, and then again from the function of the read, until a read fails. `count` is the
+/// number of reads before.
+fn chain(io: dm::IoClient, region: dm::Region, pages: FilledPage<2>, count: u32) {
+    let next = io.clone();
+    io.read_async(region, pages, move |pages, result| match result {
+        Ok(()) if count < 8 => chain(next, region, pages, count + 1),
+        result => pr_info!("async chain: {count} {result:?}\n"),
+    });
 }
 
 /// I/O in another task, until it fails.

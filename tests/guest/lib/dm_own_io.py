@@ -27,8 +27,9 @@ def hung_after(seconds: int) -> Iterator[None]:
     values = {"panic": 0, "warnings": 10, "check_interval_secs": 1, "timeout_secs": seconds}
     before = {}
     for name, value in values.items():
-        with open(f"/proc/sys/kernel/hung_task_{name}", "r+") as file:
+        with open(f"/proc/sys/kernel/hung_task_{name}") as file:
             before[name] = file.read()
+        with open(f"/proc/sys/kernel/hung_task_{name}", "w") as file:
             file.write(str(value))
     try:
         yield
@@ -264,6 +265,8 @@ class Suite(block.Suite):
             ("read 0 2047 2", "async read: Err(Error(22)) Some(0)"),
             ("write 0 0 33 5", "async write: Err(Error(22)) Some(5)"),
             ("read 1 0 8", "async read: Err(Error(5)) Some(0)"),
+            ("chain 0 0 8", "async chain: 1 Err(Error(35))"),
+            ("chain 0 0 0", "async chain: 1 Err(Error(35))"),
             ("copy 0 8 1 0", "async copy: Ok(())"),
             ("copy 1 0 8 0", "async copy: Err(Read)"),
             ("copy 0 0 8 1", "async copy: Err(Write(1))"),

@@ -225,7 +225,7 @@ pub(super) fn irqs_enabled() -> bool {
 /// Not in interrupts, and not with interrupts disabled: the task's lists of bios to submit,
 /// `current->bio_list` and `current->plug`, are not interrupt-safe.
 #[inline]
-pub(super) fn may_submit() -> bool {
+pub(in crate::block::dm) fn may_submit() -> bool {
     // SAFETY: Reads the preemption count and the interrupt flag of this CPU.
     unsafe { bindings::in_task_irqs_on() }
 }

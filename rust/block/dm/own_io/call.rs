@@ -7,9 +7,14 @@
 //! library.
 
 use kernel::{
+    container_of,
     ffi::c_void,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        static_lock_class,
+        Arc, //
+    },
+    types::Opaque, //
 };
 
 use core::{
@@ -18,6 +23,7 @@ use core::{
 };
 
 use crate::{
+    bindings,
     mm::gfp::noio_scope,
     module::cleanup, //
 };
@@ -34,6 +40,10 @@ struct Head<C: RawClient> {
     shared: Arc<Shared<C>>,
     /// Runs the function. Code of the module of the target.
     run: unsafe fn(NonNull<Head<C>>, Results),
+    /// Set by [`finish_later()`].
+    results: Results,
+    /// Initialised by [`finish_later()`].
+    work: Opaque<bindings::work_struct>,
 }
 
 /// A call in flight.
@@ -78,6 +88,8 @@ where
     let head = Head {
         shared: shared.clone(),
         run,
+        results: (0, 0),
+        work: Opaque::uninit(),
     };
     // INVARIANT: Counted by `again()`.
     let call = KBox::write(call, Call { head, func });
@@ -122,4 +134,66 @@ pub(super) unsafe fn finish<C: RawClient>(context: *mut c_void, results: Results
     // SAFETY: The call was counted, by the type invariants, and has ended. The function has
     // returned, so the module may be freed from now on.
     unsafe { shared.leave() };
+}
+
+/// The function of a work item.
+type WorkFunc = unsafe extern "C" fn(*mut bindings::work_struct);
+
+/// Ends a call in softirq context, by `func`.
+///
+/// # Safety
+///
+/// As for [`finish()`]. `func` must call [`finish_queued()`] with the same `C`.
+pub(super) unsafe fn finish_later<C: RawClient>(
+    context: *mut c_void,
+    results: Results,
+    func: WorkFunc,
+) {
+    let head: *mut Head<C> = context.cast();
+    // SAFETY: By this function's contract, the call still exists, and nothing else uses it.
+    unsafe { (*head).results = results };
+    // SAFETY: As above.
+    let work = Opaque::cast_into(unsafe { &raw const (*head).work });
+    // SAFETY: The call exists until `func` has run.
+    unsafe { queue(work, func) };
+}
+
+/// Queues a work item that runs `func` in softirq context.
+///
+/// # Safety
+///
+/// `work` must be memory for a work item, which is valid until `func` has run.
+#[inline(never)]
+unsafe fn queue(work: *mut bindings::work_struct, func: WorkFunc) {
+    // SAFETY: By this function's contract. The name and the class are static.
+    unsafe {
+        bindings::init_work_with_key(
+            work,
+            Some(func),
+            false,
+            c"dm::own_io".as_char_ptr(),
+            static_lock_class!().as_ptr(),
+        )
+    };
+    // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
+    let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
+    // SAFETY: `work` was initialised above. The kernel never frees the workqueue.
+    unsafe { bindings::queue_work_on(cpu, bindings::system_bh_wq, work) };
+}
+
+/// Ends a call of [`finish_later()`].
+///
+/// # Safety
+///
+/// The workqueue core must have called the `func` of [`finish_later()`] with `work`. Must be called
+/// once, with the same `C`.
+#[inline(always)]
+pub(super) unsafe fn finish_queued<C: RawClient>(work: *mut bindings::work_struct) {
+    let work: *mut Opaque<bindings::work_struct> = work.cast();
+    // SAFETY: By this function's contract.
+    let head: *mut Head<C> = unsafe { container_of!(work, Head<C>, work) };
+    // SAFETY: The call exists until it is finished below.
+    let results = unsafe { (*head).results };
+    // SAFETY: By the contract of `finish_later()`.
+    unsafe { finish::<C>(head.cast(), results, false) };
 }

@@ -19,7 +19,10 @@ use pin_init::stack_pin_init;
 
 use crate::{
     bindings,
-    block::bio::SECTOR_SIZE,
+    block::{
+        bio::SECTOR_SIZE,
+        dm::bio::owned::may_submit, //
+    },
     mm::page::FilledPage, //
 };
 
@@ -144,8 +147,12 @@ impl IoClient {
     /// is not code of the module of the target, and with [`ENOMEM`]. The target is not freed before
     /// `done` has returned.
     ///
-    /// Context: Process context. May sleep. `done` runs in any context, and must not sleep. C:
-    /// `dm_io()` in `drivers/md/dm-io.c`.
+    /// After the operation, `done` runs in softirq context, in an interrupt, or with interrupts
+    /// disabled. So it cannot start the next operation: that fails with [`EDEADLK`]. It can queue a work
+    /// item that does.
+    ///
+    /// Context: Process context. May sleep. `done` must not sleep. C: `dm_io()` in
+    /// `drivers/md/dm-io.c`.
     pub fn read_async<const ORDER: u32>(
         &self,
         region: Region,
@@ -321,8 +328,29 @@ unsafe extern "C" fn notify_waiter(errors: c_ulong, unsupported: c_ulong, contex
 /// `dm_io()` must call this once with the context of [`IoClient::submit_async()`].
 #[inline(never)]
 unsafe extern "C" fn notify(errors: c_ulong, unsupported: c_ulong, context: *mut c_void) {
+    let results = (errors, unsupported);
+    if may_submit() {
+        // The driver, or `dm_io()` itself, has ended the operation in the task that sends it. The
+        // function could start an operation that ends in the same way, and so on, until the stack
+        // overflows.
+        //
+        // SAFETY: By this function's contract.
+        unsafe { call::finish_later::<bindings::dm_io_client>(context, results, notify_later) };
+    } else {
+        // SAFETY: By this function's contract.
+        unsafe { call::finish::<bindings::dm_io_client>(context, results, false) };
+    }
+}
+
+/// Ends an asynchronous operation in softirq context.
+///
+/// # Safety
+///
+/// The workqueue core must call this for the work item of `call::finish_later()`.
+#[inline(never)]
+unsafe extern "C" fn notify_later(work: *mut bindings::work_struct) {
     // SAFETY: By this function's contract.
-    unsafe { call::finish::<bindings::dm_io_client>(context, (errors, unsupported), false) };
+    unsafe { call::finish_queued::<bindings::dm_io_client>(work) };
 }
 
 /// Fails with [`EINVAL`] if a region is longer than `len` bytes.
