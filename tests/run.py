@@ -455,6 +455,7 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("rwsem: recursive read", "debug", "modprobe deadlocks what=4", fails),
         ("rwsem: two in both orders", "debug", "modprobe deadlocks what=8", fails),
         ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
+        ("workqueue: dropped with a lock of an item", "debug", "modprobe deadlocks what=9", fails),
         ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
         ("data race", "kcsan", race.format("plain", 0), fails),
         ("atomics, no data race", "kcsan", race.format("atomic", 1), 0),

@@ -83,7 +83,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue, 7 LRU list in an interrupt, 8 two semaphores",
+            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue, 7 LRU list in an interrupt, 8 two semaphores, 9 work item with a lock",
         },
     },
 }
@@ -215,6 +215,51 @@ fn drop_queue_in_item() -> Result {
     let mut theirs = last.queue.lock();
     let _ = queue.enqueue(last.clone());
     *theirs = Some(queue);
+    Ok(())
+}
+
+/// A work item that acquires a lock.
+#[pin_data]
+struct Acquiring {
+    locked: Arc<Locked>,
+    has_run: Atomic<bool>,
+    #[pin]
+    work: Work<Acquiring>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Acquiring { self.work }
+}
+
+impl WorkItem for Acquiring {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        drop(this.locked.lock.lock());
+        this.has_run.store(true, Relaxed);
+    }
+}
+
+/// Drops a queue under a lock that an item acquires.
+fn drop_queue_with_lock_of_item() -> Result {
+    let queue = Workqueue::new(c"deadlocks", Flags::UNBOUND, 0)?;
+    let locked = Locked::new()?;
+    let theirs = locked.clone();
+    let item = Arc::pin_init(
+        pin_init!(Acquiring {
+            locked: theirs,
+            has_run: Atomic::new(false),
+            work <- new_work!("deadlocks::Acquiring"),
+        }),
+        GFP_KERNEL,
+    )?;
+    let _ = queue.enqueue(item.clone());
+    while !item.has_run.load(Relaxed) {
+        fsleep(Delta::from_millis(1));
+    }
+
+    let _held = locked.lock.lock();
+    drop(queue);
     Ok(())
 }
 
@@ -351,6 +396,7 @@ impl kernel::Module for DeadlocksModule {
             6 => flush_queue::query_in_flush()?,
             7 => use_list_in_interrupt()?,
             8 => write_in_two_orders()?,
+            9 => drop_queue_with_lock_of_item()?,
             _ => return Err(EINVAL),
         }
         Ok(Self::Nothing)
