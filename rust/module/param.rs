@@ -102,7 +102,7 @@ pub mod expansion {
     /// Returns whether a name has ASCII letters, digits and underscores only, as an identifier of C.
     ///
     /// Context: Any context. Never sleeps. Evaluated at compile time.
-    pub const fn is_name(name: &str) -> bool {
+    const fn is_name(name: &str) -> bool {
         let name = name.as_bytes();
         let mut index = 0;
 
@@ -113,6 +113,28 @@ pub mod expansion {
             index += 1;
         }
         index > 0
+    }
+
+    /// Panics if a parameter cannot have this name or this description.
+    ///
+    /// A NUL in the description would end it, and begin another entry of `.modinfo`.
+    ///
+    /// Context: Any context. Never sleeps. Evaluated at compile time.
+    pub const fn check(name: &str, text: &str) {
+        assert!(
+            is_name(name),
+            "the name of a parameter consists of letters, digits and underscores"
+        );
+
+        let text = text.as_bytes();
+        let mut index = 0;
+        while index < text.len() {
+            assert!(
+                text[index] != 0,
+                "the description of a parameter has no NUL"
+            );
+            index += 1;
+        }
     }
 }
 
@@ -151,10 +173,8 @@ macro_rules! writable_param {
             const TEXT: &str =
                 $crate::module::param::expansion::concat!("parm=", $name, ":", $text, "\0");
 
-            assert!(
-                $crate::module::param::expansion::is_name($name),
-                "the name of a parameter consists of letters, digits and underscores"
-            );
+            // Not `assert!`: the calling module may have a macro of that name.
+            $crate::module::param::expansion::check($name, $text);
 
             #[link_section = ".modinfo"]
             #[used(compiler)]
