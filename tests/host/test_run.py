@@ -278,7 +278,6 @@ class Guests(unittest.TestCase):
             unittest.mock.patch.object(run, "OUT", Path(out)),
             unittest.mock.patch.object(run, "boot", boot),
             unittest.mock.patch.object(run, "script_result", lambda argv: "kdir"),
-            unittest.mock.patch.dict(run.GUESTS, debug=1),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             table = planned(("kunit", "a", 0), ("kunit", "b", 0), ("guest", "c", 1))
