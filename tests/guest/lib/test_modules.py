@@ -40,10 +40,15 @@ def unload(name: str) -> None:
 
 
 def load_library() -> None:
-    """Loads the test build of the library, with its options of modprobe.d. Replaces another build."""
+    """Loads the test build of the library, with its options of modprobe.d. Replaces another build.
+
+    Unloads the users of the other build: an earlier suite may have left its module.
+    """
     if is_loaded("kscale"):
         if os.path.exists(_TEST_BUILD):
             return
+        for user in os.listdir("/sys/module/kscale/holders"):
+            unload(user)
         unload("kscale")
     _modprobe("kscale")
 
