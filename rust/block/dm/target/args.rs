@@ -329,6 +329,17 @@ mod tests {
                 _ => return Err(EINVAL),
             }
         }
+        // The smallest and the largest range.
+        for (word, range, number) in [
+            ("0", 0..=0, Some(0)),
+            ("1", 0..=0, None),
+            ("18446744073709551615", 0..=u64::MAX, Some(u64::MAX)),
+            ("18446744073709551616", 0..=u64::MAX, None),
+            ("1", core::ops::RangeInclusive::new(2, 0), None),
+        ] {
+            let (found, _) = with_args(&[word], |mut args| args.parsed_in(range, INVALID).ok())?;
+            assert_eq!(found, number);
+        }
         Ok(())
     }
 
