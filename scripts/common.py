@@ -106,6 +106,13 @@ def make_env(tools: dict[str, str]) -> dict[str, str]:
     return env
 
 
+def private_mounts() -> list[str]:
+    """Returns the command that gives another command private mounts, and the rights to make them."""
+    if os.geteuid() == 0:
+        return ["unshare", "--mount", "--propagation", "private"]
+    return ["unshare", "--map-root-user", "--map-auto", "--mount", "--propagation", "private"]
+
+
 def cpus() -> int:
     """Returns the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -25,6 +25,7 @@ from common import (
     die,
     locked,
     note,
+    private_mounts,
 )
 from source import stanzas
 
@@ -71,13 +72,6 @@ def entries() -> list[Path]:
     return [path.parent for path in sorted(found, key=lambda path: -path.stat().st_mtime)]
 
 
-def wrap() -> list[str]:
-    """Returns the command that gives another command private mounts, and the rights to make them."""
-    if os.geteuid() == 0:
-        return ["unshare", "--mount", "--propagation", "private"]
-    return ["unshare", "--map-root-user", "--map-auto", "--mount", "--propagation", "private"]
-
-
 def run_in(root: Path, *argv: str, layer: Path | None = None, **env: str) -> int:
     """Runs a command in a root file system that has the checkout and the kernel sources mounted.
 
@@ -104,7 +98,7 @@ def run_in(root: Path, *argv: str, layer: Path | None = None, **env: str) -> int
     words = [f"{name}={value}" for name, value in env.items()]
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     return subprocess.run(
-        [*wrap(), "sh", "-ec", script, "sh", *words, *argv],
+        [*private_mounts(), "sh", "-ec", script, "sh", *words, *argv],
         env={**os.environ, **variables, "PATH": path}, stdin=subprocess.DEVNULL, stdout=sys.stderr,
     ).returncode
 
@@ -131,7 +125,7 @@ def make_root(root: Path, packages: Sequence[str]) -> None:
     root.mkdir()
     # Only root, or root of a user namespace, can unpack files of other users.
     tar = ["tar", "-x", "-f", str(archive), "-C", str(root), "--exclude=./dev/*", "--numeric-owner"]
-    subprocess.run([*wrap(), *tar], check=True)
+    subprocess.run([*private_mounts(), *tar], check=True)
     archive.unlink()
     progress.end("made")
 

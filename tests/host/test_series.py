@@ -5,9 +5,11 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -16,6 +18,9 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import series
+import series_build
+import series_files
+from source import Source
 
 LETTER = """\
 ducks: count and feed
@@ -46,8 +51,8 @@ class TempDir(unittest.TestCase):
         self.write("linux/lib/pond.c", "int deep;\n")
         self.write("linux/scripts/checkpatch.pl", CHECKPATCH)
         self.write("linux/scripts/get_maintainer.pl", GET_MAINTAINER)
-        for name, value in (("UPSTREAM", self.upstream), ("OUT", self.temp / "out")):
-            patch = mock.patch.object(series, name, value)
+        for module, name, value in ((series_files, "UPSTREAM", self.upstream), (series, "OUT", self.temp / "out")):
+            patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -63,7 +68,7 @@ class TempDir(unittest.TestCase):
         work = self.temp / f"work-{name.replace('/', '-')}"
         # git folds the line of this address.
         identity = {"NAME": "A Duck", "EMAIL": f"a.duck@{'very.' * 12}long.invalid"}
-        env = {**os.environ, **series.GIT_ENV}
+        env = {**os.environ, **series_files.GIT_ENV}
         env |= {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
 
         ducks = work / file
@@ -157,6 +162,20 @@ class Names(TempDir):
                 self.assertIn("the third line must be", self.died(lambda: test.where))
 
 
+    def test_kernel_of_a_series_is_that_of_its_tests(self) -> None:
+        made = self.make_series()
+        self.assertEqual(made.flavour, "release")
+        head = "#!/bin/sh\n# SPDX-License-Identifier: GPL-2.0\n# Runs: guest"
+        # This test boots the kernel without the patch.
+        self.write("upstream/ducks/test/0001.sh", f"{head} kcsan lib/ducks.ko\n")
+        self.assertEqual(made.flavour, "release")
+        self.write("upstream/ducks/test/0002.sh", f"{head} debug bzImage\n")
+        self.assertEqual(made.flavour, "debug")
+        self.write("upstream/ducks/test/0001.sh", f"{head} release bzImage\n")
+        message = "the tests boot patched kernels of several configurations: debug release"
+        self.assertIn(message, self.died(lambda: made.flavour))
+
+
 class Git(TempDir):
     """git am and git format-patch"""
 
@@ -197,6 +216,26 @@ class Git(TempDir):
         for path in out.glob("*.patch"):
             self.assertIn("\nSubject: [RFC PATCH ", path.read_text())
 
+    def test_patches_of_needed_series_come_first(self) -> None:
+        self.write("linux/lib/pond.c", "int two;\nint three;\n")
+        self.make_series("fixes/pond", "lib/pond.c")
+        made = self.make_series()
+        self.write("upstream/ducks/needs", "fixes/pond\n")
+        self.assertEqual(made.files, ["lib/ducks.c", "lib/pond.c"])
+        repository = self.repository(made)
+        repository.make()
+        base = repository.check_out(None)
+        self.assertEqual((base / "lib/pond.c").read_text(), "int due;\nint tre;\n")
+        self.assertEqual((base / "lib/ducks.c").read_text(), "int one;\nint two;\nint three;\n")
+        # They are no part of the series.
+        repository.format(self.temp / "out")
+        repository.compare(self.temp / "out")
+
+    def test_needed_series_that_is_not_there_is_named(self) -> None:
+        made = self.make_series()
+        self.write("upstream/ducks/needs", "geese\n")
+        self.assertIn("ducks/needs: geese is not in upstream/", self.died(lambda: made.files))
+
     def test_edited_patch_and_letter_are_noticed(self) -> None:
         edits = (
             ("0000-cover-letter.patch", "2 deletions(-)", "9 deletions(-)"),
@@ -216,9 +255,9 @@ class Git(TempDir):
 
     def test_description_of_a_letter(self) -> None:
         made = self.make_series()
-        self.assertEqual(series.description_in((made.path / series.COVER).read_text()), ("PATCH", LETTER))
+        self.assertEqual(series_files.description_in((made.path / series_files.COVER).read_text()), ("PATCH", LETTER))
         long = "Subject: [PATCH 0/2] ducks: a long\n subject\n\nBody (all of it):\nmore\n\nA B (2):\n  ducks: x\n"
-        self.assertEqual(series.description_in(long),
+        self.assertEqual(series_files.description_in(long),
                          ("PATCH", "ducks: a long subject\n\nBody (all of it):\nmore\n"))
 
 
@@ -250,6 +289,14 @@ class Checks(TempDir):
         self.write("linux/MAINTAINERS", "F:\tlib/new*\n")
         series.checkpatch(series.Patch(path), self.source)
 
+    def test_unknown_commit_is_noticed_if_there_is_a_history(self) -> None:
+        self.write("linux/scripts/checkpatch.pl", 'print "@ARGV"; exit("@ARGV" !~ /--ignore=UNKNOWN_COMMIT_ID/);')
+        patch = series.Patch(self.write("0001-new.patch", ""))
+        series.checkpatch(patch, self.source)
+        (self.source / ".git").mkdir()
+        with self.assertRaises(series.Failed):
+            series.checkpatch(patch, self.source)
+
     def test_what_the_statuses_of_a_reproducer_mean(self) -> None:
         for before in (series.FOUND, *series.FAULTS):
             self.assertEqual(series.judge(before, 0), "fails, passes")
@@ -260,7 +307,9 @@ class Checks(TempDir):
 
     def test_what_the_statuses_mean_if_the_behaviour_stays(self) -> None:
         head = "#!/bin/sh\n# SPDX-License-Identifier: GPL-2.0\n# Runs: host\n"
-        for line, expected in (("# Before: passes\n", True), ("", False), ("#\n# Before: passes\n", False)):
+        lines = (("# Before: passes\n", True), ("# Selftest: pond\n# Before: passes\n", True), ("", False),
+                 ("#\n# Before: passes\n", False), ("# Before: fails\n", False))
+        for line, expected in lines:
             test = series.Test(self.write("0001.sh", head + line))
             self.assertEqual(test.changes_nothing, expected)
         self.assertEqual(series.judge(0, 0, True), "passes, passes")
@@ -284,7 +333,7 @@ class Checks(TempDir):
     def check(self, made: series.Series) -> tuple[list[series.Row], int, str]:
         """Runs the checks of a series with a mock of the build. Returns rows, failures and messages."""
         build = mock.Mock(spec=series.Build)
-        build.source = series.Source(self.source, "7.3.99", "state")
+        build.source = Source(self.source, "7.3.99", "state")
         build.objects = lambda files, where: series.Build.objects(build, files, where)
         check = series.Check(made, build, self.repository(made))
         stderr = io.StringIO()
@@ -298,10 +347,10 @@ class Checks(TempDir):
         rows, failures, _ = self.check(made)
         self.assertEqual(failures, 0)
         self.assertEqual([row.results for row in rows], 2 * [
-            {"build": "1 file", "checkpatch": "ok", "reproducer": "-"}])
+            {"build": "1 file", "checkpatch": "ok", "kunit": "-", "reproducer": "-"}])
         self.assertIn("duck@pond.invalid", (self.temp / "out/ducks/recipients").read_text())
         text = series.table(rows)
-        self.assertRegex(text, r"(?m)^  ducks +0001-ducks-rename-two +1 file +ok +-$")
+        self.assertRegex(text, r"(?m)^  ducks +0001-ducks-rename-two +1 file +ok +- +-$")
 
     def test_problem_is_in_the_table_and_does_not_end_the_checks(self) -> None:
         made = self.make_series()
@@ -329,15 +378,17 @@ class Rust(TempDir):
         self.write("linux/rust/kernel/ducks.rs", "one\ntwo\nthree\n")
         self.series = self.make_series(file="rust/kernel/ducks.rs")
         self.build = object.__new__(series.RustBuild)
-        self.build.source = series.Source(self.source, "7.3.99", "state")
+        self.build.source = Source(self.source, "7.3.99", "state")
         self.build.tree = self.temp / "tree"
         self.build.path = self.temp / "build"
         self.build.kdir = self.temp / "kdir"
         self.build.series = self.series
-        self.build.tools = {"RUSTFMT": "true"}
+        self.build.flavour = "debug"
+        self.build.tools = {"RUSTFMT": "true", "PYTHON": sys.executable, "LIBCLANG_PATH": ""}
         self.runs: list[tuple[str, ...]] = []
         self.build.make = lambda *targets: self.runs.append(targets)
         self.write("kdir/.config", "CONFIG_DUCKS=y\n")
+        self.write("kdir/tools/objtool/objtool", "")
 
     def test_series_with_rust_files(self) -> None:
         self.assertTrue(self.series.has_rust)
@@ -385,7 +436,7 @@ class Rust(TempDir):
         self.write("kdir/.config", "CONFIG_DUCKS=y\n# CONFIG_POND is not set\nCONFIG_POND_DEPTH=1\nCONFIG_LAKE=m\n")
         found = self.configure("CONFIG_POND=y\n# The ducks need both.\nCONFIG_LAKE=y\n")
         self.assertEqual(found, "CONFIG_DUCKS=y\nCONFIG_POND_DEPTH=1\nCONFIG_POND=y\nCONFIG_LAKE=y\n")
-        self.assertEqual(self.runs, [("olddefconfig",)])
+        self.assertEqual(self.runs, [("prepare",), ("olddefconfig",)])
         # Other settings need another build.
         found = self.configure("CONFIG_LAKE=y\n")
         self.assertEqual(found, "CONFIG_DUCKS=y\n# CONFIG_POND is not set\nCONFIG_POND_DEPTH=1\nCONFIG_LAKE=y\n")
@@ -410,7 +461,7 @@ class Rust(TempDir):
             (["lib/pond/a.rs", "lib/pond/b.rs"], ["lib/pond/", "prepare"]),
         )
         for files, targets in rows:
-            self.assertEqual(series.targets_of(files), targets)
+            self.assertEqual(series_build.targets_of(files), targets)
 
     def test_objects_are_built_with_the_lints(self) -> None:
         with contextlib.redirect_stderr(io.StringIO()):
@@ -509,3 +560,37 @@ class Stored(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+    def test_make_sees_the_tree_in_place_of_the_source(self) -> None:
+        name = "rust/kernel/ducks.rs"
+        self.write(f"tree/{name}", "of the tree\n")
+        argv = self.build.wrap(["cat", str(self.source / name)])
+        self.assertEqual(series.run_or_fail(argv, self.temp), "of the tree\n")
+        # Nobody else sees it there.
+        self.assertEqual((self.source / name).read_text(), "one\ntwo\nthree\n")
+
+    def kunit(self, script: str) -> str:
+        """Runs a stand-in for kunit.py, which has the file of the first patch, and returns the result."""
+        self.write("linux/tools/testing/kunit/kunit.py", script)
+        with contextlib.redirect_stderr(io.StringIO()):
+            repository = self.repository(self.series)
+            repository.make()
+            return self.build.kunit(repository.check_out(self.series.patches[0]), self.temp / "logs")
+
+    def test_results_of_kunit(self) -> None:
+        script = """
+            import sys
+            assert open("rust/kernel/ducks.rs").read() == "one\\ndue\\nthree\\n"
+            assert any(word.endswith("ducks/kunitconfig") for word in sys.argv), sys.argv
+            print("Testing complete. Ran 7 tests: passed: 6, skipped: 1")
+        """
+        self.assertEqual(self.kunit(textwrap.dedent(script)), "6 pass")
+        self.assertIn("Ran 7 tests", (self.temp / "logs/kunit").read_text())
+
+    def test_failures_of_kunit(self) -> None:
+        good = "Ran 7 tests: passed: 7"
+        for output, status in ((good, 1), ("no tests", 0), ("Ran 7 tests: passed: 6, failed: 1", 0)):
+            with self.subTest(output), self.assertRaisesRegex(series.Failed, "see .*logs/kunit"):
+                self.build.tree = self.temp / f"tree-{output[:3]}-{status}"
+                shutil.rmtree(self.temp / "repository", ignore_errors=True)
+                self.kunit(f"print({output!r}); exit({status})")

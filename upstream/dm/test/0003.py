@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-# Runs: guest release bzImage
+# Runs: guest debug bzImage
 """The target linear_rust does what linear does. Before the patch, it does not exist.
 
 Each check compares a device of linear_rust with the device below, or with one of linear:
