@@ -29,7 +29,7 @@ only-x86 := $(filter bench deb install kernel-rust mutants rust-analyzer rustdoc
 $(if $(only-x86),$(error no support for arm64: make $(only-x86)))
 demo guest kunit shell test: private tools := --arm64
 endif
-test-long: private tools := --arm64
+test-long: private tools := --long
 series: private tools := --series
 
 # For a kernel of the system, only what builds modules is needed, and nothing is installed.

@@ -7,6 +7,7 @@
 #        setup.sh --plots    also install the tools for plots
 #        setup.sh --arm64    also install the tools for guests of arm64
 #        setup.sh --series   also install the tools that check patch series
+#        setup.sh --long     both, for the long tests
 #        setup.sh --modules  find the tools that build modules for a kernel of the system; install nothing
 #        setup.sh --doctor   print a table of the tools; install nothing
 #
@@ -190,6 +191,7 @@ want_plots= want_arm64= want_series= want_modules=
 [ "${1:-}" != --plots ] || want_plots=y
 [ "${1:-}" != --arm64 ] || want_arm64=y
 [ "${1:-}" != --series ] || want_series=y
+[ "${1:-}" != --long ] || want_arm64=y want_series=y
 [ "${1:-}" != --modules ] || want_modules=y
 choose
 case ${1:-} in
@@ -197,9 +199,9 @@ case ${1:-} in
 	doctor
 	exit
 	;;
-'' | --plots | --arm64 | --series | --modules) ;;
+'' | --plots | --arm64 | --series | --long | --modules) ;;
 *)
-	echo "usage: $0 [--plots | --arm64 | --series | --modules | --doctor]" >&2
+	echo "usage: $0 [--plots | --arm64 | --series | --long | --modules | --doctor]" >&2
 	exit 2
 	;;
 esac

@@ -17,7 +17,7 @@ With --long, other steps run: the suites marked `long`; the suites of the releas
 kernels kcsan and rt; those of `make test` on the kernels cfi and arm64, and data that x86_64 and arm64
 exchange; those marked `stock` on the kernel of a distribution; the packages, and root file systems on
 LUKS, on that kernel; kscale's code under Miri if Miri is installed; models of SRCU under herd7 if that
-is installed; leaks, deadlocks, a data race and a call with a wrong type, which the kernel must report.
+is installed; the patches of `make series`; leaks, deadlocks, a data race and a call with a wrong type, which the kernel must report.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= or ARCH= selects the suites of
 one kernel, without the other steps.
@@ -26,6 +26,7 @@ Exit status: 0 if all suites ran and passed, otherwise 1.
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -69,6 +70,7 @@ LITMUS_S = 1
 MUTANT_S = 25
 SAMPLE_S = 90
 PACKAGES_S = 700
+SERIES_S = 1800
 EXCHANGE_S = 120
 BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
 # All KUnit suites together.
@@ -406,6 +408,30 @@ def exchange_step(parser: ktap.Parser, builds: Builds) -> Step:
     return host_step("exchange", EXCHANGE_S, parser, argv)
 
 
+def series_step() -> Step:
+    """Returns a step that runs `make series`. Each patch is a case."""
+
+    def run() -> list[Outcome]:
+        directory = fresh("series")
+        program, took_s = host_program([str(CHECKOUT / "scripts/series.py")])
+        (directory / "output.log").write_text(program.stdout)
+        row = series_row(program.returncode, program.stdout)
+        row.seconds = took_s
+        return [Outcome("host", [row])]
+
+    return Step("host", "series", SERIES_S, run)
+
+
+def series_row(status: int, text: str) -> ktap.Suite:
+    """Returns the row of `make series`, which printed a table of patches."""
+    patches = re.findall(r"^  (\S+ +\d{4}-.*)$", text, re.MULTILINE)
+    why = [" ".join(patch.split()) for patch in patches if "FAILED" in patch]
+    passed = len(patches) - len(why)
+    if not patches or status and not why:
+        why.append(f"make series ended with status {status}")
+    return ktap.Suite("series", passed, len(why), 0, why)
+
+
 def deadlock(what: int) -> str:
     """Returns a command that causes a deadlock, and ends when the kernel has reported it."""
     reported = r"dmesg | grep -q 'WARNING: possible\|WARNING: suspicious'"
@@ -576,6 +602,7 @@ def all_steps(
             *steps,
             optional_step("miri", MIRI_S, parser, [str(TESTS / "host/miri.py")]),
             optional_step("litmus", LITMUS_S, parser, litmus),
+            series_step(),
             *report_steps(builds),
         ]
     modules = builds.modules(KERNEL="release")

@@ -233,6 +233,22 @@ class Steps(Quiet):
                          [(False, 0), (False, 0), (True, 1)])
         self.assertIn("modules were not built", rows[-1].failures[0])
 
+    def test_each_patch_of_a_series_is_a_case(self) -> None:
+        table = ("make: Entering directory\n  series  patch     build   checkpatch\n"
+                 "  pond    0001-dig  1 file  ok\n  pond    0002-fill 1 file  {}\n\n2 patches of 1 series\n")
+        rows = (
+            (0, table.format("ok"), 2, []),
+            (1, table.format("FAILED"), 1, ["pond 0002-fill 1 file FAILED"]),
+            # A check of the whole series.
+            (1, table.format("ok"), 2, ["make series ended with status 1"]),
+            (2, "", 0, ["make series ended with status 2"]),
+            (0, "", 0, ["make series ended with status 0"]),
+        )
+        for status, text, passed, failures in rows:
+            with self.subTest((status, failures)):
+                row = run.series_row(status, text)
+                self.assertEqual((row.passed, row.failed, row.failures), (passed, len(failures), failures))
+
     def test_report_about_something_else_is_a_failure(self) -> None:
         splat, other = "[leaky]", "[brd]"
         for status, module, reason in (
