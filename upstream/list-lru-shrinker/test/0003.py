@@ -11,6 +11,7 @@ debugfs counts the pages that the shrinker can free, and starts scans. The check
 - pages of freed buffers are available, scans free all of them, and the mapping of the server loses them;
 - pages of a buffer in use are not available, and keep their content;
 - a page that was freed and is used again has zeros behind the data;
+- the kernel frees available pages if memory is short, and their next users find the right data;
 - the same with scans and drop_caches in parallel, and with clients that exit in the meantime;
 - the kernel's selftest of binderfs passes;
 - the KUnit suites of the abstractions passed at boot, if the kernel has them.
@@ -239,6 +240,33 @@ def check_pages() -> None:
         sys.exit("there are no bytes behind the data")
 
 
+def use_memory() -> None:
+    """Uses more and more memory, until the kernel frees a page that is available."""
+    # In case this uses too much.
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    start, chunks = available(), []
+    while available() >= start:
+        chunk = mmap.mmap(-1, 1 << 20)
+        for offset in range(0, len(chunk), PAGE):
+            chunk[offset] = 1
+        chunks.append(chunk)
+        free_kb = int(re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())[1])
+        if free_kb < 64 << 10:
+            # kswapd is a task as this one. It may not have run yet.
+            time.sleep(0.05)
+    print(f"{start} pages were available, and {available()} after the use of {len(chunks)} MiB")
+
+
+def check_pressure() -> None:
+    """Checks that the kernel frees pages if memory is short."""
+    binder = Binder()
+    data = pattern(5, 64 * PAGE)
+    check("data before memory is short", binder.ask(ECHO, data), sha(data))
+    with job(use_memory):
+        pass
+    check("data after memory was short", binder.ask(ECHO, data), sha(data))
+
+
 def repeat(seconds: float, function: Callable[[], None]) -> Callable[[], None]:
     """Returns a function that calls `function` again and again."""
     def run() -> None:
@@ -344,8 +372,9 @@ def main() -> None:
         os.close(writable)
         if os.read(readable, 1) != b"!":
             sys.exit("the server has ended")
-        with job(check_pages):
-            pass
+        for function in (check_pages, check_pressure):
+            with job(function):
+                pass
         seconds = 20
         with job(repeat(seconds, scan)), job(repeat(seconds, drop_caches)), job(repeat(seconds, come_and_go)):
             repeat(seconds, come_and_go)()
