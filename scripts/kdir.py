@@ -32,12 +32,16 @@ PARTS = (
 
 
 def config_of(kdir: Path) -> dict[str, str]:
-    """Returns the options of a built kernel; an empty dict if it has no .config."""
-    try:
-        text = (kdir / ".config").read_text(errors="replace")
-    except OSError:
-        return {}
-    return options_in(text)
+    """Returns the options of a built kernel; an empty dict if it has no configuration.
+
+    The headers of `make bindeb-pkg` and `make binrpm-pkg` have no .config.
+    """
+    for name in (".config", "include/config/auto.conf"):
+        try:
+            return options_in((kdir / name).read_text(errors="replace"))
+        except OSError:
+            pass
+    return {}
 
 
 def options_in(text: str) -> dict[str, str]:

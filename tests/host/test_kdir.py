@@ -97,6 +97,15 @@ class Refusals(unittest.TestCase):
         self.config = {}
         self.assert_refused(".config is missing", "leaving out KDIR=")
 
+    def test_headers_without_config_file(self) -> None:
+        # Those of `make bindeb-pkg`.
+        text = "".join(f"{name}={value}\n" for name, value in self.config.items())
+        (self.kdir / "include/config/auto.conf").write_text(text)
+        self.config = {}
+        run = self.run_kbuild()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("reached make", run.stderr)
+
     def test_configured_but_never_built(self) -> None:
         (self.kdir / "include/config/kernel.release").unlink()
         self.assert_refused("kernel.release is missing")
