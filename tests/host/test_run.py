@@ -24,6 +24,7 @@ assert SPEC and SPEC.loader
 run = importlib.util.module_from_spec(SPEC)
 sys.modules[SPEC.name] = run
 SPEC.loader.exec_module(run)
+guest, host, step = run.guest, run.host, run.step
 
 
 def planned(*table: tuple[str, str, float]) -> list[suites.Planned]:
@@ -36,7 +37,7 @@ class Shares(unittest.TestCase):
 
     def names(self, table: list[suites.Planned], guests: int) -> list[list[str]]:
         """Returns the names of the suites of each guest."""
-        return [[suite.name for suite in share] for share in run.shares(table, guests, "release")]
+        return [[suite.name for suite in share] for share in guest.shares(table, guests, "release")]
 
     def test_guests_cost_the_same(self) -> None:
         table = planned(*(("guest", name, cost) for name, cost in zip("abcde", (1, 9, 2, 3, 5))))
@@ -49,7 +50,7 @@ class Shares(unittest.TestCase):
     def test_no_suite_is_lost_and_kunit_suites_share_a_guest(self) -> None:
         table = [suite for suite in suites.planned() if "release" in suite.kernels]
         for guests in (1, 2, 5):
-            shares = run.shares(table, guests, "release")
+            shares = guest.shares(table, guests, "release")
             self.assertCountEqual([suite for share in shares for suite in share], table)
             with_kunit = [share for share in shares if any(s.kind == "kunit" for s in share)]
             self.assertEqual(len(with_kunit), 1)
@@ -65,7 +66,7 @@ class Quiet(unittest.TestCase):
         for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr):
             self.enterContext(redirect(io.StringIO()))
         self.out = Path(self.enterContext(tempfile.TemporaryDirectory())) / "test"
-        self.enterContext(unittest.mock.patch.object(run, "OUT", self.out))
+        self.enterContext(unittest.mock.patch.object(step, "OUT", self.out))
 
 
 class Pool(ThreadPoolExecutor):
@@ -109,8 +110,13 @@ class Interrupted(Quiet):
         self.addCleanup(signal.signal, signal.SIGINT, before)
         Pool.is_over, Pool.submitted, Pool.made = threading.Event(), threading.Semaphore(0), []
         self.addCleanup(Pool.finish)
-        for name, value in (("ThreadPoolExecutor", Pool), ("STEPS_AT_ONCE", 1), ("BUILDS_AT_ONCE", 1)):
-            self.enterContext(unittest.mock.patch.object(run, name, value))
+        for place, name, value in (
+            (run, "ThreadPoolExecutor", Pool),
+            (step, "ThreadPoolExecutor", Pool),
+            (run, "STEPS_AT_ONCE", 1),
+            (step, "BUILDS_AT_ONCE", 1),
+        ):
+            self.enterContext(unittest.mock.patch.object(place, name, value))
 
     def test_no_step_starts_after_an_interrupt(self) -> None:
         begun = []
@@ -144,7 +150,7 @@ class Interrupted(Quiet):
             return "kdir"
 
         with (
-            unittest.mock.patch.object(run, "script_result", script_result),
+            unittest.mock.patch.object(step, "script_result", script_result),
             unittest.mock.patch.object(run.ktap, "Parser"),
             unittest.mock.patch.dict(os.environ, KERNEL=""),
             self.assertRaisesRegex(SystemExit, "kernel.py release failed"),
@@ -164,7 +170,7 @@ class OneRun(Quiet):
         with (
             run.common.locked(self.out.with_suffix(".lock"), ""),
             unittest.mock.patch.object(run.common, "note", side_effect=self.Waits),
-            unittest.mock.patch.object(run, "script_result", side_effect=AssertionError("it runs")),
+            unittest.mock.patch.object(step, "script_result", side_effect=AssertionError("it runs")),
             self.assertRaises(self.Waits),
         ):
             run.main([])
@@ -176,7 +182,7 @@ class OneKernel(Quiet):
     def names(self, is_long: bool, kernel: str) -> list[str]:
         """Returns the names of the steps."""
         builds = unittest.mock.Mock(modules=lambda **_: Future())
-        with unittest.mock.patch.object(run, "script_result", lambda argv: "kdir"):
+        with unittest.mock.patch.object(step, "script_result", lambda argv: "kdir"):
             steps = run.all_steps(unittest.mock.Mock(), builds, "kdir", is_long, kernel)
         return [step.name.partition(",")[0] for step in steps]
 
@@ -196,7 +202,7 @@ class OneKernel(Quiet):
 
     def test_a_kernel_without_suites_is_refused(self) -> None:
         with (
-            unittest.mock.patch.object(run, "script_result", lambda argv, **_: "kdir"),
+            unittest.mock.patch.object(step, "script_result", lambda argv, **_: "kdir"),
             unittest.mock.patch.object(run, "run_all", side_effect=AssertionError("it runs")),
             unittest.mock.patch.object(run.ktap, "Parser"),
             unittest.mock.patch.dict(os.environ, KERNEL="kcsan"),
@@ -246,7 +252,7 @@ class Steps(Quiet):
         )
         for status, text, passed, failures in rows:
             with self.subTest((status, failures)):
-                row = run.series_row(status, text)
+                row = host.series_row(status, text)
                 self.assertEqual((row.passed, row.failed, row.failures), (passed, len(failures), failures))
 
     def test_report_about_something_else_is_a_failure(self) -> None:
@@ -258,14 +264,14 @@ class Steps(Quiet):
         ):
             with self.subTest(status=status, module=module):
                 log = f"[    1.0] WARNING: CPU: 0 at x\n[    1.0]  f+0x1/0x2 {module}\n"
-                row = run.report_row("x", "[leaky]", status, machine.End.SPLAT, log)
+                row = guest.report_row("x", "[leaky]", status, machine.End.SPLAT, log)
                 self.assertEqual((row.failures, row.ok()), (reason, not reason))
 
     def test_cpu_time_of_a_step_is_counted(self) -> None:
         burn = "import time\nwhile time.process_time() < 0.5: pass\nprint('burnt')"
 
         def body() -> list[run.Outcome]:
-            program, took_s = run.host_program(["-c", burn])
+            program, took_s = host.host_program(["-c", burn])
             self.assertEqual((program.returncode, program.stdout), (0, "burnt\n"))
             self.assertGreaterEqual(took_s, 0.5)
             return []
@@ -284,20 +290,20 @@ class Guests(unittest.TestCase):
         built: Future[str] = Future()
         built.set_result("modules")
         builds = unittest.mock.Mock(modules=lambda **_: built)
-        parser = ktap.Parser(Path(run.os.environ["KSCALE_TEST_KDIR"]))
+        parser = ktap.Parser(Path(os.environ["KSCALE_TEST_KDIR"]))
 
         def boot(_kdir: str, _built: str, directory: Path, *_: object) -> int:
             return run.subprocess.run(["sh", "-c", command], cwd=directory, check=False).returncode
 
         with (
             tempfile.TemporaryDirectory() as out,
-            unittest.mock.patch.object(run, "OUT", Path(out)),
-            unittest.mock.patch.object(run, "boot", boot),
-            unittest.mock.patch.object(run, "script_result", lambda argv: "kdir"),
+            unittest.mock.patch.object(step, "OUT", Path(out)),
+            unittest.mock.patch.object(guest, "boot", boot),
+            unittest.mock.patch.object(step, "script_result", lambda argv: "kdir"),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             table = planned(("kunit", "a", 0), ("kunit", "b", 0), ("guest", "c", 1))
-            steps = list(run.kernel_steps(parser, builds, "debug", table, False))
+            steps = list(guest.kernel_steps(parser, builds, "debug", table, False))
             self.assertEqual(len(steps), 1)
             return steps[0].run()[0].suites
 
@@ -325,7 +331,7 @@ class Mutants(unittest.TestCase):
         built: Future[str] = Future()
         built.set_result("modules")
         builds = unittest.mock.Mock(modules=lambda **_: built)
-        parser = ktap.Parser(Path(run.os.environ["KSCALE_TEST_KDIR"]))
+        parser = ktap.Parser(Path(os.environ["KSCALE_TEST_KDIR"]))
         cases = "".join(
             f"    {'not ok' if test in failed else 'ok'} {number} {test}\n"
             for number, test in enumerate(self.TESTS, 1)
@@ -339,10 +345,10 @@ class Mutants(unittest.TestCase):
 
         with (
             tempfile.TemporaryDirectory() as out,
-            unittest.mock.patch.object(run, "OUT", Path(out)),
-            unittest.mock.patch.object(run, "boot", boot),
+            unittest.mock.patch.object(step, "OUT", Path(out)),
+            unittest.mock.patch.object(guest, "boot", boot),
         ):
-            return next(run.mutant_steps(parser, builds, "kdir")).run()[0].suites[0]
+            return next(guest.mutant_steps(parser, builds, "kdir")).run()[0].suites[0]
 
     def test_tests_that_fail_catch_a_mutant(self) -> None:
         row = self.row(1, ktap.Ended(), self.TESTS)

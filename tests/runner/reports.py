@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Steps with planted errors, which the kernel of the guest must report."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import machine
+from runner import guest, step
+from runner.step import Builds, Outcome, Step
+
+
+def deadlock(what: int) -> str:
+    """Returns a command that causes a deadlock, and ends when the kernel has reported it."""
+    reported = r"dmesg | grep -q 'WARNING: possible\|WARNING: suspicious'"
+    return f"modprobe deadlocks what={what} & until {reported}; do sleep 1; done"
+
+
+def report_steps(builds: Builds) -> Iterator[Step]:
+    """Returns steps with planted errors: the run of each guest must fail.
+
+    One step has correct atomics instead of a data race: its run must pass.
+    """
+    # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite
+    # that.
+    memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
+    # __node_reclaim() in mm/vmscan.c acquires fs_reclaim. The allocation under the lock did before.
+    reclaim = "echo 8M >/sys/devices/system/node/node0/reclaim"
+    held = f"modprobe deadlocks what=2; {reclaim}"
+    # Two tasks write one variable until KCSAN reports the race, or for 30 rounds.
+    race = """modprobe racy; cd /sys/kernel/debug/racy
+        until dmesg | grep -q 'data-race in .*racy' || [ $((round += 1)) -gt 30 ]; do
+            echo >{0} & echo >{0}; wait
+        done; dmesg | grep -q 'data-race in .*racy'; [ $? = {1} ]"""
+    # An indirect call of a function with another type, in C.
+    call = "modprobe lkdtm; echo CFI_FORWARD_PROTO >/sys/kernel/debug/provoke-crash/DIRECT"
+    fails = machine.End.SPLAT
+    steps = (
+        ("leaked memory", "debug", memory, fails),
+        ("leaked preemption guard", "release", "modprobe leaky what=1", fails),
+        ("leaked interrupt guard", "release", "modprobe leaky what=2", fails),
+        ("RCU list: removal inside for_each()", "debug", "modprobe leaky what=3", fails),
+        ("RCU list: removal during a walk", "debug", "modprobe leaky what=4", fails),
+        ("SRCU: grace period inside a reader", "debug", deadlock(0), fails),
+        ("SRCU: grace period under a lock of readers", "debug", "modprobe deadlocks what=1", fails),
+        ("shrinker: lock held across allocations", "debug", held, fails),
+        ("CPU hotplug lock in a hotplug callback", "debug", "modprobe deadlocks what=3", fails),
+        ("rwsem: recursive read", "debug", "modprobe deadlocks what=4", fails),
+        ("rwsem: two in both orders", "debug", "modprobe deadlocks what=8", fails),
+        ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
+        ("workqueue: dropped with a lock of an item", "debug", "modprobe deadlocks what=9", fails),
+        ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
+        ("data race", "kcsan", race.format("plain", 0), fails),
+        ("atomics, no data race", "kcsan", race.format("atomic", 1), 0),
+        ("indirect call of another type", "cfi", call, machine.End.PANIC),
+    )
+    for number, (what, kernel, command, wanted) in enumerate(steps):
+        kdir = step.script_result(["kernel.py", kernel])
+        built = builds.modules(KERNEL=kernel, KUNIT="y")
+
+        def run(
+            number: int = number,
+            what: str = what,
+            kernel: str = kernel,
+            command: str = command,
+            wanted: int = wanted,
+            kdir: str = kdir,
+            built: Future[str] = built,
+        ) -> list[Outcome]:
+            modules = built.result()
+            directory = step.fresh(f"report-{number}")
+            options = ["--run", command]
+            if "deadlocks" in command:
+                options += ["--root", "busybox", "--cpus", "2", "--append", "kunit.enable=0"]
+            status = guest.boot(kdir, modules, directory, guest.TIMEOUT_S[kernel], options)
+            module = command.partition("modprobe ")[2].split()[0].rstrip(";")
+            # The line before a WARNING names the module.
+            text = "CFI failure at lkdtm_" if module == "lkdtm" else f"[{module}]"
+            log = (directory / "console.log").read_text(errors="replace")
+            return [Outcome("report", [guest.report_row(what, text, status, wanted, log)])]
+
+        yield Step("report", what, guest.BOOT_S[kernel], run)
