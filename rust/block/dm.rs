@@ -21,7 +21,7 @@
 //! from a bio, so no bio is lost:
 //!
 //! - [`MapBio::remap()`] sends the bio to a device. On completion, [`Target::end_io()`] gets it as
-//!   an [`EndBio`].
+//!   an [`EndBio`]. A target that only counts errors has [`Target::io_error()`] instead.
 //! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] complete the bio.
 //! - [`MapBio::defer()`] turns it into an owned [`Bio`]. An owned bio may move to other tasks, wait
 //!   on a workqueue ([`Bio::queue()`]), and be sent as a clone ([`Bio::bounce()`]) or as several
@@ -62,7 +62,7 @@
 //! | --- | --- | --- | --- |
 //! | `ctr`, drop | ioctl | yes | other targets only |
 //! | `map` | the submitter, or `kdmflush` | yes, in NOIO scope | everything, including itself |
-//! | `end_io` | any, including hard interrupts | no | everything |
+//! | `end_io`, `io_error` | any, including hard interrupts | no | everything |
 //! | `done` of [`CloneBio::submit()`] and [`ChildBio::submit()`] | any, including hard interrupts | no | everything |
 //! | `done` of [`Bio::into_parent()`] | that of the last drop of a [`ParentBio`] | no | everything |
 //! | functions of [`IoClient::read_async()`] and [`IoClient::write_async()`] | softirq, hard interrupts, or with interrupts disabled | no | everything |
@@ -111,7 +111,8 @@ pub use self::{
         clone::CloneBio,
         end_io::{
             EndBio,
-            EndIoResult, //
+            EndIoResult,
+            IoError, //
         },
         integrity::{
             DeviceName,

@@ -12,7 +12,8 @@ use kernel::{
 use super::bio::{
     end_io::{
         EndBio,
-        EndIoResult, //
+        EndIoResult,
+        IoError, //
     },
     map::{
         MapBio,
@@ -120,6 +121,22 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// [`Bio::submit()`]: super::Bio::submit
     fn end_io<'a>(bio: EndBio<'a, Self>) -> EndIoResult<'a, Self> {
         let _ = bio;
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Reports that a device has failed a bio, for example to count the errors of each device. The
+    /// bio completes with the error after `io_error` has returned.
+    ///
+    /// Costs nothing for bios without an error: the bio needs no state. A target that implements
+    /// `end_io` gets the errors there, and cannot implement `io_error`, too.
+    ///
+    /// Not called if a driver has passed the bio on to another device, as `md` does for RAID 0. Runs
+    /// on all CPUs at once.
+    ///
+    /// Context: Any context except NMI. Must not sleep. C: `stripe_end_io()` in
+    /// `drivers/md/dm-stripe.c`.
+    fn io_error(self: Pin<&Self>, error: IoError) {
+        let _ = error;
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

@@ -105,16 +105,18 @@ impl Class {
         work: &dm::DelayedWork,
         mut bio: dm::MapBio<'a, Delay>,
     ) -> dm::MapResult<'a, Delay> {
-        let mut delayed = self.delayed.lock();
-
-        if self.words.delay_ms == 0 || !delayed.may_delay {
-            let sector = self.sector(bio.target_sector());
-            return bio.remap(self.words.device, sector);
+        // Without a delay, a bio needs no lock.
+        if self.words.delay_ms != 0 {
+            let mut delayed = self.delayed.lock();
+            if delayed.may_delay {
+                bio.data().0 = Some(Instant::now());
+                delayed.count += 1;
+                work.queue(self.delay());
+                return bio.defer(|bio| delayed.bios.push(bio));
+            }
         }
-        bio.data().0 = Some(Instant::now());
-        delayed.count += 1;
-        work.queue(self.delay());
-        bio.defer(|bio| delayed.bios.push(bio))
+        let sector = self.sector(bio.target_sector());
+        bio.remap(self.words.device, sector)
     }
 
     /// Returns the sector on the device.

@@ -10,10 +10,7 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-use kscale::block::{
-    bio::BlkError,
-    dm, //
-};
+use kscale::block::dm;
 
 use crate::{
     Stripe,
@@ -24,9 +21,9 @@ use crate::{
 const MAX_EVENTS: u32 = 14;
 
 impl Striped {
-    /// Counts an error of a stripe, except that of an operation that the device does not support.
-    pub(crate) fn count_error(&self, index: u32, error: BlkError) {
-        let Some(stripe) = self.stripe(index).filter(|_| error != BlkError::NOTSUPP) else {
+    /// Counts an error of a device. If several stripes are on it, the first one counts.
+    pub(crate) fn count_error(&self, device: dm::DeviceIndex) {
+        let Some(stripe) = self.stripes.iter().find(|stripe| stripe.device == device) else {
             return;
         };
         if stripe.errors.fetch_add(1, Relaxed) < MAX_EVENTS {

@@ -24,6 +24,7 @@ use core::num::NonZeroU32;
 
 use kscale::block::{
     bio::{
+        BlkError,
         Op,
         SECTOR_SIZE, //
     },
@@ -69,10 +70,6 @@ struct Striped {
     event: dm::TableEvent,
 }
 
-/// The stripe of a bio whose errors count.
-#[derive(Default)]
-struct StripeOfBio(Option<u32>);
-
 impl Striped {
     fn stripe(&self, index: u32) -> Option<&Stripe> {
         self.stripes.get(usize::from_safe_cast(index))
@@ -107,7 +104,7 @@ impl dm::Target for Striped {
     const NOWAIT: bool = true;
 
     type ModuleData = ();
-    type PerBio = StripeOfBio;
+    type PerBio = ();
 
     fn ctr(
         _data: &(),
@@ -146,7 +143,7 @@ impl dm::Target for Striped {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         if matches!(bio.op(), Op::Discard | Op::SecureErase | Op::WriteZeroes) {
             return self.map_range(bio);
         }
@@ -158,18 +155,14 @@ impl dm::Target for Striped {
         let Some(stripe) = self.stripe(index) else {
             return bio.kill();
         };
-        if !bio.is_readahead() {
-            *bio.data() = StripeOfBio(Some(index));
-        }
         // OVERFLOW: The area of the stripe is on its device.
         bio.remap(stripe.device, sector.wrapping_add(stripe.start_sectors))
     }
 
-    fn end_io<'a>(mut bio: dm::EndBio<'a, Self>) -> dm::EndIoResult<'a, Self> {
-        if let (Err(error), Some(index)) = (bio.result(), bio.data().0) {
-            bio.target().get_ref().count_error(index, error);
+    fn io_error(self: Pin<&Self>, error: dm::IoError) {
+        if !error.is_readahead() && error.error() != BlkError::NOTSUPP {
+            self.count_error(error.device());
         }
-        bio.done()
     }
 
     fn io_hints(self: Pin<&Self>, limits: &mut dm::Limits<'_>) {

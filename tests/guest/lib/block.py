@@ -63,6 +63,15 @@ def write(path: str, data: bytes, offset: int = 0, block: int = 1 << 20) -> None
         os.close(fd)
 
 
+def read_ahead(path: str, length: int, offset: int = 0) -> None:
+    """Reads a part of a device ahead, into the page cache. Does not wait for the data."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(fd, offset, length, os.POSIX_FADV_WILLNEED)
+    finally:
+        os.close(fd)
+
+
 def discard(path: str, length: int, offset: int = 0) -> None:
     """Discards a part of a device."""
     _with_range(path, _BLKDISCARD, length, offset)

@@ -369,6 +369,19 @@ class Suite(block.Suite):
                     block.wait_until(lambda: self.control.info(name).event_nr > before)
             ktap.expect_equal(14, self.control.info(name).event_nr, f"events of {name}")
 
+    def test_failed_readahead_is_no_event(self) -> None:
+        bad = self.create("bad", Target(0, SECTORS, "error", ""))
+        for name, node in zip(("ours", "theirs"), self.both("striped", f"2 8 /dev/ram0 0 {bad} 0")):
+            before = self.control.info(name).event_nr
+            failed = block.fields_of(f"/sys/block/{os.path.basename(os.path.realpath(node))}/stat")[0]
+            block.read_ahead(node, 4096, offset=4096)
+            # A read that fails later is the first error.
+            ktap.expect_equal(errno.EIO, error_of(lambda: block.read(node, 4096, offset=4096)), "error")
+            block.wait_until(lambda: self.control.info(name).event_nr > before)
+            ktap.expect_equal(before + 1, self.control.info(name).event_nr, f"events of {name}")
+            reads = block.fields_of(f"/sys/block/{os.path.basename(os.path.realpath(node))}/stat")[0]
+            ktap.expect_equal(failed + 2, reads, f"reads of {name}")
+
     def test_tables_are_replaced_under_load(self) -> None:
         lines = {"linear": "/dev/ram0 0", "striped": "2 8 /dev/ram0 0 /dev/ram1 0"}
         for name, line in lines.items():

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A bio in `end_io`, and the result of `end_io`.
+//! A bio in `end_io`, the result of `end_io`, and the error in `io_error`.
 
 use kernel::prelude::*;
 
 use core::marker::PhantomData;
 
-use crate::block::{
-    bio::BlkResult,
-    dm::target::Target, //
+use crate::{
+    bindings,
+    block::{
+        bio::{
+            BlkError,
+            BlkResult,
+            Op, //
+        },
+        dm::target::{
+            devices::DeviceIndex,
+            Target, //
+        }, //
+    }, //
 };
 
 use super::{
@@ -110,6 +120,53 @@ impl<'a, T: Target> EndBio<'a, T> {
             result: Ok(()),
             _brand: PhantomData,
         }
+    }
+}
+
+/// A bio that a device has failed, in [`Target::io_error()`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoError {
+    device: DeviceIndex,
+    error: BlkError,
+    opf: bindings::blk_opf_t,
+}
+
+impl IoError {
+    pub(in crate::block::dm) fn new(
+        device: DeviceIndex,
+        error: BlkError,
+        opf: bindings::blk_opf_t,
+    ) -> Self {
+        Self { device, error, opf }
+    }
+
+    /// Returns the device that has failed the bio. If the target has opened it several times, this
+    /// is the first index.
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn device(&self) -> DeviceIndex {
+        self.device
+    }
+
+    /// Returns the error.
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn error(&self) -> BlkError {
+        self.error
+    }
+
+    /// Returns the operation of the bio.
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn op(&self) -> Op {
+        Op::from_opf(self.opf)
+    }
+
+    /// Returns whether the bio reads ahead (`REQ_RAHEAD`): a device may fail it because it is busy.
+    ///
+    /// Context: Any context. Never sleeps.
+    pub fn is_readahead(&self) -> bool {
+        self.opf & bindings::REQ_RAHEAD != 0
     }
 }
 

@@ -219,6 +219,17 @@ impl Devices {
         self.id.bdev(device)
     }
 
+    /// Returns the first index of a block device.
+    pub(super) fn index_of(&self, bdev: *mut bindings::block_device) -> Option<DeviceIndex> {
+        let index = self.list.iter().position(|open| open.bdev == bdev)?;
+        // INVARIANT: The device at this index has this block device.
+        Some(DeviceIndex {
+            bdev,
+            of: self.id.0,
+            index: u32::try_from(index).ok()?,
+        })
+    }
+
     /// Returns the id. The devices with this id are those of `self`, open until `put_all()`.
     pub(super) fn id(&self) -> DevicesId {
         self.id

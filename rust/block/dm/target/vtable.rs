@@ -24,11 +24,17 @@ use core::{
 use crate::{
     bindings,
     block::{
-        bio::BlkError,
+        bio::{
+            BlkError,
+            BlkResult, //
+        },
         dm::{
             bio::{
                 clone::CloneBio,
-                end_io::EndBio,
+                end_io::{
+                    EndBio,
+                    IoError, //
+                },
                 map::MapBio,
                 parent::ChildEnd,
                 per_bio::PerBio, //
@@ -130,8 +136,9 @@ impl<T: Target> Vtable<T> {
             map: Some(Self::map),
             end_io: if T::HAS_END_IO {
                 Some(target_type::end_io)
-            } else if PerBio::<T>::NEEDS_END_IO {
-                // Drops the per-bio data. The bio has not ended when `end_io` returns.
+            } else if PerBio::<T>::NEEDS_END_IO || T::HAS_IO_ERROR {
+                // Drops the per-bio data, or reports an error. The bio has not ended when `end_io`
+                // returns.
                 Some(Self::end_io)
             } else {
                 None
@@ -448,10 +455,23 @@ impl<T: Target> Vtable<T> {
     /// Device mapper must call this as `target_type.end_io`. If the target has its own `end_io`, it
     /// must do so through [`target_type::end_io()`], which keeps the code loaded.
     unsafe extern "C" fn end_io(
-        _ti: *mut bindings::dm_target,
+        ti: *mut bindings::dm_target,
         bio: *mut bindings::bio,
         error: *mut bindings::blk_status_t,
     ) -> c_int {
+        const {
+            assert!(
+                !(T::HAS_END_IO && T::HAS_IO_ERROR),
+                "a target with `end_io` gets the errors there: it cannot have `io_error`, too"
+            );
+        }
+        // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
+        let result = BlkError::result_from_raw(unsafe { *error });
+        if !PerBio::<T>::NEEDS_END_IO {
+            // SAFETY: This is `end_io`.
+            unsafe { Self::report_error(ti, bio, result) };
+            return bindings::DM_ENDIO_DONE as c_int;
+        }
         // SAFETY: `bio` is a clone that passed through `map`; otherwise device mapper would not
         // call this.
         let this = unsafe { PerBio::<T>::of(bio) };
@@ -459,12 +479,16 @@ impl<T: Target> Vtable<T> {
         // these lead here.
         let ptr = unsafe { PerBio::from_raw(this) };
 
-        if !T::HAS_END_IO || ptr.completed_by_target() {
+        if ptr.completed_by_target() {
             ptr.destroy();
             return bindings::DM_ENDIO_DONE as c_int;
         }
-        // SAFETY: `error` points to a variable of the caller, `clone_endio()`.
-        let result = BlkError::result_from_raw(unsafe { *error });
+        if !T::HAS_END_IO {
+            // SAFETY: This is `end_io`.
+            unsafe { Self::report_error(ti, bio, result) };
+            ptr.destroy();
+            return bindings::DM_ENDIO_DONE as c_int;
+        }
         match T::end_io(EndBio::new(ptr, result)).finish() {
             Some(result) => {
                 // SAFETY: As above.
@@ -474,6 +498,31 @@ impl<T: Target> Vtable<T> {
             None => bindings::DM_ENDIO_INCOMPLETE as c_int,
         }
     }
+
+    /// Calls [`Target::io_error()`] if a device has failed the bio.
+    ///
+    /// # Safety
+    ///
+    /// Must be called in `target_type.end_io`, with its arguments.
+    #[inline]
+    unsafe fn report_error(
+        ti: *mut bindings::dm_target,
+        bio: *mut bindings::bio,
+        result: BlkResult,
+    ) {
+        let (true, Err(error)) = (T::HAS_IO_ERROR, result) else {
+            return;
+        };
+        // SAFETY: This is `end_io`. The target lives until the bio has ended.
+        let inner = unsafe { Self::inner(ti) };
+        // SAFETY: The bio has not ended.
+        let (bdev, opf) = unsafe { ((*bio).bi_bdev, (*bio).bi_opf) };
+        // A bio that the target itself has ended is at the mapped device.
+        if let Some(device) = inner.devices().index_of(bdev) {
+            inner.target().io_error(IoError::new(device, error, opf));
+        }
+    }
+
     /// Runs the delayed work.
     ///
     /// # Safety
