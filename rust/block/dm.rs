@@ -29,9 +29,9 @@
 //!   interrupt get an [`IrqBio`] instead.
 //!
 //! Device mapper has room for the state of each bio: the state of this library, and
-//! [`Target::PerBio`]. If `PerBio` has a size or a destructor, or the target implements `end_io` or
-//! sets [`Target::INTEGRITY_PAYLOADS`], the state is initialised before `map`. Otherwise
-//! [`MapBio::defer()`] initialises it, and a bio that `map` remaps or ends has no state.
+//! [`Target::PerBio`]. If `PerBio` has a destructor, or the target implements `end_io` or sets
+//! [`Target::INTEGRITY_PAYLOADS`], the state is initialised before `map`. Otherwise [`MapBio::data()`]
+//! and [`MapBio::defer()`] initialise it: a bio that `map` remaps or ends without them has no state.
 //!
 //! On devices with integrity metadata, a bio may have an [`IntegrityPayload`]. The bio owns the
 //! payload while a device may use it: [`MapBio::set_integrity()`] or [`CloneBio::set_integrity()`]

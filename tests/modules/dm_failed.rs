@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device-mapper targets `failed` and `failed_drop`: they count the errors of their devices, for tests.
-//! The bios of `failed_drop` have data with a destructor.
+//! Device-mapper targets `failed`, `failed_data` and `failed_drop`: they count the errors of their
+//! devices, for tests. The bios of `failed_data` have data, those of `failed_drop` data with a
+//! destructor. `map` writes the data. Later it must be the same: otherwise the bio fails.
 //!
 //! Table line: `<start> <len> failed <dev path> <dev path> <what>`, where `what` is one of the names
 //! below. The first [`AREA_SECTORS`] sectors go to the first device, the others to the second.
@@ -24,7 +25,10 @@ use kernel::{
     }, //
 };
 
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    num::NonZeroU32, //
+};
 
 use kscale::{
     block::{
@@ -50,6 +54,7 @@ module! {
 
 struct FailedModule {
     _failed: dm::Registration<Failed<()>>,
+    _failed_data: dm::Registration<Failed<Sector>>,
     _failed_drop: dm::Registration<Failed<Counted>>,
 }
 
@@ -57,6 +62,7 @@ impl kernel::Module for FailedModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
             _failed: dm::Registration::new(())?,
+            _failed_data: dm::Registration::new(())?,
             _failed_drop: dm::Registration::new(())?,
         })
     }
@@ -70,17 +76,23 @@ const AREA_SECTORS: u64 = 1024;
 enum What {
     /// Remap it.
     Remap,
+    /// Accept a sector, after its data was written, and remap it.
+    Partial,
     /// Submit it later, from a worker.
     Submit,
+    /// Accept a sector, after its data was written, and submit it later.
+    PartialSubmit,
     /// End it with an error.
     End,
     /// End it later, with an error.
     EndLater,
 }
 
-const NAMES: [(&str, What); 4] = [
+const NAMES: [(&str, What); 6] = [
     ("remap", What::Remap),
+    ("partial", What::Partial),
     ("submit", What::Submit),
+    ("partial_submit", What::PartialSubmit),
     ("end", What::End),
     ("end_later", What::EndLater),
 ];
@@ -88,13 +100,17 @@ const NAMES: [(&str, What); 4] = [
 /// The number of existing [`Counted`] values.
 static LIVE: Atomic<i32> = Atomic::new(0);
 
-/// Data of a bio.
-struct Counted;
+/// Data of a bio: its sector.
+#[derive(Default)]
+struct Sector(Option<u64>);
+
+/// As [`Sector`], with a destructor.
+struct Counted(Option<u64>);
 
 impl Default for Counted {
     fn default() -> Self {
         LIVE.fetch_add(1, Relaxed);
-        Self
+        Self(None)
     }
 }
 
@@ -107,14 +123,46 @@ impl Drop for Counted {
 /// A type of per-bio data.
 trait Data: Default + Send + Sync + 'static {
     const NAME: &'static CStr;
+
+    /// Writes the sector.
+    fn set(&mut self, sector: u64);
+
+    /// Returns whether the sector is the written one.
+    fn is(&self, sector: u64) -> bool;
 }
 
 impl Data for () {
     const NAME: &'static CStr = c"failed";
+
+    fn set(&mut self, _sector: u64) {}
+
+    fn is(&self, _sector: u64) -> bool {
+        true
+    }
+}
+
+impl Data for Sector {
+    const NAME: &'static CStr = c"failed_data";
+
+    fn set(&mut self, sector: u64) {
+        self.0 = Some(sector);
+    }
+
+    fn is(&self, sector: u64) -> bool {
+        self.0 == Some(sector)
+    }
 }
 
 impl Data for Counted {
     const NAME: &'static CStr = c"failed_drop";
+
+    fn set(&mut self, sector: u64) {
+        self.0 = Some(sector);
+    }
+
+    fn is(&self, sector: u64) -> bool {
+        self.0 == Some(sector)
+    }
 }
 
 struct Failed<D: Data> {
@@ -170,11 +218,22 @@ impl<D: Data> dm::Target for Failed<D> {
         }))
     }
 
-    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
+    fn map<'a>(self: Pin<&Self>, mut bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
         let sector = bio.target_sector();
+        bio.data().set(sector);
+        if matches!(self.what, What::Partial | What::PartialSubmit)
+            && bio.accept_partial(NonZeroU32::MIN).is_err()
+        {
+            return bio.kill();
+        }
+        // The target is found by the data, too.
+        let device = bio.target().get_ref().device_of(sector);
         match self.what {
-            What::Remap => bio.remap(self.device_of(sector), sector),
-            What::Submit => bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, submit)),
+            _ if !bio.data().is(sector) => bio.kill(),
+            What::Remap | What::Partial => bio.remap(device, sector),
+            What::Submit | What::PartialSubmit => {
+                bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, submit))
+            }
             What::End => bio.end(Err(BlkError::MEDIUM)),
             What::EndLater => bio.defer(|bio| bio.queue(|target| &target.get_ref().queue, end)),
         }
@@ -212,8 +271,11 @@ impl<D: Data> dm::Target for Failed<D> {
     }
 }
 
-fn submit<D: Data>(bio: dm::Bio<Failed<D>>) {
+fn submit<D: Data>(mut bio: dm::Bio<Failed<D>>) {
     let sector = bio.target_sector();
+    if !bio.data().is(sector) {
+        return bio.end(Err(BlkError::PROTECTION));
+    }
     let device = bio.target().get_ref().device_of(sector);
     bio.submit(device, sector);
 }

@@ -86,8 +86,8 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// [`Registration`]: super::Registration
     type ModuleData: Send + Sync + 'static;
 
-    /// The per-bio data of the target. Created for each bio, and dropped after the bio ended, in
-    /// any context.
+    /// The per-bio data of the target. Created for each bio that needs it, see the
+    /// [module documentation](super), and dropped after the bio ended, in any context.
     ///
     /// Its alignment must be at most 8 bytes. If the type has a destructor
     /// ([`core::mem::needs_drop()`]), a bio that the target itself ends completes a little later,

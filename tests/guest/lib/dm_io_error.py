@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Errors of devices that a target counts, tested with the targets `failed` and `failed_drop` of
+"""Errors of devices that a target counts, and data of bios that `map` writes, tested with the targets of
 tests/modules/dm_failed.rs.
 
 The module is in test builds only. These are mounted over the normal modules until the last test.
@@ -19,7 +19,7 @@ MODULES = f"/lib/modules/{os.uname().release}"
 SECTORS = 2048
 # The first sector of the second device, in bytes.
 SECOND = 1024 * 512
-KINDS = ("failed", "failed_drop")
+KINDS = ("failed", "failed_data", "failed_drop")
 
 
 class Suite(block.Suite):
@@ -60,13 +60,15 @@ class Suite(block.Suite):
 
     def test_bios_without_an_error_are_not_counted(self) -> None:
         bad = self.create("bad", Target(0, SECTORS, "error", ""))
-        data = os.urandom(8192)
         for kind in KINDS:
-            node = self.counter(kind, "/dev/ram0", bad, "remap")
-            block.write(node, data)
-            ktap.expect_equal(data, block.read(node, len(data)), "data")
-            self.expect_counts()
-            self.remove("counter")
+            for what in ("remap", "partial", "submit", "partial_submit"):
+                node = self.counter(kind, "/dev/ram0", bad, what)
+                data = os.urandom(8192)
+                block.write(node, data)
+                ktap.expect_equal(data, block.read("/dev/ram0", len(data)), "data on the device")
+                ktap.expect_equal(data, block.read(node, len(data)), "data")
+                self.expect_counts()
+                self.remove("counter")
 
     def test_errors_of_the_target_are_not_counted(self) -> None:
         for kind in KINDS:

@@ -66,8 +66,9 @@ pub struct MapBio<'a, T: Target> {
 ///
 /// - `bio` is a clone that device mapper has passed to the `map` of `inner`, and that has not left
 ///   the target. Only its length may have changed since.
-/// - If `PerBio::<T>::IS_EARLY`, `ptr` is a [`PerBioRef<T>`]. Otherwise it is the `Inner<T>`, alive
-///   until the bio has left the target, and the per-bio data is not initialised.
+/// - If [`BioInMap::has_per_bio()`], `ptr` is a [`PerBioRef<T>`]. Otherwise it is the `Inner<T>`, with
+///   the bits of `Self::MARK`, alive until the bio has left the target, and the per-bio data is not
+///   initialised.
 /// - There is no other owner of the bio.
 // Two words, which a call passes in registers.
 pub(super) struct BioInMap<T: Target> {
@@ -271,7 +272,7 @@ impl<'a, T: Target> MapBio<'a, T> {
     #[cold]
     pub fn kill(self) -> MapResult<'a, T> {
         // INVARIANT: Device mapper ends the bio after `map` returned, without a call of `end_io`.
-        MapResult::new(bindings::DM_MAPIO_KILL, self.ptr.into_early())
+        MapResult::new(bindings::DM_MAPIO_KILL, self.ptr.into_initialised())
     }
 
     /// Requeues the bio, as `DM_MAPIO_REQUEUE`.
@@ -291,21 +292,21 @@ impl<'a, T: Target> MapBio<'a, T> {
             return self.kill();
         }
         // INVARIANT: As in `kill()`.
-        MapResult::new(bindings::DM_MAPIO_REQUEUE, self.ptr.into_early())
+        MapResult::new(bindings::DM_MAPIO_REQUEUE, self.ptr.into_initialised())
     }
 
     /// Ends the bio with `result`.
     ///
     /// Context: Any context. Never sleeps.
     pub fn end(self, result: BlkResult) -> MapResult<'a, T> {
-        if PerBio::<T>::IS_EARLY {
+        if PerBio::<T>::NEEDS_END_IO {
             return self.defer(|bio| bio.end(result));
         }
         let bio = self.ptr.bio;
         // SAFETY: The bio is alive by the type invariants.
         unsafe { (*bio).bi_status = BlkError::result_to_raw(result) };
         // SAFETY: `bio` is a clone from device mapper. It is ended for the first time since `map`:
-        // this call consumed the only pointer. There is no per-bio data to drop.
+        // this call consumed the only pointer. The per-bio data has no destructor.
         unsafe { bindings::bio_endio(bio) };
         // INVARIANT: The bio was ended above.
         MapResult::new(bindings::DM_MAPIO_SUBMITTED, None)
@@ -354,21 +355,39 @@ impl<'a, T: Target> MapBio<'a, T> {
 }
 
 impl<T: Target> BioInMap<T> {
-    /// Initialises the per-bio data if `IS_EARLY`.
+    /// Marks the pointer to an `Inner<T>` if the per-bio data may be initialised in `map`. The type
+    /// has pointers, as [`PerBio`] has, so the lowest bit is 0 otherwise.
+    const MARK: usize = {
+        assert!(align_of::<Inner<T>>() > 1 && align_of::<PerBio<T>>() > 1);
+        if PerBio::<T>::NEEDS_END_IO || !PerBio::<T>::HAS_DATA {
+            0
+        } else {
+            1
+        }
+    };
+
+    /// Returns whether the per-bio data is initialised: from the start if `end_io` needs it, and
+    /// otherwise from the first call of [`data()`](Self::data) on, if that has data.
+    #[inline]
+    fn has_per_bio(&self) -> bool {
+        PerBio::<T>::NEEDS_END_IO || Self::MARK != 0 && self.ptr.addr().get() & Self::MARK == 0
+    }
+
+    /// Initialises the per-bio data if `end_io` needs it.
     ///
     /// # Safety
     ///
     /// `bio` must be the argument of the running `map`, and `inner` its target.
     #[inline]
     unsafe fn new(bio: *mut bindings::bio, inner: NonNull<Inner<T>>) -> Self {
-        let ptr = if PerBio::<T>::IS_EARLY {
+        let ptr = if PerBio::<T>::NEEDS_END_IO {
             // SAFETY: A bio enters a target in `map`, so its per-bio data is not initialised.
             // Device mapper keeps the target until all its bios have ended.
             let per_bio = unsafe { PerBio::init(bio, inner) };
             // SAFETY: The pointer was just written to, so it is not null.
             unsafe { NonNull::new_unchecked(per_bio.into_raw()) }.cast()
         } else {
-            inner.cast()
+            inner.cast().map_addr(|addr| addr | Self::MARK)
         };
         // INVARIANT: By this function's contract, and see above.
         Self {
@@ -378,42 +397,45 @@ impl<T: Target> BioInMap<T> {
         }
     }
 
-    /// Returns the per-bio data if it is already initialised.
+    /// Returns the per-bio data if it is initialised.
     #[inline]
-    fn early(&mut self) -> Option<&mut PerBioRef<T>> {
+    fn per_bio(&mut self) -> Option<&mut PerBioRef<T>> {
         // SAFETY: `ptr` is a `PerBioRef`, by the type invariants. It is a transparent wrapper of a
         // pointer.
-        PerBio::<T>::IS_EARLY.then(|| unsafe { &mut *(&raw mut self.ptr).cast() })
+        self.has_per_bio()
+            .then(|| unsafe { &mut *(&raw mut self.ptr).cast() })
     }
 
-    /// Returns the per-bio data if it is already initialised.
+    /// Returns the per-bio data if it is initialised.
     #[inline]
-    fn into_early(self) -> Option<PerBioRef<T>> {
+    fn into_initialised(self) -> Option<PerBioRef<T>> {
         // SAFETY: `ptr` is from `into_raw()`, by the type invariants, and `self` is not used again.
-        PerBio::<T>::IS_EARLY.then(|| unsafe { PerBio::from_raw(self.ptr.cast().as_ptr()) })
+        self.has_per_bio()
+            .then(|| unsafe { PerBio::from_raw(self.ptr.cast().as_ptr()) })
     }
 
     /// Returns the per-bio data, and initialises it if it is not yet.
     #[inline]
     fn into_per_bio(self) -> PerBioRef<T> {
         let (bio, inner) = (self.bio, NonNull::from(self.inner().get_ref()));
-        // SAFETY: If the per-bio data is not early, it is not initialised, by the type invariants.
+        // SAFETY: Without a `PerBioRef`, the per-bio data is not initialised, by the type invariants.
         // The bio is as device mapper has passed it, except that it may be shorter.
-        self.into_early()
+        self.into_initialised()
             .unwrap_or_else(|| unsafe { PerBio::init(bio, inner) })
     }
 
     /// Returns the target.
     #[inline]
     fn inner(&self) -> Pin<&Inner<T>> {
-        let inner = if PerBio::<T>::IS_EARLY {
+        let inner = if self.has_per_bio() {
             // SAFETY: `ptr` is a `PerBioRef`, by the type invariants.
             let per_bio: &PerBioRef<T> = unsafe { &*(&raw const self.ptr).cast() };
             per_bio.inner().get_ref()
         } else {
-            // SAFETY: The target is alive until the bio leaves it. That takes `self` by value, so it
-            // happens after this borrow.
-            unsafe { self.ptr.cast().as_ref() }
+            let inner = self.ptr.as_ptr().map_addr(|addr| addr & !Self::MARK);
+            // SAFETY: This is the target, by the type invariants. It is alive until the bio leaves it.
+            // That takes `self` by value, so it happens after this borrow.
+            unsafe { &*inner.cast() }
         };
         // SAFETY: The target is pinned, see `ctr` in `vtable.rs`.
         unsafe { Pin::new_unchecked(inner) }
@@ -443,15 +465,24 @@ impl<T: Target> BioInMap<T> {
     /// Returns the per-bio data of the target.
     #[inline]
     fn data(&mut self) -> &mut T::PerBio {
-        match self.early() {
-            Some(per_bio) => per_bio.data(),
-            None => {
-                // Makes a value, as `PerBio::init()` does later. No value has a destructor.
-                mem::forget(T::PerBio::default());
-                // SAFETY: The type has no size, as `IS_EARLY` is false. A value was made above.
-                unsafe { NonNull::dangling().as_mut() }
-            }
+        if !PerBio::<T>::NEEDS_END_IO && !PerBio::<T>::HAS_DATA {
+            // Makes a value, as `PerBio::init()` does later. No value has a destructor.
+            mem::forget(T::PerBio::default());
+            // SAFETY: The type has no size. A value was made above.
+            return unsafe { NonNull::dangling().as_mut() };
         }
+        if !self.has_per_bio() {
+            let inner = NonNull::from(self.inner().get_ref());
+            // SAFETY: As in `into_per_bio()`.
+            let per_bio = unsafe { PerBio::init(self.bio, inner) };
+            // INVARIANT: The per-bio data was initialised, so its pointer has no mark.
+            //
+            // SAFETY: The pointer was just written to, so it is not null.
+            self.ptr = unsafe { NonNull::new_unchecked(per_bio.into_raw()) }.cast();
+        }
+        // SAFETY: `ptr` is a `PerBioRef`: see `per_bio()`.
+        let per_bio: &mut PerBioRef<T> = unsafe { &mut *(&raw mut self.ptr).cast() };
+        per_bio.data()
     }
 
     /// Returns an iterator over the memory of the bio. It is empty if the operation has none.
@@ -487,7 +518,7 @@ impl<T: Target> BioInMap<T> {
         // SAFETY: By this function's contract.
         unsafe { bindings::dm_accept_partial_bio(self.bio, n_sectors) };
         let len_bytes = self.iter().bi_size;
-        if let Some(per_bio) = self.early() {
+        if let Some(per_bio) = self.per_bio() {
             per_bio.shorten(len_bytes);
         }
     }
@@ -497,7 +528,7 @@ impl<T: Target> BioInMap<T> {
     #[inline]
     fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
         let bio = self.bio;
-        if let Some(per_bio) = self.early() {
+        if let Some(per_bio) = self.per_bio() {
             return per_bio.remap(device, sector);
         }
         // SAFETY: The bio is alive, of this target, and owned here, by the type invariants.
@@ -506,7 +537,7 @@ impl<T: Target> BioInMap<T> {
 
     /// Attaches an integrity payload.
     pub(super) fn set_integrity(&mut self, payload: IntegrityPayload) {
-        if let Some(per_bio) = self.early() {
+        if let Some(per_bio) = self.per_bio() {
             per_bio.set_integrity(payload);
         }
     }

@@ -194,12 +194,8 @@ impl<T: Target> PerBio<T> {
     pub(in crate::block::dm) const NEEDS_END_IO: bool =
         T::HAS_END_IO || T::INTEGRITY_PAYLOADS || needs_drop::<T::PerBio>();
 
-    /// Whether the per-bio data is initialised at the start of `map`.
-    ///
-    /// Otherwise [`MapBio::defer()`](crate::block::dm::MapBio::defer) initialises it: a bio that
-    /// `map` remaps needs none.
-    pub(in crate::block::dm) const IS_EARLY: bool =
-        Self::NEEDS_END_IO || size_of::<T::PerBio>() != 0;
+    /// Whether `map` can read and write the data of the target.
+    pub(in crate::block::dm) const HAS_DATA: bool = size_of::<T::PerBio>() != 0;
 
     /// Returns the per-bio data of `bio`.
     ///
