@@ -675,6 +675,7 @@ impl dm::Target for ProbeLine {
                     events.lock().push(own.clone(), GFP_KERNEL)?;
                     event = Some(own);
                 }
+                b"sleep" => fsleep(Delta::from_millis(args.parsed(INVALID)?)),
                 b"fail" => return Err(dm::CtrError::invalid(c"failed as requested")),
                 _ => return Err(dm::CtrError::invalid(c"unknown request")),
             }

@@ -173,10 +173,14 @@ class Suite(ktap.Suite):
             subprocess.run(["modprobe", "null_blk", "nr_devices=0"], check=True)
         os.mkdir(f"{_NULL_BLK}/{name}")
         self._null.append(name)
-        for attribute, value in ({"memory_backed": 1} | attributes | {"power": 1}).items():
+        self.set_null_blk(name, **({"memory_backed": 1} | attributes | {"power": 1}))
+        return f"/dev/{name}"
+
+    def set_null_blk(self, name: str, **attributes: int) -> None:
+        """Sets attributes of such a device, in this order."""
+        for attribute, value in attributes.items():
             with open(f"{_NULL_BLK}/{name}/{attribute}", "w") as file:
                 file.write(str(value))
-        return f"/dev/{name}"
 
     def teardown(self) -> None:
         """Removes all devices except those of make_ram(). Fails if one cannot be removed."""

@@ -322,6 +322,30 @@ class Suite(block.Suite):
             self.line(f"area {area}")
             self.remove("probe")
 
+    def test_replaced_devices_stay_open(self) -> None:
+        """While a table is loaded, the device of a line goes away, and another one gets its number. A
+        target in C opens that with more rights, so device mapper closes the device of the line.
+        """
+        subprocess.run(["modprobe", "dm_snapshot"], check=True)
+        node = self.make_null_blk("null0", size=1)
+        number = os.stat(node).st_rdev
+        lines = [
+            Target(0, 64, "probe_line", f"{node} sleep 5000"),
+            Target(64, 64, "snapshot-merge", f"{node} /dev/ram0 P 8"),
+        ]
+        node_of_probe = self.create("probe")
+        load = self.start(self.control.load, "probe", lines, READONLY)
+        block.wait_until(lambda: is_claimed(node))
+        for power in (0, 1):
+            self.set_null_blk("null0", power=power)
+        ktap.expect_equal(number, os.stat(node).st_rdev, "number of the second device")
+        assert load.is_alive(), "the table was loaded before the device was replaced"
+        ktap.expect_equal(None, load.end(), "error of the load")
+        self.control.resume("probe", READONLY)
+        self.control.table("probe")
+        self.expect_error(errno.EIO, block.read, node_of_probe, 4096)
+        self.remove("probe")
+
     def test_events_are_counted(self) -> None:
         node = self.line("event")
         before = self.control.info("probe").event_nr
@@ -607,6 +631,15 @@ class Suite(block.Suite):
         left = [line for line in block.text_of("/proc/modules").splitlines() if line.startswith("dm_probe ")]
         ktap.expect_equal([], left, "modules that are left")
         subprocess.run(["umount", "-l", MODULES], check=True)
+
+
+def is_claimed(node: str) -> bool:
+    """Returns whether a device is in use."""
+    try:
+        os.close(os.open(node, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
 
 
 def free_kib() -> int:

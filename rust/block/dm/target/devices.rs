@@ -5,8 +5,10 @@
 use kernel::{
     error::to_result,
     fmt,
+    fs::File,
     num::casts::FromSafeCast,
-    prelude::*, //
+    prelude::*,
+    sync::aref::ARef, //
 };
 
 use crate::{
@@ -84,8 +86,8 @@ impl fmt::Debug for DeviceIndex {
 ///
 /// # Invariants
 ///
-/// Each device was opened by `dm_get_device()` for the target, and was not put. So its `bdev` is
-/// open.
+/// Each device was opened by `dm_get_device()` for the target, and was not put. Its `bdev` is open,
+/// because its file is.
 pub(in crate::block::dm) struct Devices {
     list: KVec<OpenDevice>,
     id: DevicesId,
@@ -115,9 +117,14 @@ impl DevicesId {
 /// An open device: a copy of the fields of its `dm_dev`.
 ///
 /// Device mapper replaces the `dm_dev` when a C target of the same table opens the device with more
-/// rights: see `upgrade_mode()` in `drivers/md/dm-table.c`. The block device stays the same.
+/// rights: see `upgrade_mode()` in `drivers/md/dm-table.c`. It opens the device number again, which
+/// may be another device by then, and closes the file of the replaced `dm_dev`.
 struct OpenDevice {
     bdev: *mut bindings::block_device,
+    /// The open file of `bdev`. The device stays open after device mapper has put the file. It is
+    /// closed before the system call that destroys the table returns, see `fput()` in
+    /// `fs/file_table.c`.
+    _file: Option<ARef<File>>,
     mode: bindings::blk_mode_t,
     /// The device number as `major:minor`, NUL-terminated.
     name: [kernel::ffi::c_char; 16],
@@ -176,7 +183,8 @@ impl Devices {
     ///
     /// # Safety
     ///
-    /// `dev` must have been opened for the target.
+    /// `dev` must have been opened for the target. It may have no block device and no file if the
+    /// devices are not used.
     unsafe fn push(
         &mut self,
         dev: &bindings::dm_dev,
@@ -184,8 +192,14 @@ impl Devices {
         len_sectors: u64,
     ) -> Result<DeviceIndex> {
         let index = u32::try_from(self.list.len()).map_err(|_| EINVAL)?;
+        let file = (!dev.bdev_file.is_null()).then(|| {
+            // SAFETY: The file is open, as device mapper has just opened the device. It has no file
+            // descriptor, so there is no `fdget_pos()`.
+            ARef::from(unsafe { File::from_raw_file(dev.bdev_file) })
+        });
         let open = OpenDevice {
             bdev: dev.bdev,
+            _file: file,
             mode: dev.mode,
             name: dev.name,
             start_sectors,
