@@ -346,6 +346,14 @@ class Suite(block.Suite):
         self.expect_error(errno.EIO, block.read, node_of_probe, 4096)
         self.remove("probe")
 
+    def test_devices_are_closed_before_their_target_is_gone(self) -> None:
+        """Device mapper removes a device, and the device below it in the same system call."""
+        below = self.create("below", Target(0, SECTORS, "linear", "/dev/ram0 0"))
+        self.line(device=below)
+        self.control.remove_all()
+        # The end of the case fails if a device is left.
+        self._mapped.clear()
+
     def test_events_are_counted(self) -> None:
         node = self.line("event")
         before = self.control.info("probe").event_nr

@@ -28,8 +28,8 @@ _VERSIONS = struct.Struct("=4I")
 _VERSION = (4, 0, 0)
 _LARGEST_LEN = 1 << 24
 
-_CREATE, _REMOVE, _SUSPEND, _STATUS, _LOAD, _CLEAR, _TABLE = 3, 4, 6, 7, 9, 10, 12
-_LIST_VERSIONS, _MESSAGE = 13, 14
+_REMOVE_ALL, _CREATE, _REMOVE, _SUSPEND, _STATUS, _LOAD, _CLEAR = 1, 3, 4, 6, 7, 9, 10
+_TABLE, _LIST_VERSIONS, _MESSAGE = 12, 13, 14
 
 READONLY = 1 << 0
 SUSPEND = 1 << 1
@@ -101,6 +101,10 @@ class Control:
     def remove(self, name: str) -> None:
         """Removes a device. Fails with EBUSY if it is open."""
         self.call(_REMOVE, name)
+
+    def remove_all(self) -> None:
+        """Removes all devices that are not open, and then those that only these had open."""
+        self.call(_REMOVE_ALL, "")
 
     def load(self, name: str, targets: list[Target], flags: int = 0) -> None:
         """Loads an inactive table, and drops the previous one even if that fails."""

@@ -121,10 +121,8 @@ impl DevicesId {
 /// may be another device by then, and closes the file of the replaced `dm_dev`.
 struct OpenDevice {
     bdev: *mut bindings::block_device,
-    /// The open file of `bdev`. The device stays open after device mapper has put the file. It is
-    /// closed before the system call that destroys the table returns, see `fput()` in
-    /// `fs/file_table.c`.
-    _file: Option<ARef<File>>,
+    /// The open file of `bdev`. The device stays open after device mapper has put the file.
+    file: Option<ARef<File>>,
     mode: bindings::blk_mode_t,
     /// The device number as `major:minor`, NUL-terminated.
     name: [kernel::ffi::c_char; 16],
@@ -199,7 +197,7 @@ impl Devices {
         });
         let open = OpenDevice {
             bdev: dev.bdev,
-            _file: file,
+            file,
             mode: dev.mode,
             name: dev.name,
             start_sectors,
@@ -223,7 +221,7 @@ impl Devices {
         self.list.get(usize::from_safe_cast(device.index))
     }
 
-    /// Returns the block device. It stays open until `put_all()`.
+    /// Returns the block device. It stays open until `close_all()`.
     #[inline]
     pub(in crate::block::dm) fn bdev(
         &self,
@@ -244,7 +242,7 @@ impl Devices {
         })
     }
 
-    /// Returns the id. The devices with this id are those of `self`, open until `put_all()`.
+    /// Returns the id. The devices with this id are those of `self`, open until `close_all()`.
     pub(super) fn id(&self) -> DevicesId {
         self.id
     }
@@ -288,13 +286,17 @@ impl Devices {
             .unwrap_or(0)
     }
 
-    /// Puts the devices.
+    /// Closes the devices.
     ///
     /// # Safety
     ///
     /// `ti` must be the target that the devices were opened for, and the caller its `ctr` or `dtr`.
-    pub(super) unsafe fn put_all(self, ti: *mut bindings::dm_target) {
-        for open in self.list {
+    pub(super) unsafe fn close_all(self, ti: *mut bindings::dm_target) {
+        for mut open in self.list {
+            // Unless device mapper has replaced the `dm_dev`, it has the last reference to the file now,
+            // and closes the device at once. The last `fput()` would close it at the end of the system
+            // call, which may remove the device below, too.
+            open.file = None;
             // `dm_put_device()` needs the current `dm_dev`. Another `dm_get_device()` returns it.
             let mut dev = core::ptr::null_mut();
             // SAFETY: `ti` is alive, and so is its table.
@@ -362,7 +364,7 @@ mod tests {
     /// Returns a value with a device that does not exist.
     fn devices() -> Result<(Devices, DeviceIndex)> {
         let mut devices = Devices::new();
-        // SAFETY: The device is never used, as `put_all()` is not called.
+        // SAFETY: The device is never used, as `close_all()` is not called.
         let device = unsafe { devices.push(&pin_init::zeroed(), 2048, 64) }?;
         Ok((devices, device))
     }

@@ -322,7 +322,7 @@ impl<T: Target> Vtable<T> {
                 // Waits for I/O to the devices.
                 drop(mem::take(&mut builder.own_io));
                 // SAFETY: This is `ctr`, and the devices were opened for `ti`.
-                unsafe { builder.devices.put_all(ti) };
+                unsafe { builder.devices.close_all(ti) };
                 if let Some(message) = error.message() {
                     // SAFETY: As above. The message is static, so it outlives all its uses in
                     // device mapper.
@@ -418,7 +418,7 @@ impl<T: Target> Vtable<T> {
         // Drop the target first: it may use the devices until then. Its own I/O ends here, too.
         drop(inner);
         // SAFETY: This is `dtr`, and the devices were opened for `ti`.
-        unsafe { devices.put_all(ti) };
+        unsafe { devices.close_all(ti) };
         if T::AUDITED {
             // SAFETY: This is `dtr`.
             unsafe { audit::gone(ti) };
