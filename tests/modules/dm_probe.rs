@@ -65,6 +65,7 @@ use kscale::{
         Mempool,
         Pages, //
     },
+    module::param::writable_param,
     sync::workqueue::{
         Flags,
         Workqueue, //
@@ -77,6 +78,15 @@ module! {
     authors: ["The kscale authors"],
     description: "Device-mapper target for tests of the library",
     license: "GPL",
+}
+
+writable_param! {
+    /// While it is not 0, [`ProbeLine::ctr()`] waits in the request `wait`.
+    static CTR_WAITS: Param = (
+        "ctr_waits",
+        0,
+        "Whether the request wait of a table line waits",
+    );
 }
 
 struct ProbeModule {
@@ -675,7 +685,12 @@ impl dm::Target for ProbeLine {
                     events.lock().push(own.clone(), GFP_KERNEL)?;
                     event = Some(own);
                 }
-                b"sleep" => fsleep(Delta::from_millis(args.parsed(INVALID)?)),
+                b"wait" => {
+                    pr_info!("ctr waits\n");
+                    while CTR_WAITS.value() != 0 {
+                        fsleep(Delta::from_millis(10));
+                    }
+                }
                 b"fail" => return Err(dm::CtrError::invalid(c"failed as requested")),
                 _ => return Err(dm::CtrError::invalid(c"unknown request")),
             }

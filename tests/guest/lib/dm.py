@@ -330,16 +330,21 @@ class Suite(block.Suite):
         node = self.make_null_blk("null0", size=1)
         number = os.stat(node).st_rdev
         lines = [
-            Target(0, 64, "probe_line", f"{node} sleep 5000"),
+            Target(0, 64, "probe_line", f"{node} wait"),
             Target(64, 64, "snapshot-merge", f"{node} /dev/ram0 P 8"),
         ]
         node_of_probe = self.create("probe")
-        load = self.start(self.control.load, "probe", lines, READONLY)
-        block.wait_until(lambda: is_claimed(node))
-        for power in (0, 1):
-            self.set_null_blk("null0", power=power)
+        log = KernelLog()
+        set_ctr_waits(True)
+        try:
+            load = self.start(self.control.load, "probe", lines, READONLY)
+            waits = lambda: any("ctr waits" in line for line in log.lines())
+            block.wait_until(lambda: waits() or not load.is_alive())
+            for power in (0, 1):
+                self.set_null_blk("null0", power=power)
+        finally:
+            set_ctr_waits(False)
         ktap.expect_equal(number, os.stat(node).st_rdev, "number of the second device")
-        assert load.is_alive(), "the table was loaded before the device was replaced"
         ktap.expect_equal(None, load.end(), "error of the load")
         self.control.resume("probe", READONLY)
         self.control.table("probe")
@@ -641,13 +646,10 @@ class Suite(block.Suite):
         subprocess.run(["umount", "-l", MODULES], check=True)
 
 
-def is_claimed(node: str) -> bool:
-    """Returns whether a device is in use."""
-    try:
-        os.close(os.open(node, os.O_RDONLY | os.O_EXCL))
-    except OSError as error:
-        return error.errno == errno.EBUSY
-    return False
+def set_ctr_waits(is_set: bool) -> None:
+    """Sets whether the request `wait` of a line waits."""
+    with open("/sys/module/dm_probe/parameters/ctr_waits", "w") as file:
+        file.write(str(int(is_set)))
 
 
 def free_kib() -> int:
