@@ -19,6 +19,8 @@ import machine
 import suites
 
 SOURCE = Path(__file__).resolve().parents[1] / "run.py"
+# The directory of a script is on the path if Python runs the script.
+sys.path.append(str(SOURCE.parent))
 SPEC = importlib.util.spec_from_file_location("all_tests", SOURCE)
 assert SPEC and SPEC.loader
 run = importlib.util.module_from_spec(SPEC)
