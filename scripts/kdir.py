@@ -49,6 +49,11 @@ def options_in(text: str) -> dict[str, str]:
     return {name: value.strip('"') for name, value in re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.M)}
 
 
+def source_arch(config: dict[str, str]) -> str:
+    """Returns the directory in arch/ of the kernel's architecture."""
+    return "arm64" if config.get("CONFIG_ARM64") == "y" else "x86"
+
+
 def release_of(kdir: Path) -> str:
     """Returns the release as `uname -r` prints it; an empty text if the kernel was never built."""
     try:

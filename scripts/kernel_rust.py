@@ -45,6 +45,7 @@ from kdir import (
     missing_metadata,
     problems,
     release_of,
+    source_arch,
     source_of,
 )
 
@@ -217,7 +218,7 @@ def compare_headers(kdir: Path, tree: Path) -> int:
     """
     top = source_of(kdir)
     count = 0
-    for below in ("include", "arch/x86/include"):
+    for below in ("include", f"arch/{source_arch(config_of(kdir))}/include"):
         for directory, directories, names in os.walk(top / below):
             if Path(directory) == top / below:
                 # Those of a build in the source tree.
@@ -291,7 +292,7 @@ def compare_generated(headers: Path, entry: Path) -> int:
     Among them are the offsets of C structures.
     """
     count = 0
-    for below in ("include/generated", "arch/x86/include/generated"):
+    for below in ("include/generated", f"arch/{source_arch(config_of(headers))}/include/generated"):
         for path in sorted((headers / below).rglob("*")):
             name = path.relative_to(headers)
             made = entry / name

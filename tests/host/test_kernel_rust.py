@@ -203,6 +203,23 @@ class KernelRust(Trees):
         self.write(self.source / "arch/x86/include/asm/page.h", "#define OTHER\n")
         self.assert_refused("arch/x86/include/asm/page.h", "differs", "KSRC=")
 
+    def test_headers_of_arm64(self) -> None:
+        self.configure("CONFIG_ARM64=y")
+        for tree in (self.kdir, self.source):
+            shutil.rmtree(tree / "arch/x86")
+            self.write(tree / "arch/arm64/include/asm/page.h", "#define PAGE\n")
+        for tree in (self.kdir, self.made):
+            self.write(tree / "arch/arm64/include/generated/asm/cpucaps.h", "#define CAPS\n")
+        run = self.run_it()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("2 header files, 4 generated headers", run.stderr)
+        shutil.rmtree(self.temp / "cache/kernel-rust")
+
+        self.write(self.made / "arch/arm64/include/generated/asm/cpucaps.h", "#define OTHER\n")
+        self.assert_refused("arch/arm64/include/generated/asm/cpucaps.h differs")
+        self.write(self.source / "arch/arm64/include/asm/page.h", "#define OTHER\n")
+        self.assert_refused("arch/arm64/include/asm/page.h", "differs", "KSRC=")
+
     def test_source_that_lacks_a_header(self) -> None:
         self.write(self.kdir / "include/linux/new.h", "")
         self.assert_refused("lacks include/linux/new.h")
