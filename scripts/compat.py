@@ -7,7 +7,8 @@ The sources say what they need, see needs.py: C functions, structures, constants
 functions of Rust crates, options of the configuration, and the C functions that comments name as their
 source. They are written for the tree of SERIES, so what differs from that tree is listed, too.
 
-Environment: KSRC= or SERIES= select the tree, as for kernel.py.
+Environment: KSRC= or SERIES= select the tree, as for kernel.py. ARCH=arm64 or KERNEL=arm64 select the
+headers of that architecture.
 """
 
 import argparse
@@ -39,6 +40,11 @@ MEANING = {
 }
 
 
+# Directories in arch/.
+X86 = "x86"
+ARM64 = "arm64"
+
+
 class Row(NamedTuple):
     """A difference."""
 
@@ -52,18 +58,18 @@ class Row(NamedTuple):
 class Tree:
     """A kernel source tree, and the names in it that this project needs."""
 
-    def __init__(self, path: Path, needs: Needs) -> None:
+    def __init__(self, path: Path, needs: Needs, arch: str = X86) -> None:
         self.path = path
         self.copied = needs.called_of_c
         names = frozenset(needs.names)
         wanted = names | {f"{prefix}{name}" for prefix in ("rust_helper_", "RUST_CONST_HELPER_")
                           for name in needs.bound}
         wanted |= {of for file in needs.c for of, _ in file.members}
-        self.c = CTree(path, wanted, ())
+        self.c = CTree(path, wanted, (), arch)
         roots = {self.c.resolve(header) for header, _ in needs.includes()}
         roots |= {"rust/bindings/bindings_helper.h"} if (path / "rust/bindings").is_dir() else set()
         roots |= {each.relative_to(path).as_posix() for each in (path / "rust/helpers").glob("*.c")}
-        self.c = CTree(path, wanted, sorted(roots - {""}))
+        self.c = CTree(path, wanted, sorted(roots - {""}), arch)
         self.rust = RustTree(path)
 
     @cached_property
@@ -315,8 +321,9 @@ def applies(patch: Path, tree: Path) -> bool:
     return subprocess.run(argv, env=env, capture_output=True).returncode == 0
 
 
-def table(rows: list[Row], new: str, old: str) -> str:
+def table(rows: list[Row], new: str, old: str, arch: str = X86) -> str:
     """Returns the table of all differences."""
+    new += f" for {arch}" if arch != X86 else ""
     against = f"Linux {new}, compared with {old}" if old else f"Linux {new}"
     if not rows:
         return f"{against}: nothing that kscale needs is missing{' or differs' if old else ''}"
@@ -337,12 +344,12 @@ def users_of(row: Row) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def stored(tree: source.Source) -> tuple[str, bool]:
+def stored(tree: source.Source, arch: str = X86) -> tuple[str, bool]:
     """Returns the table for a source tree from the cache, or makes it, and whether it is new."""
     old = base()
     if tree.path == old or not (tree.path / "include/linux/kernel.h").is_file():
         return "", False
-    digest = hashlib.sha256(f"{tree.path} {tree.state} {old}".encode())
+    digest = hashlib.sha256(f"{tree.path} {tree.state} {old} {arch}".encode())
     for file in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(file.read_bytes())
     needs = Needs()
@@ -352,16 +359,16 @@ def stored(tree: source.Source) -> tuple[str, bool]:
     with locked(path.parent / "lock", "compares the kernel source"):
         if path.exists():
             return path.read_text(), False
-        text = compare(tree.path, old, needs) + "\n"
+        text = compare(tree.path, old, needs, arch) + "\n"
         new = path.with_suffix(".new")
         new.write_text(text)
         new.rename(path)
     return text, True
 
 
-def announce(tree: source.Source) -> None:
+def announce(tree: source.Source, arch: str) -> None:
     """Prints the table for a source tree to standard error, once for each state of the tree."""
-    text, is_new = stored(tree)
+    text, is_new = stored(tree, arch)
     if is_new:
         print(text, file=sys.stderr, flush=True)
 
@@ -371,19 +378,20 @@ def base() -> Path | None:
     return next(iter(source.cached_sources(source.SERIES)), None)
 
 
-def compare(path: Path, old: Path | None, needs: Needs | None = None) -> str:
+def compare(path: Path, old: Path | None, needs: Needs | None = None, arch: str = X86) -> str:
     """Returns the table for a source tree. Without an older tree, it has what is missing only."""
     needs = needs or Needs()
-    new_tree = Tree(path, needs)
-    old_tree = Tree(old, needs) if old else None
+    new_tree = Tree(path, needs, arch)
+    old_tree = Tree(old, needs, arch) if old else None
     rows = Comparison(needs, new_tree, old_tree).rows()
-    return table(rows, new_tree.version, old_tree.version if old_tree else "")
+    return table(rows, new_tree.version, old_tree.version if old_tree else "", arch)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.parse_args()
-    print(stored(source.find_source())[0], end="")
+    is_arm64 = ARM64 in (os.environ.get("ARCH"), os.environ.get("KERNEL"))
+    print(stored(source.find_source(), ARM64 if is_arm64 else X86)[0], end="")
 
 
 if __name__ == "__main__":

@@ -12,17 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-# The headers of this architecture, then those that all architectures share.
-ARCH = "x86"
-INCLUDES = (
-    f"arch/{ARCH}/include", f"arch/{ARCH}/include/uapi", "include", "include/uapi",
-    "include/asm-generic", "include/uapi/asm-generic",
-)
-
-# Source files that may define and export what the library calls.
+# Directories in arch/, and then those that all architectures share: of headers, and of source files that
+# may define and export what the library calls.
+ARCH_INCLUDES = ("include", "include/uapi")
+INCLUDES = ("include", "include/uapi", "include/asm-generic", "include/uapi/asm-generic")
+ARCH_SOURCES = ("kernel", "lib", "mm")
 SOURCES = (
-    f"arch/{ARCH}/kernel", f"arch/{ARCH}/lib", f"arch/{ARCH}/mm", "block", "crypto", "drivers/base",
-    "drivers/char", "drivers/iommu", "drivers/md", "init", "kernel", "lib", "mm", "security",
+    "block", "crypto", "drivers/base", "drivers/char", "drivers/iommu", "drivers/md", "init", "kernel", "lib",
+    "mm", "security",
 )
 
 COMMENT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL)
@@ -196,12 +193,15 @@ class Members:
 class CTree:
     """The headers of a kernel source tree, as far as they have one of the names `wanted`.
 
-    `roots` are source files or headers. Those that they include, and so on, belong to them.
+    `roots` are source files or headers. Those that they include, and so on, belong to them. `arch` is the
+    directory of an architecture in arch/.
     """
 
-    def __init__(self, tree: Path, wanted: frozenset[str], roots: Iterable[str]) -> None:
+    def __init__(self, tree: Path, wanted: frozenset[str], roots: Iterable[str], arch: str) -> None:
         self.tree = tree
         self.wanted = wanted
+        self.includes = [*(f"arch/{arch}/{each}" for each in ARCH_INCLUDES), *INCLUDES]
+        self.sources = [*(f"arch/{arch}/{each}" for each in ARCH_SOURCES), *SOURCES]
         self.by_name: dict[str, list[Declaration]] = {}
         self.headers = set(self._reached(roots))
         for path in sorted(self.headers):
@@ -215,7 +215,7 @@ class CTree:
         if header.startswith("drivers/") and (self.tree / header).is_file():
             return header
         asm = header.removeprefix("asm/") if header.startswith("asm/") else header
-        for directory in INCLUDES:
+        for directory in self.includes:
             name = asm if directory.endswith("asm-generic") else header
             if (self.tree / directory / name).is_file():
                 return f"{directory}/{name}"
@@ -265,7 +265,7 @@ class CTree:
     def exports(self) -> dict[str, str]:
         """The source file that exports each symbol."""
         found = {}
-        for directory in SOURCES:
+        for directory in self.sources:
             for path in sorted((self.tree / directory).rglob("*.c")):
                 text = path.read_text(errors="replace")
                 for name in EXPORT.findall(text):

@@ -218,7 +218,7 @@ def ensure(flavour: str) -> Path:
     """Returns the build directory of a kernel. Builds the kernel if the cache lacks it."""
     tools = load_tools()
     found = find_source()
-    compat.announce(found)
+    compat.announce(found, compat.ARM64 if FLAVOURS[flavour].arch == "arm64" else compat.X86)
     source = make_patched(found, FLAVOURS[flavour].patches)
     entry = entry_path(flavour, source, tools)
     if not is_complete(entry, source):

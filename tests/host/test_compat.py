@@ -184,7 +184,9 @@ class MadeUp(unittest.TestCase):
         patches.start()
         self.addCleanup(patches.stop)
 
-    def rows(self, *changes: tuple[str, str, str], drop: str = "", without_old: bool = False) -> list[str]:
+    def rows(
+        self, *changes: tuple[str, str, str], drop: str = "", without_old: bool = False, arch: str = compat.X86
+    ) -> list[str]:
         """Returns the state and item of each row for a copy with replaced text, and without one file."""
         shutil.rmtree(self.temp / "new", ignore_errors=True)
         files = dict(KERNEL)
@@ -194,8 +196,8 @@ class MadeUp(unittest.TestCase):
         files.pop(drop, None)
         write(self.temp / "new", files)
         project = needs.Needs(self.temp / "project")
-        old = None if without_old else compat.Tree(self.temp / "old", project)
-        found = compat.Comparison(project, compat.Tree(self.temp / "new", project), old).rows()
+        old = None if without_old else compat.Tree(self.temp / "old", project, arch)
+        found = compat.Comparison(project, compat.Tree(self.temp / "new", project, arch), old).rows()
         return [f"{row.state}: {row.item}" for row in found]
 
     POND, LIB = "include/linux/pond.h", "lib/pond.c"
@@ -282,6 +284,22 @@ class MadeUp(unittest.TestCase):
                 ("rust/bindings/bindings_helper.h", "pond.h", "lake.h"), drop=self.POND,
             ), ["missing: <linux/pond.h>"])
 
+    def test_header_of_an_architecture(self) -> None:
+        paths = {arch: f"arch/{arch}/include/asm/duckweed.h" for arch in ("x86", "arm64")}
+        weed = "static inline int pond_weed(void)\n{\n\treturn 1;\n}\n"
+        with mock.patch.dict(KERNEL, {path: weed for path in paths.values()}):
+            write(self.temp / "old", KERNEL)
+            text = PROJECT["rust/helpers/pond.c"].replace("#include", "#include <asm/duckweed.h>\n#include")
+            text = text.replace("pond->level =", "pond->level = pond_weed() *")
+            write(self.temp / "project", {"rust/helpers/pond.c": text})
+            for changed, other in (("x86", "arm64"), ("arm64", "x86")):
+                change = (paths[changed], "return 1", "return 2")
+                self.assertEqual(self.rows(change, arch=changed), ["other code: pond_weed"])
+                self.assertEqual(self.rows(change, arch=other), [])
+                self.assertEqual(self.rows(drop=paths[changed], arch=changed),
+                                 ["missing: <asm/duckweed.h>", "missing: pond_weed"])
+                self.assertEqual(self.rows(drop=paths[changed], arch=other), [])
+
     def test_option(self) -> None:
         self.assertEqual(self.rows(("lib/Kconfig", "menuconfig POND", "config PONDS")), ["missing: CONFIG_POND"])
 
@@ -311,6 +329,8 @@ class MadeUp(unittest.TestCase):
         self.assertEqual(lines[0], "Linux 7.4.0, compared with 7.3.4: 1 missing, 1 other code")
         self.assertEqual(lines[3].split(), "missing pond_fill include/linux/pond.h rust/a.rs and 1 more".split())
         self.assertTrue(compat.table([], "7.4.0", "7.3.4").endswith("is missing or differs"))
+        lines = compat.table(rows, "7.4.0", "7.3.4", "arm64").splitlines()
+        self.assertEqual(lines[0], "Linux 7.4.0 for arm64, compared with 7.3.4: 1 missing, 1 other code")
 
     def test_table_is_made_once_for_each_state(self) -> None:
         write(self.temp / "new", KERNEL)
@@ -328,6 +348,7 @@ class MadeUp(unittest.TestCase):
             self.assertTrue(compat.stored(tree)[1])
             self.assertFalse(compat.stored(tree)[1])
             self.assertTrue(compat.stored(source.Source(tree.path, "7.4.0", "other"))[1])
+            self.assertTrue(compat.stored(tree, compat.ARM64)[1])
 
 
 class Real(unittest.TestCase):
@@ -358,8 +379,9 @@ class Real(unittest.TestCase):
 
     def test_kernel_of_this_series_has_all(self) -> None:
         # The sources compile with it: each row would be wrong.
-        same = compat.compare(self.tree, None)
-        self.assertTrue(same.endswith(": nothing that kscale needs is missing"), same)
+        for arch in (compat.X86, compat.ARM64):
+            same = compat.compare(self.tree, None, arch=arch)
+            self.assertTrue(same.endswith(": nothing that kscale needs is missing"), same)
 
     def test_only_a_change_is_listed(self) -> None:
         tree = self.changed("include/linux/shrinker.h", "shrinker_alloc(", "shrinker_create(")
