@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import kernel_rust
-from common import die, load_tools, note
+from common import OLDEST, die, load_tools, note, parse_version
 from kbuild import chosen_kdir, chosen_output
 from kdir import (
     config_of,
@@ -152,7 +152,9 @@ def load_problems(root: Path) -> Iterator[str]:
 def verdict(kdir: Path, root: Path, release: str, tools: dict[str, str]) -> str:
     """Returns why the modules cannot be built or loaded, with the remedy; an empty text if they can."""
     if not kdir.is_dir():
-        # Headers are of no use to a kernel that has no Rust.
+        # Headers are of no use to a kernel that is too old, or has no Rust.
+        if parse_version(release)[:2] < parse_version(OLDEST):
+            return f"it is older than {OLDEST}: install a newer kernel with CONFIG_RUST=y, and boot it"
         config = config_of_release(root, release)
         for reason in option_problems(config) if config else ():
             return f"it {reason}"

@@ -219,6 +219,12 @@ class Doctor(Temporary):
         reason = install.verdict(self.root / "gone", self.root, RELEASE, {})
         self.assertIn("no CONFIG_RUST=y", reason)
 
+    def test_no_headers_and_an_older_kernel(self) -> None:
+        for release in ("6.18.44-fancy", "7.2.0"):
+            self.write(f"boot/config-{release}", "CONFIG_SMP=y\n")
+            reason = install.verdict(self.root / "gone", self.root, release, {})
+            self.assertIn("older than 7.3: install a newer kernel", reason)
+
     def test_lockdown(self) -> None:
         self.write("sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
         self.assertIn("lockdown is integrity", self.verdict([]))
