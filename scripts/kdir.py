@@ -232,6 +232,10 @@ def problems(kdir: Path, tools: dict[str, str]) -> Iterator[str]:
         yield (f"{name} is not a built kernel, {what} is missing: give the O= directory of a "
                "complete build, or build a kernel by leaving out KDIR=")
         return
+    of = re.search(r"/lib/modules/([^/]+)/build$", str(kdir))
+    if of and of[1] != release:
+        yield (f"{name} has the headers of Linux {release}: install those of Linux {of[1]} again (Debian: "
+               f"apt-get install --reinstall linux-headers-{of[1]})")
     if parse_version(release)[:2] < parse_version(OLDEST):
         yield (f"{name} is Linux {release}, older than {OLDEST}: build a newer kernel, or leave "
                "out KDIR=")

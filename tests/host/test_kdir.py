@@ -116,6 +116,17 @@ class Refusals(unittest.TestCase):
                 (self.kdir / "include/config/kernel.release").write_text(f"{release}\n")
                 self.assert_refused(release, "7.3")
 
+    def test_headers_of_another_release(self) -> None:
+        (self.kdir / "include/config/kernel.release").write_text("7.3.5\n")
+        headers = self.kdir
+        for release in ("7.3.4", "7.3.5"):
+            self.kdir = self.temp / f"root/lib/modules/{release}/build"
+            self.kdir.parent.mkdir(parents=True)
+            self.kdir.symlink_to(headers)
+        self.assertEqual(self.run_kbuild().returncode, 0)
+        self.kdir = self.temp / "root/lib/modules/7.3.4/build"
+        self.assert_refused("has the headers of Linux 7.3.5", "linux-headers-7.3.4")
+
     def test_newer_kernel_is_not_refused(self) -> None:
         for release in ("7.10.0", "8.0.0-rc1"):
             with self.subTest(release):
