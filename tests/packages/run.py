@@ -22,7 +22,7 @@ sys.path += [str(CHECKOUT / "qemu"), str(CHECKOUT / "scripts")]
 import initramfs
 import machine
 import stock
-from common import load_tools
+from common import load_tools, private_mounts
 from watch import Limits
 
 KEY = b"a key of sixteen"
@@ -46,7 +46,7 @@ class Cases:
 
     def clean(self) -> None:
         """Deletes the copy of the Debian 13, whose files may belong to users of a namespace."""
-        subprocess.run([*stock.wrap(), "rm", "-rf", str(self.layer)], check=True)
+        subprocess.run([*private_mounts(), "rm", "-rf", str(self.layer)], check=True)
 
     def apt_installs_and_dkms_builds(self) -> None:
         """Installs and removes the packages, and makes two initramfs."""
