@@ -10,11 +10,13 @@ Each check compares a device of linear_rust with the device below, or with one o
 - the limits of the queue;
 - data: writes, reads and discards reach the range, and nothing else; several lines and devices;
 - reads and writes, while the table is replaced again and again;
-- the device below is open while the table uses it, and closed after that;
+- the device below is open while the table uses it, and closed when the table is gone;
+- it stays open, too, if another device gets its number, and device mapper opens that for a later line of the table;
 - the KUnit suites of the abstractions passed at boot.
 """
 
 import contextlib
+import errno
 import mmap
 import os
 import re
@@ -27,6 +29,7 @@ from pathlib import Path
 SECTOR = 512
 RAM, OTHER = "/dev/ram0", "/dev/ram1"
 KUNIT = Path("/sys/kernel/debug/kunit")
+CONFIGFS = Path("/sys/kernel/config")
 SUITES = ("rust_dm_args", "rust_dm_devices", "rust_dm_target_type")
 
 
@@ -43,6 +46,19 @@ def mapped(name: str, table: str) -> Iterator[str]:
         yield f"/dev/mapper/{name}"
     finally:
         run("dmsetup", "remove", "--retry", name)
+
+
+@contextlib.contextmanager
+def null_blk(name: str, **attributes: int) -> Iterator[str]:
+    """Makes a device of null_blk, and removes it again."""
+    directory = CONFIGFS / "nullb" / name
+    directory.mkdir()
+    try:
+        for attribute, value in (attributes | {"power": 1}).items():
+            (directory / attribute).write_text(str(value))
+        yield f"/dev/{name}"
+    finally:
+        directory.rmdir()
 
 
 def access(path: str, start: int, size: int, data: bytes | None = None) -> bytes:
@@ -239,6 +255,51 @@ def check_device_is_closed() -> None:
         check("device of the second table is free", is_free(OTHER), False)
     check("device is free after the removal", is_free(OTHER), True)
 
+    # One system call removes the upper device, and then the lower one.
+    run("dmsetup", "create", "lower", input=f"0 64 linear {RAM} 0")
+    run("dmsetup", "create", "upper", input="0 8 linear_rust /dev/mapper/lower 0")
+    run("dmsetup", "remove_all")
+    check("mapped devices", run("dmsetup", "ls").strip(), "No devices found")
+
+
+def check_replaced_device() -> None:
+    """Replaces the device of a line while its table is loaded. A later line opens the number for writing, so device
+    mapper closes the device of the first line.
+    """
+    if not (CONFIGFS / "nullb").exists():
+        run("mount", "-t", "configfs", "configfs", str(CONFIGFS))
+    # The snapshots are empty.
+    for path in (RAM, OTHER):
+        write(path, 0, bytes(64 * SECTOR))
+    with null_blk("below", size=1) as below, mapped("gate", f"0 1024 linear {OTHER} 0") as gate:
+        number = os.stat(below).st_rdev
+        # The second line waits for its snapshot.
+        run("dmsetup", "suspend", "gate")
+        load = subprocess.Popen(["dmsetup", "create", "replaced", "--readonly"], stdin=subprocess.PIPE, text=True)
+        lines = (f"linear_rust {below} 0", f"snapshot {OTHER} {gate} P 8", f"snapshot-merge {below} {RAM} P 8")
+        load.stdin.write("".join(f"{64 * index} 64 {line}\n" for index, line in enumerate(lines)))
+        load.stdin.close()
+        while run("dmsetup", "info", "-c", "--noheadings", "-o", "open", "gate").strip() == "0":
+            check("status of dmsetup before the device is replaced", load.poll(), None)
+            time.sleep(0.1)
+
+        power = CONFIGFS / "nullb/below/power"
+        for state in ("0", "1"):
+            power.write_text(state)
+        check("number of the second device", os.stat(below).st_rdev, number)
+        run("dmsetup", "resume", "gate")
+        check("status of dmsetup", load.wait(), 0)
+
+        found = None
+        try:
+            read("/dev/mapper/replaced", 0, 8)
+        except OSError as error:
+            found = error.errno
+        finally:
+            run("dmsetup", "remove", "--retry", "replaced")
+        check("error of a read from the device that is gone", found, errno.EIO)
+        check("second device is free", is_free(below), True)
+
 
 def main() -> None:
     # A process that was forked must not write what its parent has buffered.
@@ -253,6 +314,7 @@ def main() -> None:
     check_data()
     check_replaced_tables()
     check_device_is_closed()
+    check_replaced_device()
     print("passed")
 
 
