@@ -273,7 +273,8 @@ def check_replaced_device() -> None:
         write(path, 0, bytes(64 * SECTOR))
     with null_blk("below", size=1) as below, mapped("gate", f"0 1024 linear {OTHER} 0") as gate:
         number = os.stat(below).st_rdev
-        # The second line waits for its snapshot.
+        # The second line waits for its snapshot. After its last event, only that opens the gate.
+        run("udevadm", "settle")
         run("dmsetup", "suspend", "gate")
         load = subprocess.Popen(["dmsetup", "create", "replaced", "--readonly"], stdin=subprocess.PIPE, text=True)
         lines = (f"linear_rust {below} 0", f"snapshot {OTHER} {gate} P 8", f"snapshot-merge {below} {RAM} P 8")
