@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import kernel_rust
-from common import OLDEST, die, load_tools, note, parse_version
+from common import OLDEST, check_space, die, load_tools, note, parse_version
 from kbuild import chosen_kdir, chosen_output
 from kdir import (
     config_of,
@@ -39,6 +39,9 @@ from kmake import Kbuild
 
 # Where modprobe looks first; beside it, DKMS has updates/dkms.
 DIRECTORY = "updates/kscale"
+
+# Free space that depmod takes while it replaces its files.
+INDEX_MIB = 16
 
 
 def depmod(root: Path, release: str) -> bool:
@@ -85,7 +88,8 @@ def install(root: Path) -> None:
     directory = modules_of(root, release)
     kbuild.build()
     target = directory / DIRECTORY
-    target.parent.mkdir(exist_ok=True)
+    modules_mib = sum(path.stat().st_size for path in kbuild.out.glob("*.ko")) >> 20
+    check_space(modules_mib + INDEX_MIB, target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".kscale-") as temp:
         arguments = ["modules_install", f"INSTALL_MOD_PATH={temp}", "INSTALL_MOD_DIR=new", "cmd_depmod=:"]
         # Headers of a distribution name a key that only the distribution has.

@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,11 @@ class Install(test_kernel_rust.Trees):
     def test_full_disk_leaves_the_old_modules(self) -> None:
         self.write(self.temp / "full", "")
         self.assert_unchanged("No space left on device")
+
+    def test_full_disk_is_found_before_the_installation(self) -> None:
+        self.write(self.temp / "out/large.ko", "")
+        os.truncate(self.temp / "out/large.ko", 1 << 43)
+        self.assert_unchanged("MiB free", f"{(8 << 20) + install.INDEX_MIB} MiB are needed", "free some")
 
     def test_stale_tree_leaves_the_old_modules(self) -> None:
         with (self.kdir / "Module.symvers").open("a") as file:
