@@ -155,10 +155,15 @@ class Offer:
     version: str
     size: int
 
+    @property
+    def is_release(self) -> bool:
+        """Whether it is no release candidate."""
+        # Debian's version of a release candidate is 7.4~rc3-1~exp1.
+        return "~rc" not in self.version
+
     def order(self) -> tuple[bool, list[int]]:
         """Returns the key by which offers are compared: the last one is the newest release."""
-        # Debian's version of a release candidate is 7.4~rc3-1~exp1.
-        return "~rc" not in self.version, numbers_in(self.package)
+        return self.is_release, numbers_in(self.package)
 
     def has(self, series: str) -> bool:
         """Returns whether the package is of a series."""
@@ -215,13 +220,13 @@ def chosen_offer(series: str) -> Offer:
             if not isinstance(error, FileNotFoundError):
                 unread.append(suite)
         for offer in found:
-            if offer.has(series or SERIES):
+            if offer.has(series or SERIES) and (series or offer.is_release):
                 return offer
     if not found or series:
         die_without(series, found, unread)
     # Of several suites with the same package, the most stable one comes first.
     offer = max(found, key=Offer.order)
-    note(f"finds no {PREFIX}{SERIES}: takes the newest")
+    note(f"finds no release of {PREFIX}{SERIES}: takes the newest package")
     return offer
 
 

@@ -60,11 +60,20 @@ class Offers(unittest.TestCase):
             sid=suite(v7_10="7.10.1-1"), experimental=suite(v7_11="7.11~rc3-1~exp1"),
         )
         self.assertEqual((offer.suite, offer.version), ("forky", "7.10.1-1"))
-        self.assertIn("finds no linux-source-7.3: takes the newest", self.errors.getvalue())
+        self.assertIn("finds no release of linux-source-7.3: takes the newest", self.errors.getvalue())
 
     def test_release_candidate_if_there_is_nothing_else(self) -> None:
         offer = self.choose(sid=suite(v6_12="6.12.9-1"), experimental=suite(v7_4="7.4~rc3-1~exp1"))
         self.assertEqual((offer.suite, offer.version), ("experimental", "7.4~rc3-1~exp1"))
+
+    def test_candidate_of_this_series_does_not_replace_a_release(self) -> None:
+        candidate = suite(v7_3="7.3~rc7-1~exp1")
+        offer = self.choose(trixie_backports=suite(v7_4="7.4.2-1~bpo13+1"), experimental=candidate)
+        self.assertEqual((offer.suite, offer.package), ("trixie-backports", "linux-source-7.4"))
+        offer = self.choose(experimental=candidate)
+        self.assertEqual((offer.suite, offer.package), ("experimental", "linux-source-7.3"))
+        offer = self.choose("7.3", trixie_backports=suite(v7_4="7.4.2-1~bpo13+1"), experimental=candidate)
+        self.assertEqual((offer.suite, offer.package), ("experimental", "linux-source-7.3"))
 
     def test_release_candidate_that_is_named(self) -> None:
         offer = self.choose("7.4", trixie_backports=suite(v7_3="7.3.9-1"),
