@@ -50,7 +50,8 @@ mod tests {
     use crate::{
         block::bio::{
             Buffer,
-            Filled, //
+            Filled,
+            SegmentMut, //
         },
         crypto::{
             request_buf,
@@ -447,6 +448,31 @@ mod tests {
             assert_eq!(result.is_ok(), len > 0);
             assert_eq!(filled.len(), len);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn memory_is_written_before_it_is_encrypted_in_place() -> Result {
+        let [vector, ..] = &VECTORS;
+        let cipher = cipher(vector)?;
+        let size = NonZeroU32::new(512).ok_or(EINVAL)?;
+        let (mut memory, filled) = (Buffer::new(&[7; 4096], 0)?, Filled::new());
+        // SAFETY: `filled` counts these bytes.
+        let mut data = unsafe { memory.unfilled_segment_mut(512, &filled) }?;
+        let crypt = |data: &mut SegmentMut<'_>| {
+            let (mut request, iv) = (cipher.request(), sector_iv(0));
+            let iv = iv.get(..cipher.iv_size()).ok_or(EINVAL)?;
+            request.encrypt_in_place(data.reborrow(), iv)?;
+            request.decrypt_in_place(data.reborrow(), iv)?;
+            request.decrypt_sectors_in_place(data.reborrow(), size, || sector_iv(0))
+        };
+
+        for written in [0, 511] {
+            data.write_at(0, &[1; 511][..written])?;
+            assert_eq!(crypt(&mut data), Err(EINVAL));
+        }
+        data.write_at(511, &[1])?;
+        assert_eq!(crypt(&mut data), Ok(()));
         Ok(())
     }
 

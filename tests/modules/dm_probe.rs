@@ -144,6 +144,8 @@ enum What {
     Bounce,
     /// As [`What::Bounce`], but the first sector is not filled.
     BounceUnfilled,
+    /// As [`What::Bounce`], but the clone's own memory is copied from itself.
+    BounceStale,
     /// Wait in `map` for a clone that reads.
     ReadAtOnce,
     /// Report success, even if the device reports an error.
@@ -162,7 +164,7 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 23] = [
+const NAMES: [(&str, What); 24] = [
     ("remap", What::Remap),
     ("remap_tagged", What::RemapTagged),
     ("partial", What::Partial),
@@ -178,6 +180,7 @@ const NAMES: [(&str, What); 23] = [
     ("share_tagged", What::ShareTagged),
     ("bounce", What::Bounce),
     ("bounce_unfilled", What::BounceUnfilled),
+    ("bounce_stale", What::BounceStale),
     ("read_at_once", What::ReadAtOnce),
     ("forgive", What::Forgive),
     ("requeue", What::Requeue),
@@ -369,7 +372,9 @@ impl dm::Target for Probe {
             }
             What::Submit => bio.defer(|bio| bio.queue(queue, submit)),
             What::Share | What::ShareTagged => bio.defer(|bio| bio.queue(queue, share)),
-            What::Bounce | What::BounceUnfilled => bio.defer(|bio| bio.queue(queue, bounce)),
+            What::Bounce | What::BounceUnfilled | What::BounceStale => {
+                bio.defer(|bio| bio.queue(queue, bounce))
+            }
             What::ReadAtOnce => bio.defer(read),
             What::Requeue => bio.requeue(),
             What::RequeueInSuspend if self.is_suspending.load(Relaxed) => bio.requeue(),
@@ -519,8 +524,18 @@ fn bounce(mut bio: dm::Bio<Probe>) {
                 data.next_segment(skipped);
                 own.next_segment(skipped);
             }
-            // If this fails, the clone is not submitted.
-            let _ = own.copy_from(data);
+            // If these fail, the clone is not submitted.
+            if what == What::BounceStale {
+                while let Some(mut back) = own.next_segment(NonZeroU32::MAX) {
+                    let half = back.len() / 2;
+                    if let Some(mut front) = back.split_to(half) {
+                        let _ = front.copy_from(back.as_segment());
+                        let _ = back.copy_from(front.as_segment());
+                    }
+                }
+            } else {
+                let _ = own.copy_from(data);
+            }
             clone.submit(device, sector, dm::IrqBio::end);
         }
         Err(bio) => bio.end(Err(BlkError::RESOURCE)),

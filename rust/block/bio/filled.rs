@@ -27,6 +27,12 @@ impl Filled {
         self.0.get()
     }
 
+    /// Sets the counter to `len` bytes, which a device has written.
+    pub(crate) fn set(&self, len: u32) {
+        // INVARIANT: This number of bytes was written.
+        self.0.set(len);
+    }
+
     /// Resets the counter to 0.
     #[cold]
     pub(crate) fn reset(&self) {
@@ -66,6 +72,12 @@ impl<'a> FillPosition<'a> {
             // OVERFLOW: At most the size of the memory of a bio, which is below 4 GiB.
             self.filled.0.set(self.filled.len().wrapping_add(len));
         }
+    }
+
+    /// Returns how many of `len` bytes from here on were written, up to the first that was not.
+    #[inline]
+    pub(super) fn written_len(self, len: u32) -> u32 {
+        self.filled.len().saturating_sub(self.start).min(len)
     }
 
     /// Returns the counter.

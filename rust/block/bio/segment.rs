@@ -74,10 +74,25 @@ impl<'a> SegmentMut<'a> {
 
     /// Returns the same memory for reading.
     ///
+    /// The memory of a clone has stale data until it is written, from first to last: see
+    /// [`Bio::bounce()`](crate::block::dm::Bio::bounce). The result ends before the first byte that was
+    /// not written, so it may be shorter than `self`, or empty.
+    ///
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn as_segment(&self) -> Segment<'_> {
-        self.0
+        let written = self.1.map(|position| position.written_len(self.0.len));
+        // INVARIANT: A part of the bytes of `self`.
+        Segment {
+            len: written.unwrap_or(self.0.len),
+            ..self.0
+        }
+    }
+
+    /// Returns whether all bytes may be read, see [`Self::as_segment()`].
+    #[inline]
+    pub(crate) fn is_written(&self) -> bool {
+        self.as_segment().len == self.0.len
     }
 
     /// Removes the first `len` bytes from the segment, and returns them as a segment.

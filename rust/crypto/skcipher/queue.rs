@@ -117,8 +117,14 @@ impl<'d> Queue<'d> {
 
     /// Decrypts `data` in place. Otherwise as [`Self::encrypt()`].
     ///
+    /// Fails with [`EINVAL`], too, if a part of `data` was not written yet, as
+    /// [`Request::encrypt_in_place()`](super::Request::encrypt_in_place).
+    ///
     /// Context: As [`Self::encrypt()`].
     pub fn decrypt_in_place(&mut self, data: SegmentMut<'d>, iv: &[u8]) -> Result {
+        if !data.is_written() {
+            return Err(EINVAL);
+        }
         let data = Data {
             src: None,
             dst: data.as_raw_parts(),

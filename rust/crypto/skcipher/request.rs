@@ -262,13 +262,16 @@ impl<'t> Request<'t> {
 
     /// Encrypts `data` in place. Otherwise as [`Self::encrypt`].
     ///
+    /// Fails with [`EINVAL`], too, if a part of `data` was not written yet, see
+    /// [`SegmentMut::as_segment()`].
+    ///
     /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn encrypt_in_place(&mut self, data: SegmentMut<'_>, iv: &[u8]) -> Result {
         self.in_place(data, iv, bindings::crypto_skcipher_encrypt)
     }
 
-    /// Decrypts `data` in place. Otherwise as [`Self::encrypt`].
+    /// Decrypts `data` in place. Otherwise as [`Self::encrypt_in_place()`].
     ///
     /// Context: As [`Self::encrypt`].
     #[inline]
@@ -311,6 +314,9 @@ impl<'t> Request<'t> {
     /// Decrypts `data` in place in sectors. The inverse of [`Self::encrypt_sectors()`], with the
     /// same conditions.
     ///
+    /// Fails with [`EINVAL`], too, if a part of `data` was not written yet, as
+    /// [`Self::encrypt_in_place()`].
+    ///
     /// Context: As [`Self::encrypt`].
     #[inline]
     pub fn decrypt_sectors_in_place(
@@ -319,6 +325,9 @@ impl<'t> Request<'t> {
         sector_size: NonZeroU32,
         iv: impl FnMut() -> [u8; MAX_IV_SIZE],
     ) -> Result {
+        if !data.is_written() {
+            return Err(EINVAL);
+        }
         let data = Data {
             src: None,
             dst: data.as_raw_parts(),
@@ -343,6 +352,9 @@ impl<'t> Request<'t> {
 
     #[inline]
     fn in_place(&mut self, data: SegmentMut<'_>, iv: &[u8], crypt: Crypt) -> Result {
+        if !data.is_written() {
+            return Err(EINVAL);
+        }
         let data = Data {
             src: None,
             dst: data.as_raw_parts(),

@@ -453,10 +453,12 @@ class Suite(block.Suite):
 
     def test_unfilled_clone_is_not_written(self) -> None:
         """Otherwise old contents of the clone's memory would get to the device."""
-        node = self.probe("bounce_unfilled")
-        before = block.fields_of("/sys/block/ram0/stat")[4]
-        self.expect_error(errno.EIO, block.write, node, bytes(4096))
-        ktap.expect_equal(before, block.fields_of("/sys/block/ram0/stat")[4], "writes to the device")
+        for behaviour in ("bounce_unfilled", "bounce_stale"):
+            node = self.probe(behaviour)
+            before = block.fields_of("/sys/block/ram0/stat")[4]
+            self.expect_error(errno.EIO, block.write, node, bytes(4096))
+            ktap.expect_equal(before, block.fields_of("/sys/block/ram0/stat")[4], "writes to the device")
+            self.remove("probe")
 
     def test_submission_from_an_interrupt_fails(self) -> None:
         device = self.make_null_blk("null0", size=1, irqmode=2, completion_nsec=1000000)

@@ -172,7 +172,13 @@ impl FilledPage {
 mod tests {
     use super::*;
 
-    use crate::mm::gfp::Gfp;
+    use crate::{
+        block::bio::{
+            Buffer,
+            Filled, //
+        },
+        mm::gfp::Gfp, //
+    };
 
     /// Returns a page where the value of each byte depends on its position.
     fn numbered() -> Result<FilledPage> {
@@ -206,6 +212,33 @@ mod tests {
         let mut last = [0; 2];
         segment.as_segment().read_at(510, &mut last)?;
         assert!(last == [number(1022), number(1023)]);
+        Ok(())
+    }
+
+    /// Otherwise stale data could be read, and copied to a device.
+    #[test]
+    fn memory_is_read_as_far_as_it_was_written() -> Result {
+        let filled = Filled::new();
+        let mut buffer = Buffer::new(&[0x5a; 4096], 0)?;
+        // SAFETY: `filled` counts these bytes.
+        let mut back = unsafe { buffer.unfilled_segment_mut(4096, &filled) }?;
+        let mut front = back.split_to(2048).ok_or(EINVAL)?;
+        let lens = |front: &SegmentMut<'_>, back: &SegmentMut<'_>| {
+            [front, back].map(|part| part.as_segment().len())
+        };
+
+        assert_eq!(lens(&front, &back), [0, 0]);
+        assert_eq!(front.as_segment().read_at(0, &mut [0]), Err(EINVAL));
+        assert_eq!(front.copy_from(back.as_segment()), Err(EINVAL));
+        // Not from the start on.
+        back.write_at(0, &[7; 512])?;
+        assert_eq!(lens(&front, &back), [0, 0]);
+        front.write_at(0, &[7; 512])?;
+        assert_eq!(lens(&front, &back), [512, 0]);
+        front.write_at(512, &[7; 1536])?;
+        assert_eq!(lens(&front, &back), [2048, 0]);
+        back.copy_from(front.as_segment())?;
+        assert_eq!(lens(&front, &back), [2048, 2048]);
         Ok(())
     }
 

@@ -80,7 +80,7 @@ pub struct CloneBio<T: Target> {
     pub(super) base: ManuallyDrop<Bio<T>>,
     pub(in crate::block::dm) clone: NonNull<bindings::bio>,
     /// The number of bytes of the clone's own memory that were written.
-    filled: Filled,
+    pub(super) filled: Filled,
 }
 
 // SAFETY: As for `Bio`; any task may free a bio and its pages.

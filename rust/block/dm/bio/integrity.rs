@@ -175,7 +175,10 @@ impl<T: Target> CloneBio<T> {
         match result {
             // INVARIANT: The clone was just filled, is a read, owns its memory, and its device was
             // restored.
-            Ok(()) => Ok(ReadClone(this)),
+            Ok(()) => {
+                this.filled.set(this.base.len_bytes());
+                Ok(ReadClone(this))
+            }
             Err(error) => Err((this.into_base(), error)),
         }
     }
