@@ -15,7 +15,10 @@ use core::{
 
 use crate::{
     bindings,
-    block::bio::BioSet,
+    block::bio::{
+        BioSet,
+        Op, //
+    },
     mm::{
         gfp::Gfp,
         mempool::{
@@ -127,7 +130,40 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
         unsafe { bindings::bio_put(clone.as_ptr()) };
         return None;
     }
+    if Op::from_opf(opf) == Op::Write {
+        // SAFETY: The clone was allocated above, with at least one segment, and owns its pages.
+        unsafe { clear_tail(clone) };
+    }
     Some(clone)
+}
+
+/// Clears the bytes between the end of a clone and the end of its last page.
+///
+/// A driver may store a whole page, as `zram_write_page()` in `drivers/block/zram/zram_drv.c` does.
+/// It gets a part of a page if a device below was replaced by one with larger blocks: device mapper
+/// does not update the limits of the devices above.
+///
+/// # Safety
+///
+/// `clone` must be alive, not shared, and own its pages. It must have a segment, and each of them must
+/// begin at a page.
+unsafe fn clear_tail(clone: NonNull<bindings::bio>) {
+    // SAFETY: `clone` is alive by this function's contract.
+    let (table, count) = unsafe { ((*clone.as_ptr()).bi_io_vec, (*clone.as_ptr()).bi_vcnt) };
+    // SAFETY: The table has `count` segments, at least one.
+    let last = unsafe { *table.add(usize::from(count).saturating_sub(1)) };
+    // CAST: At most 1 MiB.
+    let len = last.bv_len as usize;
+    let used = len % PAGE_SIZE;
+    if used > 0 {
+        // The pages of a segment are adjacent in the memory map.
+        let page = last.bv_page.wrapping_add(len / PAGE_SIZE);
+        // SAFETY: The clone owns the page. All memory is low memory, so `page_address()` only
+        // computes the address.
+        let bytes: *mut u8 = unsafe { bindings::page_address(page) }.cast();
+        // SAFETY: As above. The page has `PAGE_SIZE` bytes, and nothing else accesses them yet.
+        unsafe { bytes.add(used).write_bytes(0, PAGE_SIZE - used) };
+    }
 }
 
 /// Returns the order of the largest compound page of at most `pages` pages and `max_order`, or
@@ -303,7 +339,8 @@ mod tests {
         type Memory = Page;
 
         fn alloc(&self, gfp: Gfp) -> Option<Page> {
-            let page = Page::alloc(gfp).ok()?;
+            let mut page = Page::alloc(gfp).ok()?;
+            page.fill(0xee);
             self.0.pages.add(1, Relaxed);
             Some(page)
         }
@@ -391,6 +428,44 @@ mod tests {
                 self.counts.compounds.load(Relaxed),
             )
         }
+    }
+
+    /// A driver that stores whole pages would store what the pool has left there.
+    #[test]
+    fn bytes_after_a_write_are_zero() -> Result {
+        let (read, write) = (
+            bindings::req_op_REQ_OP_READ,
+            bindings::req_op_REQ_OP_WRITE | bindings::REQ_FUA,
+        );
+
+        for (opf, len, cleared) in [
+            (write, 512, PAGE_SIZE - 512),
+            (write, PAGE_SIZE, 0),
+            (write, PAGE_SIZE + 3584, 512),
+            (read, 512, 0),
+        ] {
+            let memory = Memory::new(2)?;
+            let (set, pool) = (&*memory.set, &*memory.pool);
+            // SAFETY: The bio is freed below, before the set and the pool are.
+            let bio = unsafe { alloc(set, pool, opf, len, |_, _| None) }.ok_or(ENOMEM)?;
+            // SAFETY: The bio has a segment for each page.
+            let last = unsafe { *(*bio.as_ptr()).bi_io_vec.add((len - 1) / PAGE_SIZE) };
+            // SAFETY: The bio owns the page, and nothing writes to it.
+            let bytes = unsafe {
+                let start = bindings::page_address(last.bv_page).cast::<u8>();
+                slice::from_raw_parts(start, PAGE_SIZE)
+            };
+            let (data, tail) = bytes.split_at(PAGE_SIZE - cleared);
+            let is_cleared = tail.iter().all(|&byte| byte == 0);
+            let is_kept = data.iter().all(|&byte| byte == 0xee);
+            // SAFETY: The bio came from `alloc()` with that pool, and is not used again.
+            unsafe {
+                free_pages::<Counted>(bio, core::ptr::from_ref(pool).cast());
+                bindings::bio_put(bio.as_ptr());
+            }
+            assert!(is_cleared && is_kept);
+        }
+        Ok(())
     }
 
     #[test]
