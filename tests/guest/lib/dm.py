@@ -618,6 +618,15 @@ class Suite(block.Suite):
         answer = self.control.message("probe", f"echo {' '.join(words)}")
         ktap.expect_equal("".join(f"<{word}>" for word in words), answer, "answer")
 
+    def test_buffer_of_a_message_needs_no_second_buffer(self) -> None:
+        """Userspace chooses its size. Allocating as much again did not end while memory was short."""
+        self.probe("remap")
+        free = next(line for line in open("/proc/meminfo") if line.startswith("MemAvailable:"))
+        # More than half of the memory: there is not as much again.
+        size = int(free.split()[1]) * 1024 * 11 // 20
+        ktap.expect_equal("", self.control.message("probe", "nothing", size=size), "answer")
+        ktap.expect_equal("<a>", self.control.message("probe", "echo a", size=size), "answer")
+
     def test_audited_targets_are_recorded(self) -> None:
         with Auditing(KernelLog()) as auditing:
             self.probe("remap")

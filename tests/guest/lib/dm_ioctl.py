@@ -13,6 +13,7 @@ is in the kernel log: see KernelLog. Layouts and numbers are from include/uapi/l
 
 import errno
 import fcntl
+import mmap
 import os
 import struct
 import time
@@ -164,10 +165,20 @@ class Control:
             found.append(data[start : data.index(b"\0", start)].decode())
         return found
 
-    def message(self, name: str, text: str, sector: int = 0) -> str:
-        """Sends a message to the target at a sector. Returns its answer, which is often empty."""
+    def message(self, name: str, text: str, sector: int = 0, size: int = 0) -> str:
+        """Sends a message to the target at a sector, with a buffer of at least `size` bytes. Returns its
+        answer, which is often empty.
+        """
         data = struct.pack("=Q", sector) + text.encode() + b"\0"
-        return self.call(_MESSAGE, name, 0, data).data.partition(b"\0")[0].decode()
+        if not size:
+            return self.call(_MESSAGE, name, 0, data).data.partition(b"\0")[0].decode()
+        header = _HEADER.pack(*_VERSION, size, _HEADER.size, 0, 0, 0, 0, 0, 0, name.encode(), b"")
+        # Without pages for what is not written here.
+        with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as buffer:
+            buffer[: len(header + data)] = header + data
+            fcntl.ioctl(self._fd, 3 << 30 | _HEADER.size << 16 | 0xFD << 8 | _MESSAGE, buffer)
+            fields = _HEADER.unpack_from(buffer)
+            return buffer[_HEADER.size : fields[3]].partition(b"\0")[0].decode()
 
 
 class KernelLog:

@@ -18,14 +18,19 @@ use super::devices::{
 /// Text for userspace in the status and message callbacks. Text that does not fit is truncated.
 ///
 /// Device mapper detects a full buffer, and userspace repeats the call with a larger one.
-///
-/// # Invariants
-///
-/// `buf[..len]` is the text and `buf[len]` is NUL, unless `buf` is empty.
 pub struct StatusBuf<'a> {
-    buf: &'a mut [u8],
-    len: usize,
+    text: Text<'a>,
     devices: &'a Devices,
+}
+
+/// A text and its memory.
+enum Text<'a> {
+    /// # Invariants
+    ///
+    /// `buf[..len]` is the text and `buf[len]` is NUL, unless `buf` is empty.
+    InBuf { buf: &'a mut [u8], len: usize },
+    /// Memory that grows with the text, which has at most `max_len` bytes.
+    Grown { bytes: KVVec<u8>, max_len: usize },
 }
 
 impl<'a> StatusBuf<'a> {
@@ -36,22 +41,29 @@ impl<'a> StatusBuf<'a> {
         }
         // INVARIANT: No text yet, and a NUL if there is room for one.
         Self {
-            buf,
-            len: 0,
+            text: Text::InBuf { buf, len: 0 },
             devices,
         }
     }
 
-    /// Returns the text with its NUL.
-    pub(super) fn as_bytes_with_nul(&self) -> &[u8] {
-        self.buf.get(..=self.len).unwrap_or_default()
+    /// Creates a text for a buffer of `size` bytes, with memory of its own.
+    ///
+    /// Userspace chooses `size`, up to 1 GiB. So memory is only allocated for the text. If that fails,
+    /// writing to the result fails.
+    pub(super) fn for_size(size: usize, devices: &'a Devices) -> Self {
+        let (bytes, max_len) = (KVVec::new(), size.saturating_sub(1));
+        Self {
+            text: Text::Grown { bytes, max_len },
+            devices,
+        }
     }
 
-    /// Returns whether the text is empty.
-    ///
-    /// Context: Any context. Never sleeps.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
+    /// Returns the text, without a NUL.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match &self.text {
+            Text::InBuf { buf, len } => buf.get(..*len).unwrap_or_default(),
+            Text::Grown { bytes, .. } => bytes,
+        }
     }
 
     /// Writes the prefix of measured attributes, as `DMEMIT_TARGET_NAME_VERSION()` does in C.
@@ -75,23 +87,33 @@ impl<'a> StatusBuf<'a> {
 
 impl fmt::Write for StatusBuf<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.buf.len().saturating_sub(self.len).saturating_sub(1);
-        let count = text.len().min(room);
-        let end = self.len + count;
+        match &mut self.text {
+            Text::InBuf { buf, len } => {
+                let room = buf.len().saturating_sub(*len).saturating_sub(1);
+                let count = text.len().min(room);
+                let end = *len + count;
 
-        if let (Some(to), Some(from)) = (
-            self.buf.get_mut(self.len..end),
-            text.as_bytes().get(..count),
-        ) {
-            to.copy_from_slice(from);
+                if let (Some(to), Some(from)) =
+                    (buf.get_mut(*len..end), text.as_bytes().get(..count))
+                {
+                    to.copy_from_slice(from);
+                }
+                if let Some(nul) = buf.get_mut(end) {
+                    *nul = 0;
+                }
+                // INVARIANT: `count` bytes were added, followed by a NUL. Without room, neither was
+                // written.
+                *len = end;
+                Ok(())
+            }
+            Text::Grown { bytes, max_len } => {
+                let count = text.len().min(max_len.saturating_sub(bytes.len()));
+                let added = text.as_bytes().get(..count).unwrap_or_default();
+                bytes
+                    .extend_from_slice(added, GFP_KERNEL | __GFP_NOWARN)
+                    .map_err(|_| fmt::Error)
+            }
         }
-        if let Some(nul) = self.buf.get_mut(end) {
-            *nul = 0;
-        }
-        // INVARIANT: `count` bytes were added, followed by a NUL. Without room, neither was
-        // written.
-        self.len = end;
-        Ok(())
     }
 }
 
@@ -107,10 +129,8 @@ mod tests {
         let mut out = StatusBuf::new(&mut buf, &devices);
 
         assert!(out.write_target(c"crypt", [1, 29, 0]).is_ok());
-        assert_eq!(
-            out.as_bytes_with_nul(),
-            b"target_name=crypt,target_version=1.29.0\0"
-        );
+        assert_eq!(out.as_bytes(), b"target_name=crypt,target_version=1.29.0");
+        assert_eq!(buf.get(37..40), Some(&b".0\0"[..]));
     }
 
     /// Userspace gets the buffer of a target that writes nothing, too.
@@ -118,11 +138,9 @@ mod tests {
     fn no_text_is_an_empty_string() {
         let devices = Devices::new();
         let mut buf = [0xff_u8; 4];
-        assert_eq!(
-            StatusBuf::new(&mut buf, &devices).as_bytes_with_nul(),
-            b"\0"
-        );
-        assert_eq!(StatusBuf::new(&mut [], &devices).as_bytes_with_nul(), b"");
+        assert_eq!(StatusBuf::new(&mut buf, &devices).as_bytes(), b"");
+        assert_eq!(buf[0], 0);
+        assert_eq!(StatusBuf::new(&mut [], &devices).as_bytes(), b"");
     }
 
     #[test]
@@ -130,15 +148,32 @@ mod tests {
         let devices = Devices::new();
         let mut buf = [0xff_u8; 6];
         let mut out = StatusBuf::new(&mut buf, &devices);
-        assert!(out.is_empty());
         assert!(out.write_str("abc").is_ok());
         assert!(out.write_str("defg").is_ok());
         assert!(out.write_str("h").is_ok());
-        assert!(!out.is_empty());
+        assert_eq!(out.as_bytes(), b"abcde");
         assert_eq!(&buf, b"abcde\0");
 
         let mut out = StatusBuf::new(&mut [], &devices);
         assert!(out.write_str("abc").is_ok());
-        assert!(out.is_empty());
+        assert_eq!(out.as_bytes(), b"");
+    }
+
+    /// Userspace may ask for more memory than there is.
+    #[test]
+    fn memory_grows_with_the_text() {
+        let devices = Devices::new();
+        for (size, text) in [
+            (6, &b"abcde"[..]),
+            (usize::MAX, b"abcdefg"),
+            (1, b""),
+            (0, b""),
+        ] {
+            let mut out = StatusBuf::for_size(size, &devices);
+            assert_eq!(out.as_bytes(), b"");
+            assert!(out.write_str("abc").is_ok());
+            assert!(out.write_str("defg").is_ok());
+            assert_eq!(out.as_bytes(), text);
+        }
     }
 }

@@ -59,7 +59,7 @@ impl<T: Target> Vtable<T> {
                 .and_then(|()| inner.target().status_ima(&mut out)),
             _ => Ok(()),
         };
-        // `StatusBuf` never fails. As with `DMEMIT()`, text that does not fit is truncated.
+        // This never fails. As with `DMEMIT()`, text that does not fit is truncated.
         let _ = written;
     }
 
@@ -86,17 +86,18 @@ impl<T: Target> Vtable<T> {
             // `drivers/md/dm-ioctl.c`. So the text is written to another buffer while they are in
             // use.
             noio_scope(|| {
-                let mut text = KVVec::from_elem(0, maxlen, GFP_KERNEL)?;
-                let mut out = StatusBuf::new(&mut text, inner.devices());
+                let mut out = StatusBuf::for_size(maxlen, inner.devices());
                 inner.target().message(args, &mut out)?;
-                if out.is_empty() {
+                if out.as_bytes().is_empty() {
                     return Ok(0);
                 }
                 // SAFETY: Device mapper passes a buffer with room for `maxlen` bytes, and `message`
                 // consumed the arguments.
                 let result = unsafe { buffer(result, maxlen) };
-                for (to, from) in result.iter_mut().zip(out.as_bytes_with_nul()) {
-                    *to = *from;
+                // There is room for the NUL.
+                let text = out.as_bytes();
+                for (index, to) in result.iter_mut().take(text.len() + 1).enumerate() {
+                    *to = text.get(index).copied().unwrap_or(0);
                 }
                 // 1 means that there is a text.
                 Ok(1)
