@@ -19,7 +19,7 @@ use kscale::{
     },
     mm::{
         gfp::Gfp,
-        page::Page, //
+        page::FilledPage, //
     }, //
 };
 
@@ -43,7 +43,7 @@ pub(crate) struct Bench {
     null: Skcipher,
     xts: Skcipher,
     gcm: Aead,
-    page: Pin<KBox<Mutex<Page>>>,
+    page: Pin<KBox<Mutex<FilledPage>>>,
 }
 
 impl Bench {
@@ -57,7 +57,7 @@ impl Bench {
         let mut gcm = Aead::new(c"gcm(aes)")?;
         gcm.set_key(&KEY[..32])?;
         gcm.set_tag_size(16)?;
-        let page = Page::alloc(Gfp::KERNEL)?;
+        let page = FilledPage::zeroed(Gfp::KERNEL)?;
 
         Ok(Self {
             null: Self::skcipher(c"ecb(cipher_null)", &[])?,
@@ -98,7 +98,7 @@ impl Bench {
 
     /// Measures the calls that need a page.
     #[inline]
-    fn in_loop(&self, mut call: impl FnMut(&mut Page)) -> i64 {
+    fn in_loop(&self, mut call: impl FnMut(&mut FilledPage)) -> i64 {
         let mut page = self.page.lock();
 
         measure(self, |_| call(&mut page))

@@ -22,7 +22,7 @@ pub(crate) fn example() -> Result {
     cipher.set_key(SecretBytes::random(32)?.as_bytes())?;
 
     let mut page = Page::<0>::alloc(Gfp::KERNEL)?;
-    page.fill(0x5a);
+    let page = page.fill(0x5a);
     let mut record = page.segment_mut(0, RECORD_BYTES).ok_or(EINVAL)?;
     // Authenticated, but not encrypted.
     let number = 7_u64.to_le_bytes();

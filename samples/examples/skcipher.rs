@@ -22,9 +22,9 @@ pub(crate) fn example() -> Result {
     cipher.set_key(SecretBytes::random(64)?.as_bytes())?;
 
     let (mut data, mut bounce) = (Page::<0>::alloc(Gfp::NOIO)?, Page::<0>::alloc(Gfp::NOIO)?);
-    data.fill(0x5a);
+    let data = data.fill(0x5a);
     let mut data = data.segment_mut(0, SECTOR_BYTES).ok_or(EINVAL)?;
-    let mut bounce = bounce.segment_mut(0, SECTOR_BYTES).ok_or(EINVAL)?;
+    let mut bounce = bounce.zeroed_segment_mut(0, SECTOR_BYTES).ok_or(EINVAL)?;
     // The sector number is the initialisation vector.
     let iv = 1024_u128.to_le_bytes();
 

@@ -26,7 +26,7 @@ use kernel::{
 };
 
 use kscale::{
-    mm::page::Page,
+    mm::page::FilledPage,
     percpu::possible_cpus,
     sync::workqueue::{
         Flags,
@@ -99,10 +99,11 @@ impl Task {
         };
         tally.gets += 1;
         let mine = OWNED | u64::from(self.number);
-        let seen = exchange_mark(&mut page, mine);
+        let filled = page.fill(0);
+        let seen = exchange_mark(filled, mine);
         let is_shared = seen & !0xffff == OWNED;
         // A second owner has seen this mark or overwritten it by now.
-        let is_overwritten = exchange_mark(&mut page, 0) != mine;
+        let is_overwritten = exchange_mark(filled, 0) != mine;
         tally.shared += u64::from(is_shared || is_overwritten);
         self.pages.put(cpu, page);
         tally.puts += 1;
@@ -110,7 +111,7 @@ impl Task {
 }
 
 /// Writes a mark into a page and returns the previous mark.
-fn exchange_mark(page: &mut Page, mark: u64) -> u64 {
+fn exchange_mark(page: &mut FilledPage, mark: u64) -> u64 {
     let mut seen = [0; size_of::<u64>()];
 
     // CAST: 8.

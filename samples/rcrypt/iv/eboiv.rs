@@ -131,8 +131,8 @@ impl IvOps for EboivIv<'_> {
         let mut iv = Iv::default();
 
         self.used = self.used.max(size);
-        self.page.zeroed_mut(size).ok_or(EINVAL)?;
-        let mut block = self.page.segment_mut(0, self.iv_size).ok_or(EINVAL)?;
+        let block = self.page.zeroed_segment_mut(0, self.iv_size);
+        let mut block = block.ok_or(EINVAL)?;
         match self.first {
             None => request.encrypt_in_place(block.reborrow(), offset)?,
             Some(first) => first.request().encrypt_in_place(block.reborrow(), offset)?,

@@ -8,13 +8,13 @@ use kscale::{
     crypto::skcipher::Skcipher,
     mm::{
         gfp::Gfp,
-        page::Page, //
+        page::FilledPage, //
     }, //
 };
 
 fn drops_page(cipher: &Skcipher) -> Result {
     cipher.queue(|queue| {
-        let mut page: Page = Page::alloc(Gfp::NOIO)?;
+        let mut page: FilledPage = FilledPage::zeroed(Gfp::NOIO)?;
         queue.decrypt_in_place(page.segment_mut(0, 512).ok_or(EINVAL)?, &[0; 16])
     })
 }

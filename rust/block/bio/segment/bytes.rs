@@ -135,12 +135,29 @@ impl SegmentMut<'_> {
 }
 
 impl Page {
-    /// Returns `len` bytes from `offset` on as a segment for C code to write to, or [`None`] if
-    /// they are not all in the page.
+    /// Sets `len` bytes from `offset` on to 0, and returns them as a segment for C code to read and
+    /// write, or returns [`None`] if they are not all in the page.
+    ///
+    /// The bytes of a [`FilledPage`] keep their values, see [`FilledPage::segment_mut()`].
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
-    pub fn segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
+    pub fn zeroed_segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
+        // CAST: From 32 to 64 bits, twice.
+        let end = offset.checked_add(len)? as usize;
+        let bytes = self.as_uninit_slice_mut().get_mut(offset as usize..end)?;
+        bytes.fill(MaybeUninit::new(0));
+        // SAFETY: The bytes have values.
+        unsafe { self.segment_mut_unchecked(offset, len) }
+    }
+
+    /// As [`FilledPage::segment_mut()`].
+    ///
+    /// # Safety
+    ///
+    /// The bytes must have been written since the page was allocated.
+    #[inline]
+    unsafe fn segment_mut_unchecked(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
         // CAST: From 32 to 64 bits.
         let end = offset.checked_add(len)? as usize;
 
@@ -157,13 +174,15 @@ impl Page {
 }
 
 impl FilledPage {
-    /// As [`Page::segment_mut()`]. C code only writes initialised bytes, so the page stays
+    /// Returns `len` bytes from `offset` on as a segment for C code to read and write, or [`None`] if
+    /// they are not all in the page. C code only writes initialised bytes, so the page stays
     /// initialised.
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
     pub fn segment_mut(&mut self, offset: u32, len: u32) -> Option<SegmentMut<'_>> {
-        self.as_page_mut().segment_mut(offset, len)
+        // SAFETY: All bytes of the page were written, by the type invariants.
+        unsafe { self.as_page_mut().segment_mut_unchecked(offset, len) }
     }
 }
 
@@ -212,6 +231,25 @@ mod tests {
         let mut last = [0; 2];
         segment.as_segment().read_at(510, &mut last)?;
         assert!(last == [number(1022), number(1023)]);
+        Ok(())
+    }
+
+    #[test]
+    fn segment_of_a_new_page_is_zeroed() -> Result {
+        let mut page: Page = Page::alloc(Gfp::KERNEL)?;
+        page.fill(0x5a);
+        let mut bytes = [1; 64];
+        let segment = page.zeroed_segment_mut(448, 64).ok_or(EINVAL)?;
+
+        assert_eq!(segment.len(), 64);
+        segment.as_segment().read_at(0, &mut bytes)?;
+        assert_eq!(bytes, [0; 64]);
+        // SAFETY: The page was filled above.
+        let all = unsafe { page.assume_filled() }.as_slice();
+        assert_eq!(all.iter().filter(|&&byte| byte == 0x5a).count(), 4096 - 64);
+        for (offset, len) in [(4096, 1), (4033, 64), (1, u32::MAX)] {
+            assert!(page.zeroed_segment_mut(offset, len).is_none());
+        }
         Ok(())
     }
 
