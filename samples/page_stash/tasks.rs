@@ -26,7 +26,7 @@ use kernel::{
 };
 
 use kscale::{
-    mm::page::FilledPage,
+    mm::page::Page,
     percpu::possible_cpus,
     sync::workqueue::{
         Flags,
@@ -99,26 +99,22 @@ impl Task {
         };
         tally.gets += 1;
         let mine = OWNED | u64::from(self.number);
-        let filled = page.fill(0);
-        let seen = exchange_mark(filled, mine);
-        let is_shared = seen & !0xffff == OWNED;
-        // A second owner has seen this mark or overwritten it by now.
-        let is_overwritten = exchange_mark(filled, 0) != mine;
-        tally.shared += u64::from(is_shared || is_overwritten);
+        // A second owner has overwritten the mark by now.
+        tally.shared += u64::from(write_mark(&mut page, mine) != mine);
         self.pages.put(cpu, page);
         tally.puts += 1;
     }
 }
 
-/// Writes a mark into a page and returns the previous mark.
-fn exchange_mark(page: &mut FilledPage, mark: u64) -> u64 {
+/// Writes a mark into a page, and returns the mark that is there then.
+fn write_mark(page: &mut Page, mark: u64) -> u64 {
     let mut seen = [0; size_of::<u64>()];
 
     // CAST: 8.
-    if let Some(mut start) = page.segment_mut(0, seen.len() as u32) {
+    if let Some(mut start) = page.zeroed_segment_mut(0, seen.len() as u32) {
         // The segment has the length of the buffer.
-        let _ = start.as_segment().read_at(0, &mut seen);
         let _ = start.write_at(0, &mark.to_ne_bytes());
+        let _ = start.as_segment().read_at(0, &mut seen);
     }
     u64::from_ne_bytes(seen)
 }
