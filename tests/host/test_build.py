@@ -43,7 +43,8 @@ exec {rustc} "$@"
 MAPPED_AT = "page_offset_base"
 # Functions that may do so: they convert pages that only they write to, or addresses.
 OWN_MEMORY = {
-    "rust/kscale.o": r"16IntegrityPayload6attach$|4aead7requestN.*9set_crypt$",
+    "rust/kscale.o": r"16IntegrityPayload6attach$|4aead7requestN.*9set_crypt$|6bounce10clear_tail$",
+    "samples/page_stash/page_stash.o": r"5tasks.*4Task.*8WorkItem3run$",
     "samples/rcrypt/rcrypt.o": r"7EboivIv|10ElephantIv",
 }
 # Functions that copy pages that other tasks may write to, see rust/mm/highmem.c.
