@@ -3,14 +3,13 @@
 """Writes the numbers of a report into README.md and docs/bench, and draws the plots.
 
 Usage: publish.py        read docs/bench/report.json
-       publish.py --new  first copy out/bench/report.json to docs/bench/report.json
+       publish.py --new  first replace what out/bench/report.json has in docs/bench/report.json
 
 Replaces the text between `<!-- numbers: ... -->` and `<!-- end of numbers -->` in each file. The
 rest of a file is written by hand.
 """
 
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -145,10 +144,16 @@ def measured_with(found: Report) -> str:
     words = ", ".join(
         f"{name} {identity[name]}" for name in ("kernel", "clang", "rustc", "qemu") if name in identity
     )
-    dates = sorted({part["date"] for part in found.parts.values()})
+    newest = max(part["date"] for part in found.parts.values())
+    older = [
+        f"{name} on {lane} ({part['date']})"
+        for (name, lane), part in found.parts.items()
+        if part["date"] != newest
+    ]
+    before = f" Measured before: {', '.join(older)}." if older else ""
     quick = [f"{name} on {lane}" for (name, lane), part in found.parts.items() if part["quick"]]
     short = f" Few samples: {', '.join(quick)}." if quick else ""
-    return f"Measured {dates[-1]} with {words}.{short}"
+    return f"Measured {newest} with {words}.{before}{short}"
 
 
 def all_numbers(found: Report) -> str:
@@ -202,6 +207,11 @@ def rewritten(text: str, found: Report) -> str:
     return BLOCK.sub(block, text)
 
 
+def updated(old: Report, new: Report) -> Report:
+    """Returns a report with the parts of both. Those of `new` replace those of `old`."""
+    return Report(old.parts | new.parts)
+
+
 def files() -> list[Path]:
     """Returns the files that may have numbers."""
     return [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -222,9 +232,10 @@ def main(argv: list[str]) -> int:
     if argv not in ([], ["--new"]):
         print(__doc__, file=sys.stderr)
         return 2
-    if argv:
-        shutil.copy(CHECKOUT / "out/bench/report.json", DOCS / "report.json")
     found = report.load(DOCS / "report.json")
+    if argv:
+        found = updated(found, report.load(CHECKOUT / "out/bench/report.json"))
+        (DOCS / "report.json").write_text(found.json())
     for path in files():
         path.write_text(rewritten(path.read_text(), found))
     for old in DOCS.glob("*.svg"):

@@ -332,6 +332,19 @@ class Published(FakeResults):
             tree = xml.etree.ElementTree.parse(publish.DOCS / f"{name}.svg")
             self.assertTrue(tree.getroot().tag.endswith("svg"))
 
+    def test_numbers_that_were_not_measured_again_stay(self) -> None:
+        old = report.gather(self.out)
+        again = next(iter(old.parts))
+        new = report.Report({again: old.parts[again] | {"date": "2999-01-02"}})
+        found = publish.updated(old, new)
+        self.assertEqual(found.parts.keys(), old.parts.keys())
+        self.assertEqual(found.parts[again]["date"], "2999-01-02")
+        text = publish.measured_with(found)
+        self.assertTrue(text.startswith("Measured 2999-01-02 with "), text)
+        before = text.partition("Measured before: ")[2]
+        for name, lane in old.parts:
+            self.assertEqual(f"{name} on {lane} (" in before, (name, lane) != again)
+
     def test_only_text_between_the_markers_changes(self) -> None:
         found = report.gather(self.out)
         text = "before\n<!-- numbers: dm-crypt-page-limit -->\nstale words\n<!-- end of numbers -->\nafter\n"
