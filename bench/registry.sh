@@ -61,8 +61,8 @@ for _ in $rounds; do
 			echo "result walks_per_s $readers $(column $way) $(per_s $way complete)"
 			echo "result cut_short_per_s $readers $(column $way) $(per_s $way cut_short)"
 			echo "result skipped_per_s $readers $(column $way) $(per_s $way skipped)"
-			# The writer registers once and pauses until the end.
-			echo "readers=$readers ms=$ms pause_us=$((ms * 1000))" >$way/run || exit
+			# The writer registers once and pauses until the end. A pause has 16 bits.
+			echo "readers=$readers ms=60 pause_us=60000" >$way/run || exit
 			echo "result walks_alone_per_s $readers $(column $way) $(per_s $way complete)"
 		done
 	done
