@@ -10,7 +10,8 @@
 //! # Parameters for benchmarks
 //!
 //! Three module parameters select past, present and proposed ways of dm-crypt, to compare their
-//! cost. The defaults are the fastest ways; other values serve benchmarks only.
+//! cost. The defaults are a compromise between memory with large free blocks and fragmented memory;
+//! other values serve benchmarks only.
 //!
 //! - `limit_mode` selects how [`Limit`] counts the pages. 0, *exact*: compares the sum of a per-CPU
 //!   counter, as dm-crypt did at first. Near the limit each request takes a lock and reads the
@@ -201,7 +202,7 @@ impl PageMode {
     fn cached_pages(self) -> usize {
         match self {
             Self::Recycled(cached_pages) => cached_pages.into(),
-            Self::Mixed => 2 * SMALL_PAGES,
+            Self::Mixed => PageStash::MAX_PAGES_PER_CPU,
             Self::Single | Self::Bulk | Self::Compound => 0,
         }
     }
@@ -393,6 +394,9 @@ impl LimitedPages {
         stats.at::<CACHED_PAGES>().add(cached as u64);
 
         let rest = slots.get_mut(cached..).unwrap_or_default();
+        if rest.is_empty() {
+            return cached;
+        }
         let bulk = page::alloc_bulk(gfp, rest);
         // CAST: From 64 to 64 bits.
         stats.at::<BULK_PAGES>().add(bulk as u64);

@@ -279,7 +279,10 @@ impl Shared {
     }
 
     fn is_backing_off(&self) -> bool {
-        self.created_at.elapsed().as_nanos() < self.backoff_end_ns.load(Relaxed)
+        let end_ns = self.backoff_end_ns.load(Relaxed);
+
+        // Most stashes never back off, and reading the clock is slow.
+        end_ns != 0 && self.created_at.elapsed().as_nanos() < end_ns
     }
 }
 

@@ -260,6 +260,26 @@ mod tests {
     }
 
     #[test]
+    fn mixed_mode_keeps_the_pages_of_many_small_writes() -> Result {
+        let pages = pages_of(LimitMode::Credit, PageMode::Mixed)?;
+        let cache = pages.cache.as_ref().ok_or(EINVAL)?;
+        let mut writes = [const { [const { None }; 1] }; 32];
+
+        for write in &mut writes {
+            pages.alloc_bulk(OPTIONAL, write);
+            assert!(write[0].is_some());
+        }
+        // The work item may have filled the stash since.
+        cache.drain();
+        for write in &mut writes {
+            pages.free_bulk(write);
+        }
+        assert!(cache.cached() >= writes.len());
+        assert_eq!(pages.allocated.pages(), 0);
+        Ok(())
+    }
+
+    #[test]
     fn limit_follows_the_number_of_targets() -> Result {
         let pages = pages_of(LimitMode::Credit, PageMode::Bulk)?;
         let limit = pages.share.limit_pages();
