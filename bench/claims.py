@@ -15,6 +15,7 @@ from proposals import (
     OUR_MODES,
     PAGE_LIMIT,
     SHRINKER_SRCU,
+    STORM_CELLS,
 )
 from report import Report
 
@@ -127,7 +128,7 @@ def compare_rate(report: Report) -> Finding | None:
         return None
     ratio = quotient(*found)
     verdict = spread(report, PAGE_LIMIT, lane, "requests_per_s", *places)
-    text = f"C, requests/s of 4 tasks: approx {number(found[0])}, exact {number(found[1])}"
+    text = f"C, charges of the counter/s, 4 tasks: approx {number(found[0])}, exact {number(found[1])}"
     return Finding(lane, text, ratio, verdict)
 
 
@@ -182,13 +183,24 @@ def compound_locks(report: Report) -> Finding | None:
 
 def near_lines(report: Report) -> Finding | None:
     """Lines that move for a request near the limit."""
-    row = "256_cpus_near"
-    found = [report.value(PAGE_LIMIT, "lines", "transfers", row, mode) for mode in OUR_MODES]
-    if None in found:
+    found = {
+        case: pair(
+            report, PAGE_LIMIT, "lines", "transfers",
+            (f"256_cpus_{case}", "exact"), (f"256_cpus_{case}", "credit"),
+        )
+        for case in ("near", "near_elsewhere", "scarce", "far_refused")
+    }  # fmt: skip
+    if not all(found.values()):
         return None
-    names = ", ".join(f"{mode} {number(n)}" for mode, n in zip(OUR_MODES, found, strict=True))
-    text = f"lines per request near the limit, 256 CPUs: {names}"
-    return Finding("lines", text, None, "holds" if found[2] <= 0.1 < found[0] else "does not hold")
+    listed = "; ".join(f"{case} {number(one)} and {number(ours)}" for case, (one, ours) in found.items())
+    text = f"lines per request, 256 CPUs, exact and credit: {listed}"
+    if found["near"][1] > 0.1:
+        return Finding("lines", text, None, "does not hold")
+    others = max(ours for case, (_, ours) in found.items() if case != "near")
+    verdict = "holds" if others <= 0.1 else (
+        "holds while CPUs return their own credits and none is refused"
+    )
+    return Finding("lines", text, None, verdict)
 
 
 def skipped_walks(report: Report) -> Finding | None:
@@ -226,9 +238,12 @@ def sleeping_item(report: Report) -> Finding | None:
     if not found or not lane:
         return None
     text = (
-        f"C, unregister another item while one sleeps for 10 ms, median: semaphore {number(found[0] / 1000)} us, reference "
-        f"counts {number(found[1] / 1000)} us"
+        f"C, unregister another item while one sleeps for 10 ms, median: semaphore "
+        f"{number(found[0] / 1000)} us, reference counts {number(found[1] / 1000)} us"
     )
+    srcu = report.value(SHRINKER_SRCU, lane, "unregister_ns", "p50_sleeper", "srcu_c")
+    if srcu is not None:
+        text += f", SRCU {number(srcu / 1000)} us"
     verdict = spread(report, SHRINKER_SRCU, lane, "unregister_ns", *places)
     return Finding(lane, text, quotient(found[1], found[0]), verdict)
 
@@ -240,16 +255,17 @@ def regression(report: Report) -> Finding | None:
     found = pair(report, SHRINKER_SRCU, lane, "unregistered_per_s", *places)
     if not found or not lane:
         return None
+    samples = report.cell(SHRINKER_SRCU, lane, "unregistered_per_s", *places[1])
     text = (
-        f"C, register and unregister/s, no readers: SRCU {number(found[1])}, reference counts "
-        f"{number(found[0])}"
+        f"C, register and unregister/s, no readers: SRCU {number(samples[1])} to {number(samples[2])}, "
+        f"reference counts {number(found[0])}"
     )
     expedited = report.value(SHRINKER_SRCU, lane, "unregistered_per_s", "expedited", "srcu_c")
     if expedited is not None:
         text += f"; SRCU with expedited grace periods, which do not wait for ticks: {number(expedited)}"
     verdict = spread(report, SHRINKER_SRCU, lane, "unregistered_per_s", *places)
-    shows = verdict.replace("direction holds", "the regression shows")
-    return Finding(lane, text, quotient(found[1], found[0]), shows)
+    shows = verdict.replace("direction holds", "the direction shows, not the factor")
+    return Finding(lane, text, None, shows)
 
 
 def bulk_pages(report: Report) -> Finding | None:
@@ -264,7 +280,7 @@ def bulk_pages(report: Report) -> Finding | None:
     if found[0] >= found[1]:
         verdict = "does not hold here"
     elif ratio and ratio > 0.1:
-        verdict = "direction holds; the factor of 20 is the overhead of the function tracer"
+        verdict = "direction holds; no lane has the tracer that the mail timed with"
     else:
         verdict = "holds"
     return Finding("icount", text, ratio, verdict)
@@ -296,9 +312,11 @@ def whole_write(report: Report) -> Finding | None:
     write = report.value("rcrypt", "icount", "instructions_aes", row, "inlinecrypt")
     if not saved or not write:
         return None
-    share = (saved[0] - saved[1]) / write
+    # dm-inlinecrypt has the change of the mail.
+    before = write + saved[0] - saved[1]
+    share = (saved[0] - saved[1]) / before
     text = (
-        f"saves {number(saved[0] - saved[1])} of {number(write)} instructions of a write of 1 MiB "
+        f"computed: {number(saved[0] - saved[1])} of {number(before)} instructions of a write of 1 MiB "
         f"({share:.1%}), dm-inlinecrypt, aes-xts"
     )
     return Finding("icount", text, share, "direction holds" if share > 0 else "does not hold here")
@@ -316,7 +334,7 @@ def cliff(report: Report) -> Finding | None:
         f"{number(found[0])} if CPUs free their own ranges meanwhile, 7.3 {number(found[1])}"
     )
     holds = found[0] > 10 * max(found[1], 1)
-    verdict = "holds" if holds else "holds only if the timer is faster than all CPUs"
+    verdict = "holds" if holds else "holds only if other CPUs do fewer than 4 to 8 I/Os per walked queue"
     return Finding("lines", text, quotient(found[0], least), verdict if least > 10 else "not seen")
 
 
@@ -350,32 +368,35 @@ def scaled_depot(report: Report) -> Finding | None:
 
 def recovery(report: Report) -> Finding | None:
     """I/Os until the depot recovers from one burst of the timer."""
-    rows = ("64_cpus_1", "fixed_drop"), ("64_cpus_1", "adaptive")
-    found = pair(report, IOVA_DEPOT, "lines", "recovery", *rows)
-    if not found:
+    ways = ("fixed_drop", "fixed_flush", "trimmed", "adaptive")
+    found = [report.value(IOVA_DEPOT, "lines", "recovery", "64_cpus_1", way) for way in ways]
+    if None in found:
         return None
-    text = f"I/Os disturbed by one burst: fixed {number(found[0])}, adaptive {number(found[1])}"
-    return Finding("lines", text, None, "recovers from one burst")
+    names = ("fixed", "the patch", "7.3", "adaptive")
+    listed = ", ".join(f"{name} {number(n)}" for name, n in zip(names, found, strict=True))
+    verdict = "recovers from one burst" + ("; 7.3 takes longest" if found[2] == max(found) else "")
+    return Finding("lines", f"I/Os disturbed by one burst: {listed}", None, verdict)
 
 
 def adaptive_depot(report: Report) -> Finding | None:
-    """The policy `adaptive` beside that of 7.3."""
-    row = "256_cpus_6"
-    tables = ("transfers", "memory", "tree_ops")
-    cells = [
-        pair(report, IOVA_DEPOT, "lines", table, (row, "adaptive"), (row, "trimmed"))
-        for table in tables
-    ]
-    if not all(cells):
-        return None
-    lines, memory, ops = cells
-    text = (
-        f"256 CPUs, six sizes, adaptive and 7.3: lines per 1000 I/Os {number(lines[0])}, "
-        f"{number(lines[1])}; KiB {number(memory[0])}, {number(memory[1])}; tree operations "
-        f"{number(ops[0])}, {number(ops[1])}"
-    )
-    holds = lines[0] <= 1.2 * lines[1] and 3 * memory[0] <= memory[1] and ops[0] <= ops[1]
-    return Finding("lines", text, quotient(*memory), "holds" if holds else "does not hold")
+    """The policy `adaptive` beside that of 7.3, in all cases."""
+    tables = {"memory": "KiB", "transfers": "lines", "tree_ops": "tree operations", "depot_locks": "depot locks"}
+    ranges = {}
+    for table in tables:
+        cells = [
+            pair(report, IOVA_DEPOT, "lines", table, (row, "adaptive"), (row, "trimmed"))
+            for row in STORM_CELLS
+        ]
+        if not all(cells):
+            return None
+        quotients = [ours / theirs for ours, theirs in cells]
+        ranges[table] = min(quotients), max(quotients)
+    listed = ", ".join(f"{unit} {ranges[name][0]:.2f} to {ranges[name][1]:.2f}" for name, unit in tables.items())
+    text = f"16 to 256 CPUs, 1 and 6 sizes, adaptive/7.3: {listed}"
+    if ranges["memory"][1] >= 1:
+        return Finding("lines", text, None, "does not hold")
+    rest = all(high <= 1 for name, (_, high) in ranges.items() if name != "memory")
+    return Finding("lines", text, None, "holds" if rest else "less memory in each case, more locks and, in some, lines")
 
 
 def lock_free_cost(report: Report) -> Finding | None:
@@ -391,25 +412,29 @@ def lock_free_cost(report: Report) -> Finding | None:
     )
     same = abs(found[0] - found[1]) < 0.01 * found[1]
     verdict = "as many instructions" if same else direction(found[0] < found[1])
+    verdict += "; the list of the mail is not measured, because it is wrong"
     return Finding("icount", text, quotient(*found), verdict)
 
 
 def remote(report: Report) -> Finding | None:
-    """Several tasks use the pages of one CPU."""
+    """Several tasks use the pages of one CPU: contention is a rate that falls with the tasks."""
     lane = report.timed(KVFREE_PAGES)
-    places = ("4_remote", "slots"), ("4_remote", "locked_c")
-    found = pair(report, KVFREE_PAGES, lane, "pairs_per_s", *places)
-    if not found or not lane:
+    found = [
+        pair(report, KVFREE_PAGES, lane, "pairs_per_s", ("1_remote", way), ("4_remote", way))
+        for way in ("locked_c", "slots")
+    ]
+    if not all(found) or not lane:
         return None
+    (one_c, four_c), (one, four) = found
     text = (
-        f"get and put/s of 4 tasks on the pages of one CPU: slots {number(found[0])}, C with the "
-        f"lock {number(found[1])}"
+        f"get and put/s on the pages of one CPU, 1 and 4 tasks: C with the lock {number(one_c)}, "
+        f"{number(four_c)}; slots {number(one)}, {number(four)}"
     )
-    verdict = spread(report, KVFREE_PAGES, lane, "pairs_per_s", *places)
-    if lane == "uml":
-        # The lock disables interrupts, which is slow on User-Mode Linux.
-        return Finding(lane, text, None, f"{verdict}; this lane does not show by how much")
-    return Finding(lane, text, quotient(*found), verdict)
+    falls = four_c < 0.9 * one_c
+    verdict = direction(four / one > four_c / one_c) if falls else (
+        "not shown here: the lock does not lose from 1 to 4 tasks, it costs the same for one"
+    )
+    return Finding(lane, text, None, verdict)
 
 
 def safe(report: Report) -> Finding | None:
@@ -461,7 +486,7 @@ CLAIMS = (
     Claim(IOVA_DEPOT, "(review of the patch: the depot size must scale with the CPUs)", scaled_depot),
     Claim(IOVA_DEPOT, "throughput does not recover", recovery),
     Claim(
-        IOVA_DEPOT, "(ours: a third of the memory of 7.3, with no more lines or tree operations)",
+        IOVA_DEPOT, "(ours: less memory than 7.3, with no more lines, tree operations and locks)",
         adaptive_depot, True,
     ),
     Claim(

@@ -136,8 +136,22 @@ CHOICES = (
     ),
 )
 
+LONG_READS = (
+    Table(
+        name="long_reads",
+        title="A read of one job by the largest part that rcrypt makes of it, AES, <sector>_<KiB>",
+        row="read",
+        rows=tuple(f"{sector}_{kib}" for sector in SECTORS for kib in (256, 512, 1024)),
+        columns=("128k", "1024k", "inlinecrypt"),
+        unit="instructions",
+        lanes=("icount",),
+        ratio=("128k", "inlinecrypt"),
+    ),
+)
+
 GRID = (
     *CHOICES,
+    *LONG_READS,
     *request_tables("icount", "instructions"),
     *request_tables("kvm", "ns"),
     *request_tables("uml", "ns", targets=("crypt", "rcrypt")),

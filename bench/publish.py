@@ -20,6 +20,7 @@ DOCS = CHECKOUT / "docs/bench"
 sys.path += [str(CHECKOUT / directory) for directory in ("scripts", "qemu")]
 
 import claims
+import dispatch
 import goals
 import grid
 import report
@@ -58,6 +59,10 @@ TWINS = (
 """Tables of the lane icount with twins in C: columns of a call in Rust and of the same call in C."""
 
 
+OWN_DESIGNS = ("page_stash_get", "page_stash_get_4", "alloc_iova_magazine")
+"""Calls whose twin in C is of another design."""
+
+
 def twins(found: Report, suffix: str = "") -> dict[str, tuple[float, float]]:
     """Returns what each measurement with a twin takes, in Rust and in C: instructions, or another cost."""
     pairs = {}
@@ -65,15 +70,31 @@ def twins(found: Report, suffix: str = "") -> dict[str, tuple[float, float]]:
         part = found.parts.get((benchmark, "icount"), {})
         for row, cells in part.get("tables", {}).get(table + suffix, {}).get("cells", {}).items():
             for rust, c in sides:
-                if rust in cells and c in cells:
+                if rust in cells and c in cells and row not in OWN_DESIGNS:
                     name = row if rust == "rust" else f"{rust} {row}"
                     pairs[f"{benchmark} {name}"] = (cells[rust][0], cells[c][0])
     return pairs
 
 
-def ratios_of(found: Report) -> dict[str, float]:
-    """Returns the quotient of instructions, Rust/C, of each measurement with a twin."""
-    return {name: rust / c for name, (rust, c) in twins(found).items() if c > 0}
+def calls_of(found: Report) -> dict[str, float]:
+    """Returns the quotient of instructions, Rust/C, of each call with a twin."""
+    return {
+        name: rust / c for name, (rust, c) in twins(found).items() if c > 0 and name not in targets(found)
+    }
+
+
+def targets(found: Report) -> dict[str, float]:
+    """Returns the difference of instructions, Rust - C, of each request to a target.
+
+    A request that the target ends itself takes less than the same request to the disk, so a quotient
+    says nothing.
+    """
+    rows = goals.cells(found, "wrappers", "requests")
+    return {
+        f"wrappers {row}": cells["rust"][0] - cells["c"][0]
+        for row, cells in rows.items()
+        if len(cells) == 2 and not row.startswith("disk_")
+    }
 
 
 def as_cheap(ratios: dict[str, float]) -> int:
@@ -82,54 +103,137 @@ def as_cheap(ratios: dict[str, float]) -> int:
 
 
 def call_summary(found: Report) -> str:
-    """Returns one paragraph on all measurements that have a twin in C."""
-    ratios = ratios_of(found)
-    if not ratios:
+    """Returns one paragraph on all calls and requests that have a twin in C."""
+    ratios, more = calls_of(found), targets(found)
+    if not ratios or not more:
         return "Calls of the library were not measured.\n"
     most = sorted(ratios, key=lambda call: -ratios[call])[:8]
     listed = ", ".join(f"`{call}` {ratios[call]:.2f}" for call in most)
+    differences = ", ".join(f"`{name.split()[1]}` {more[name]:+.0f}" for name in sorted(more, key=more.get))
     locked = [
         f"`{name}` {rust:.0f} ({c:.0f})"
         for name, (rust, c) in twins(found, ".locked").items()
         if round(rust) > round(c)
     ]
     return (
-        f"{as_cheap(ratios)} of {len(ratios)} measurements in Rust take at most as many instructions as "
-        f"their twin in C (within 1 %), over all tables that have twins. The largest quotients, Rust/C: "
-        f"{listed}. More locked instructions than C (in brackets): {', '.join(locked) or 'none'}.\n"
+        f"{as_cheap(ratios)} of {len(ratios)} calls in Rust take at most as many instructions as their twin "
+        f"in C (within 1 %), over all tables that have twins. The largest quotients, Rust/C: {listed}. More "
+        f"locked instructions than C (in brackets): {', '.join(locked) or 'none'}.\n\n"
+        f"Requests to a target, instructions, Rust - C: {differences}.\n"
     )
 
 
-REQUESTS = (
-    ("null", 4), ("null", 128), ("null", 1024), ("aes", 4), ("aes", 128), ("aes", 1024),
-)  # fmt: skip
-
-
-def request_ratios(found: Report, target: str) -> dict[str, float]:
-    """Returns the quotient of instructions of each request to rcrypt and to another target."""
-    return {
-        row: ratio
-        for cipher in grid.CIPHERS
-        for ratio, row in goals.quotients(found, "rcrypt", f"instructions_{cipher}", "rcrypt", target)
-    }
+REQUESTS = tuple(
+    (cipher, direction, threads, kib)
+    for cipher in grid.CIPHERS
+    for direction in grid.DIRECTIONS
+    for threads in ("default", "none")
+    for kib in (4, 128, 1024)
+)
 
 
 def request_rows(found: Report) -> str:
-    """Returns the instructions of a write through rcrypt and through the targets in C."""
+    """Returns instructions and task switches of requests to rcrypt and to the targets in C."""
     rows = []
-    for cipher, kib in REQUESTS:
-        name = f"brd_default_{cipher}_4096_write_1x1_{kib}"
-        values = [
-            found.value("rcrypt", "icount", f"instructions_{cipher}", name, target)
-            for target in grid.TARGETS
-        ]
-        rows.append((grid.CIPHERS[cipher], f"{kib} KiB", *map(shown, values)))
-    return table(("cipher", "write", *grid.TARGETS), rows)
+    for cipher, direction, threads, kib in REQUESTS:
+        name = f"nullblk_{threads}_{cipher}_4096_{direction}_1x1_{kib}"
+        values = [request(found, cipher, name, target) for target in grid.TARGETS]
+        rows.append((grid.CIPHERS[cipher], f"{direction}, {kib} KiB", threads, *values))
+    return table(("cipher", "request", "threads", *grid.TARGETS), rows)
+
+
+def request(found: Report, cipher: str, row: str, target: str) -> str:
+    """Returns the instructions of a request, and its task switches in brackets."""
+    values = [
+        found.value("rcrypt", "icount", f"instructions_{cipher}{suffix}", row, target)
+        for suffix in ("", ".switches")
+    ]
+    return "" if None in values else f"{values[0]:,.0f} ({values[1]:.0f})"
+
+
+LONG_READS = ("128k", "1024k", "inlinecrypt")
+
+
+def read_rows(found: Report) -> str:
+    """Returns instructions of long reads by the largest part that rcrypt makes of a read."""
+    rows = []
+    for row in goals.cells(found, "rcrypt", "long_reads"):
+        values = [found.value("rcrypt", "icount", "long_reads", row, column) for column in LONG_READS]
+        sector, kib = row.split("_")
+        rows.append((f"{sector} bytes", f"{kib} KiB", *map(shown, values)))
+    return table(("sectors", "read", "parts of 128 KiB", "whole", "dm-inlinecrypt"), rows)
+
+
+COSTS = ("", ".locked", ".page_allocator", ".slab")
+
+
+def more_costs(found: Report) -> str:
+    """Returns in how many requests rcrypt has more of each cost than the other targets."""
+    rows = []
+    for target in ("crypt", "inlinecrypt"):
+        texts = []
+        for suffix in COSTS:
+            pairs = [
+                (cells["rcrypt"][0], cells[target][0])
+                for cipher in grid.CIPHERS
+                for cells in goals.cells(found, "rcrypt", f"instructions_{cipher}{suffix}").values()
+                if "rcrypt" in cells and target in cells
+            ]
+            texts.append(f"{sum(ours > 1.01 * other + 0.5 for ours, other in pairs)} of {len(pairs)}")
+        rows.append((f"dm-{target}", *texts))
+    head = ("more than", "instructions", "locked instructions", "page allocator", "slab allocators")
+    return table(head, rows)
+
+
+def timed_requests(found: Report) -> str:
+    """Returns how requests to rcrypt and to dm-crypt compare on the lanes that have a time."""
+    texts = []
+    for lane in ("uml", "tcg", "kvm"):
+        counts = {"faster": 0, "slower": 0, "no difference beyond the spread": 0}
+        for cipher in grid.CIPHERS:
+            for cells in goals.cells(found, "rcrypt", f"ns_{cipher}", lane).values():
+                ours, other = cells["rcrypt"], cells["crypt"]
+                apart = ours[2] < other[1], ours[1] > other[2]
+                counts[[*counts][0 if apart[0] else 1 if apart[1] else 2]] += 1
+        if sum(counts.values()):
+            texts.append(f"`{lane}`: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+    return "Time of a request to rcrypt beside dm-crypt, equal options. " + "; ".join(texts) + ".\n"
 
 
 def shown(value: float | None) -> str:
     """Returns a number of instructions as text; an empty text if it was not measured."""
     return "" if value is None else f"{value:,.0f}"
+
+
+IOVA_TABLES = {
+    "memory": "KiB",
+    "transfers": "lines per 1000 I/Os",
+    "tree_ops": "tree operations per 1000 I/Os",
+    "depot_locks": "depot locks per 1000 I/Os",
+}
+
+
+def iova_rows(found: Report) -> str:
+    """Returns `adaptive` beside 7.3 in each case, and the memory of each policy after a pause."""
+    part = {name: goals.cells(found, "iova-depot", name, "lines") for name in IOVA_TABLES}
+    rows = []
+    for case in part["memory"]:
+        pairs = [[part[name][case][way][0] for way in ("trimmed", "adaptive")] for name in IOVA_TABLES]
+        cpus, _, sizes = case.split("_")
+        rows.append((cpus, sizes, *(f"{old:,.4g} → {new:,.4g}" for old, new in pairs)))
+    text = table(("CPUs", "sizes", *(f"{unit}" for unit in IOVA_TABLES.values())), rows)
+    pause = goals.cells(found, "iova-depot", "after_pause", "lines")
+    recovery = goals.cells(found, "iova-depot", "recovery", "lines")
+    ways = [*next(iter(pause.values()))]
+    after = [
+        (what, *(f"{cells[way][0]:,.0f}" for way in ways))
+        for what, cells in (
+            ("KiB after 98 s without I/O, usual load", pause["usual"]),
+            ("the same, much load", pause["much"]),
+            ("I/Os disturbed by one burst of the timer", recovery["64_cpus_1"]),
+        )
+    ]
+    return f"{text}\n64 CPUs, one size:\n\n{table(('', *(f'`{way}`' for way in ways)), after)}"
 
 
 def lanes(found: Report) -> str:
@@ -164,8 +268,17 @@ def all_numbers(found: Report) -> str:
             lanes(found),
             claim_rows(found, "all"),
             call_summary(found),
-            "Instructions of a direct write to a RAM disk, sectors of 4096 bytes:\n",
+            "Instructions of a direct request to a disk that does nothing, sectors of 4096 bytes, and its "
+            "task switches in brackets. `default` are the defaults of each target, `none` is "
+            "`no_read_workqueue no_write_workqueue`, which dm-inlinecrypt does not have:\n",
             request_rows(found),
+            "Requests for which rcrypt has more of a cost than the other target, of all that were measured "
+            "with any options:\n",
+            more_costs(found),
+            timed_requests(found),
+            "Instructions of reads by the largest part that rcrypt makes of a read, AES. All other numbers "
+            "are with parts of 128 KiB:\n",
+            read_rows(found),
         )
     )
 
@@ -177,28 +290,34 @@ def summary(found: Report) -> str:
         name, says, lane, _, _, verdict = judged.words()
         if judged.claim.in_summary:
             rows.append((f"[{name}](docs/bench/{name}.md)", says, verdict, lane))
-    ratios = ratios_of(found)
+    ratios, more = calls_of(found), targets(found)
     if ratios:
-        verdict = f"{as_cheap(ratios)} of {len(ratios)} measurements (within 1 %)"
-        claim = "Rust takes no more instructions than its twin in C"
+        worst = max(ratios, key=lambda call: ratios[call])
+        verdict = (
+            f"{as_cheap(ratios)} of {len(ratios)} calls (within 1 %); the most {ratios[worst]:.2f}, "
+            f"`{worst.split()[-1]}`"
+        )
+        rows.append(("wrappers", "a call takes no more instructions than its twin in C", verdict, "icount"))
+    if more:
+        worst = max(more, key=lambda row: more[row])
+        verdict = (
+            f"{sum(n <= 0 for n in more.values())} of {len(more)} requests; {min(more.values()):.0f} to "
+            f"{more[worst]:.0f} instructions more, the most `{worst.split()[-1]}`"
+        )
+        claim = "a request to a target takes no more instructions than to its twin in C"
         rows.append(("wrappers", claim, verdict, "icount"))
-    for target in ("crypt", "inlinecrypt"):
-        ratios = request_ratios(found, target)
-        if ratios:
-            most = max(ratios, key=lambda row: ratios[row])
-            verdict = (
-                f"{as_cheap(ratios)} of {len(ratios)} requests (within 1 %); the most {ratios[most]:.2f}, "
-                f"`{most}`"
-            )
-            alike = ", options alike" if target == "crypt" else ", with any options"
-            claim = f"a request takes no more instructions than on dm-{target}{alike}"
-            rows.append(("rcrypt", claim, verdict, "icount"))
+    rows += [("rcrypt", claim, verdict, "icount") for claim, verdict in dispatch.summary(found)]
     return f"{measured_with(found)}\n\n{table(('benchmark', 'claim', 'verdict', 'lane'), rows)}"
 
 
 def rewritten(text: str, found: Report) -> str:
     """Returns the text of a file with its numbers replaced."""
-    makers: dict[str, Callable[[Report], str]] = {"all": all_numbers, "summary": summary}
+    makers: dict[str, Callable[[Report], str]] = {
+        "all": all_numbers,
+        "summary": summary,
+        "goals": goals.markdown,
+        "iova-tables": iova_rows,
+    }
 
     def block(match: re.Match[str]) -> str:
         make = makers.get(match[2], lambda report: claim_rows(report, match[2]))

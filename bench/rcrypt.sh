@@ -11,7 +11,8 @@ symbols() {
 }
 
 modprobe dm_crypt || exit
-modprobe rcrypt || exit
+# Parts of a read as in dm-crypt. On few CPUs, rcrypt's default makes larger parts.
+modprobe rcrypt max_read_size=131072 || exit
 if [ "$LANE" != uml ]; then
 	modprobe dm_inlinecrypt || exit
 	modprobe null_blk nr_devices=1 gb=1 queue_mode=2 irqmode=0 bs=512 || exit
@@ -110,6 +111,26 @@ done
 tear_down
 
 [ -n "$CHOICES" ] || exit 0
+
+# Long reads.
+parameter=/sys/module/rcrypt/parameters/max_read_size
+for sector in 512 4096; do
+	set_up nullblk default aes $sector
+	for kib in 256 512 1024; do
+		for column in 128k 1024k inlinecrypt; do
+			target=rcrypt
+			case $column in
+			inlinecrypt) target=inlinecrypt ;;
+			*) echo $((${column%k} * 1024)) >$parameter || exit ;;
+			esac
+			eval "path=\$path_$target"
+			./load io $path read $((kib * 1024)) 1 1 $((4096 / kib)) 3 |
+				awk -v cell="long_reads ${sector}_$kib $column" \
+					'{ printf "result %s %.0f %s %s\n", cell, $1 / $2, $1, $2 }'
+		done
+	done
+	tear_down
+done
 
 # Sources and limits of pages, on the disk with the least cost.
 modprobe -a bench_pages_c bench_targets_c || exit

@@ -22,7 +22,6 @@ struct srcu_item {
 struct rcu_item {
 	struct list_head links;
 	refcount_t count;
-	bool is_leaving;
 	struct completion done;
 	u64 value;
 };
@@ -50,7 +49,7 @@ static __always_inline void walk_srcu(struct bench *b)
 
 static __always_inline bool try_get(struct rcu_item *item)
 {
-	return !READ_ONCE(item->is_leaving) && refcount_inc_not_zero(&item->count);
+	return refcount_inc_not_zero(&item->count);
 }
 
 static __always_inline void put(struct rcu_item *item)

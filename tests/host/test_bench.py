@@ -74,7 +74,7 @@ class Results(unittest.TestCase):
                 self.assertEqual(results.parse(f"result cost add c {bad}\n"), {})
 
     def test_baseline_is_subtracted(self) -> None:
-        lines = self.shown("icount")
+        lines = self.shown("lines")
         self.assertIn(["add", "9.5", "19", "2.00"], lines)
         self.assertIn(["sum", "100", "100", "1.00"], lines)
 
