@@ -25,7 +25,7 @@ LINE_CASES = (
     "far", "near", "near_32", "near_4_deep", "scarce", "full", "elsewhere", "near_elsewhere",
     "far_refused",
 )  # fmt: skip
-LINE_CELLS = tuple(f"{cpus}_cpus_{case}" for cpus in (1, 16, 64, 256, 1024) for case in LINE_CASES)
+LINE_CELLS = tuple(f"{cpus}_cpus_{case}" for cpus in (1, 2, 16, 64, 256, 1024) for case in LINE_CASES)
 LIMITER = (
     Table(
         name="instructions",

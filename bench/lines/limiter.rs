@@ -335,7 +335,7 @@ fn measure<M: Mode>(case: &Case, mode: &str, cpus: usize, quick: bool) {
 
 /// Prints the results of all cases.
 pub(crate) fn measure_all(quick: bool, only: &str) {
-    for cpus in [1, 16, 64, 256, 1024] {
+    for cpus in [1, 2, 16, 64, 256, 1024] {
         for case in &CASES {
             if !format!("{cpus}_cpus_{}", case.name).contains(only) {
                 continue;
