@@ -50,7 +50,7 @@ pub enum Policy {
     ///
     /// As the patch "iommu/iova: Flush CPU rcache for when a depot fills", which was not merged.
     FixedFlush,
-    /// Keeps two magazines for each CPU, at least 32.
+    /// Keeps two magazines for each CPU.
     ///
     /// As a reviewer of that patch asked for: a bound that scales with the number of CPUs.
     Scaled,
@@ -112,7 +112,7 @@ impl DepotPolicy for State {
         match self.policy {
             Policy::FixedDrop if depot >= FIXED => WhenFull::Free,
             Policy::FixedFlush if depot >= FIXED => WhenFull::FlushCpus,
-            Policy::Scaled if depot >= FIXED.max(self.cpus.saturating_mul(2)) => WhenFull::Free,
+            Policy::Scaled if depot >= self.cpus.saturating_mul(2) => WhenFull::Free,
             _ => WhenFull::Keep,
         }
     }
@@ -191,13 +191,15 @@ mod tests {
         };
 
         // Policy, CPUs, magazines in the depot, action for a further one.
-        const ROWS: [(Policy, usize, usize, WhenFull); 13] = [
+        const ROWS: [(Policy, usize, usize, WhenFull); 15] = [
             (Policy::FixedDrop, 1, 31, Keep),
             (Policy::FixedDrop, 1, 32, Free),
             (Policy::FixedDrop, 4096, 32, Free),
             (Policy::FixedFlush, 1, 31, Keep),
             (Policy::FixedFlush, 4096, 32, FlushCpus),
-            (Policy::Scaled, 1, 31, Keep),
+            (Policy::Scaled, 1, 1, Keep),
+            (Policy::Scaled, 1, 2, Free),
+            (Policy::Scaled, 16, 31, Keep),
             (Policy::Scaled, 16, 32, Free),
             (Policy::Scaled, 17, 33, Keep),
             (Policy::Scaled, 17, 34, Free),
