@@ -71,7 +71,7 @@ impl Flags {
 
     /// The queue is in `/sys/bus/workqueue/devices`, where root can change attributes (`WQ_SYSFS`).
     ///
-    /// The names of such queues are unique.
+    /// The names of such queues are unique, and not those of files in sysfs, such as `uevent`.
     pub const SYSFS: Self = Self(bindings::wq_flags_WQ_SYSFS);
 
     /// The items run one at a time, in FIFO order (`__WQ_ORDERED`). Needs [`Flags::UNBOUND`] and a
@@ -231,7 +231,13 @@ impl Drop for Workqueue {
     ///
     /// The wait makes it safe to unload the code of the items afterwards.
     fn drop(&mut self) {
-        // Unlist the queue before it is destroyed.
+        // While the queue is listed: another task may unload the module of an item meanwhile, and then
+        // waits for the item, too.
+        //
+        // SAFETY: By the type invariants `raw` is a queue that has not been destroyed. `&mut self` is
+        // the last reference, so only its items queue to it.
+        unsafe { bindings::drain_workqueue(self.raw.as_ptr()) };
+        // The queue has no items. Unlist it before it is destroyed.
         drop(self.list_entry.take());
         // SAFETY: By the type invariants `raw` is a queue that has not been destroyed. `&mut self`
         // is the last reference, so nothing queues to it any more.

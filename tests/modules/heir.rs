@@ -21,9 +21,13 @@ use kscale::{
             Normal,
             OwnedDownGuard,
             Pointer, //
-        }, //
+        },
+        workqueue::Workqueue, //
     },
-    testing::handover::take, //
+    testing::handover::{
+        store,
+        take, //
+    }, //
 };
 
 module! {
@@ -35,7 +39,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded",
+            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded, 4: lend a queue",
         },
     },
 }
@@ -71,19 +75,33 @@ fn remove_entry() -> Result<u32> {
     list.remove(entry).map_err(|_| EINVAL)
 }
 
+/// Creates a queue, and hands over a reference to it.
+fn lend_queue() -> Result<Arc<Workqueue>> {
+    let queue = Arc::new(Workqueue::ordered(c"heir")?, GFP_KERNEL)?;
+
+    store(queue.clone())?;
+    Ok(queue)
+}
+
 struct HeirModule {
     removes: bool,
+    queue: Option<Arc<Workqueue>>,
 }
 
 impl kernel::Module for HeirModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let mut this = Self {
+            removes: false,
+            queue: None,
+        };
         match module_parameters::what.value() {
             1 => drop(take::<OwnedDownGuard<Normal>>().ok_or(ENOENT)?),
             2 => use_locks()?,
-            3 => return Ok(Self { removes: true }),
+            3 => this.removes = true,
+            4 => this.queue = Some(lend_queue()?),
             _ => return Err(EINVAL),
         }
-        Ok(Self { removes: false })
+        Ok(this)
     }
 }
 
@@ -92,5 +110,6 @@ impl Drop for HeirModule {
         if self.removes {
             pr_info!("removed {:?}\n", remove_entry());
         }
+        drop(self.queue.take());
     }
 }

@@ -5,8 +5,18 @@
 #![forbid(unsafe_code)]
 
 use kernel::{
+    impl_has_work,
+    new_work,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 
 use kscale::{
@@ -25,7 +35,8 @@ use kscale::{
             Item,
             Normal,
             Pointer, //
-        }, //
+        },
+        workqueue::Workqueue, //
     },
     testing::handover::{
         store,
@@ -42,7 +53,7 @@ module! {
     params: {
         step: u8 {
             default: 0,
-            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list",
+            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item",
         },
     },
 }
@@ -97,6 +108,38 @@ fn store_entry() -> Result {
     store(list)
 }
 
+/// A work item that is code of this module.
+#[pin_data]
+struct Slow {
+    #[pin]
+    work: Work<Slow>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Slow { self.work }
+}
+
+impl WorkItem for Slow {
+    type Pointer = Arc<Self>;
+
+    fn run(_: Arc<Self>) {
+        fsleep(Delta::from_secs(3));
+        pr_info!("a work item ends\n");
+    }
+}
+
+/// Queues an item to the queue of another module.
+fn queue_item() -> Result {
+    let queue: Arc<Workqueue> = take().ok_or(ENOENT)?;
+    let slow = Arc::pin_init(
+        pin_init!(Slow {
+            work <- new_work!("outlives::Slow"),
+        }),
+        GFP_KERNEL,
+    )?;
+    queue.enqueue(slow).map_err(|_| EINVAL)
+}
+
 struct OutlivesModule;
 
 impl kernel::Module for OutlivesModule {
@@ -107,6 +150,7 @@ impl kernel::Module for OutlivesModule {
             3 => drop(take::<Shared>().ok_or(ENOENT)?),
             4 => store_locks()?,
             5 => store_entry()?,
+            6 => queue_item()?,
             _ => return Err(EINVAL),
         }
         Ok(Self)

@@ -2,8 +2,9 @@
 
 //! Work items of modules that are being unloaded.
 //!
-//! A dropped queue waits for its items. A leaked queue, or a queue of another module, does not. So
-//! all queues are listed here, and flushed when a module is unloaded.
+//! A dropped queue waits for its items. A leaked queue does not, and the exit function of a module does
+//! not drop a queue of another module. So all queues are listed here, and flushed when a module is
+//! unloaded. A queue that is dropped stays listed until it has no items.
 //!
 //! An item may queue itself again. So from some time on, items of the going module are not queued
 //! any more. A second flush waits for items that were being queued at that time.
@@ -129,7 +130,8 @@ impl ListEntry {
 }
 
 impl Drop for ListEntry {
-    /// Waits until no task flushes the queue. Destroying the queue waits for its items anyway.
+    /// Waits until no task flushes the queue. The queue must have no items: a module that is unloaded
+    /// does not wait for the items of an unlisted queue.
     fn drop(&mut self) {
         while !self.try_unlist() {
             fsleep(Delta::from_millis(1));

@@ -94,6 +94,16 @@ class Suite(block.Suite):
     def test_a_leaked_queue_has_work_that_queues_itself_and_registers(self) -> None:
         self.expect_no_item(3)
 
+    def test_a_queue_is_dropped_while_it_has_work_of_another_module(self) -> None:
+        load("heir", "what=4")
+        load("outlives", "step=6")
+        dropping = self.start(unload, "heir")
+        # The item takes three seconds. The drop of the queue waits for it.
+        block.wait_until(lambda: block.text_of("/sys/module/heir/initstate").strip() == "going")
+        unload("outlives")
+        assert self.said("outlives: a work item ends"), "the module went while its item ran"
+        ktap.expect_equal(None, dropping.end(), "error of the other unload")
+
     def expect_waited_for(self, how: str) -> None:
         """Unloading waits for a function that has ended the last bio of a target but has not returned. The
         device below ends bios in process context, where the function may sleep.
