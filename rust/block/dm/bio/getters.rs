@@ -63,7 +63,8 @@ macro_rules! impl_shared_getters {
 
         /// Returns an iterator over the memory of the bio.
         ///
-        /// Only [`Op::Read`] and [`Op::Write`] have memory.
+        /// Only [`Op::Read`] and [`Op::Write`] have memory. That of a read has old content until a
+        /// device or the target writes it.
         ///
         /// Context: Any context. Never sleeps.
         ///

@@ -297,6 +297,9 @@ impl<'a, T: Target> MapBio<'a, T> {
 
     /// Ends the bio with `result`.
     ///
+    /// Before a read ends with [`Ok`], the target must write all of its memory: otherwise the
+    /// submitter gets its old content.
+    ///
     /// Context: Any context. Never sleeps.
     pub fn end(self, result: BlkResult) -> MapResult<'a, T> {
         if PerBio::<T>::NEEDS_END_IO {
