@@ -132,7 +132,7 @@ def rows(report: Report) -> Iterator[list[str]]:
     """Yields the goals that were measured, and their worst values."""
     for goal in GOALS:
         if worst := goal.worst(report):
-            met = "met" if round(worst[0], 2) <= goal.limit else "not met"
+            met = "met" if worst[0] <= goal.limit else "not met"
             yield [goal.text, f"{goal.limit:g}", f"{goal.first:g}", f"{worst[0]:.2f}", met, worst[1]]
 
 

@@ -272,8 +272,8 @@ def all_numbers(found: Report) -> str:
             "task switches in brackets. `default` are the defaults of each target, `none` is "
             "`no_read_workqueue no_write_workqueue`, which dm-inlinecrypt does not have:\n",
             request_rows(found),
-            "Requests for which rcrypt has more of a cost than the other target, of all that were measured "
-            "with any options:\n",
+            "Requests for which rcrypt has more of a cost than the other target by over 1 %, of all that were "
+            "measured with any options:\n",
             more_costs(found),
             timed_requests(found),
             "Instructions of reads by the largest part that rcrypt makes of a read, AES. All other numbers "

@@ -328,6 +328,7 @@ class Dispatch(FakeResults):
             ({"default": 3, "none": 1}, "none", True),
             ({"default": 1, "none": 1}, "default", True),
             ({"none": 3, "default": 0}, "default", False),
+            ({"none": 0, "default": 1.05}, "default", True),
         ):
             with self.subTest(switches):
                 (found,) = self.requests(switches)
