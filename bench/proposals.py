@@ -257,6 +257,25 @@ IOVA_STORM = (
         lanes=("lines",),
     ),
     Table(
+        name="windows_tree_ops",
+        title="Operations on the tree in the second half of 99 s of I/O, and of 128 s with pauses of 48 s, 16 CPUs "
+        "and one size",
+        row="load",
+        rows=("steady", "pauses"),
+        columns=POLICIES,
+        unit="operations",
+        lanes=("lines",),
+    ),
+    Table(
+        name="windows_memory",
+        title="Memory at the end of these",
+        row="load",
+        rows=("steady", "pauses"),
+        columns=POLICIES,
+        unit="KiB",
+        lanes=("lines",),
+    ),
+    Table(
         name="depot_over_time",
         title="Length of the depot over time, 64 CPUs and one size",
         row="part",

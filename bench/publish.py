@@ -224,6 +224,8 @@ def iova_rows(found: Report) -> str:
     text = table(("CPUs", "sizes", *(f"{unit}" for unit in IOVA_TABLES.values())), rows)
     pause = goals.cells(found, "iova-depot", "after_pause", "lines")
     recovery = goals.cells(found, "iova-depot", "recovery", "lines")
+    ops = goals.cells(found, "iova-depot", "windows_tree_ops", "lines")
+    memory = goals.cells(found, "iova-depot", "windows_memory", "lines")
     ways = [*next(iter(pause.values()))]
     after = [
         (what, *(f"{cells[way][0]:,.0f}" for way in ways))
@@ -233,7 +235,20 @@ def iova_rows(found: Report) -> str:
             ("I/Os disturbed by one burst of the timer", recovery["64_cpus_1"]),
         )
     ]
-    return f"{text}\n64 CPUs, one size:\n\n{table(('', *(f'`{way}`' for way in ways)), after)}"
+    long = [
+        (what, *(f"{cells[way][0]:,.0f}" for way in ways))
+        for what, cells in (
+            ("tree operations, 50 s of I/O", ops["steady"]),
+            ("KiB after them", memory["steady"]),
+            ("tree operations, 16 s of I/O between pauses of 48 s", ops["pauses"]),
+            ("KiB after a pause", memory["pauses"]),
+        )
+    ]
+    head = ("", *(f"`{way}`" for way in ways))
+    return (
+        f"{text}\n64 CPUs, one size:\n\n{table(head, after)}\n16 CPUs, one size, after several windows of 32 s:"
+        f"\n\n{table(head, long)}"
+    )
 
 
 def lanes(found: Report) -> str:

@@ -503,6 +503,30 @@ pub(crate) fn measure_all(quick: bool) {
         let disturbed = found.results.recovery.disturbed_ios();
         cell("recovery", "64_cpus_1", policy, disturbed as f64);
         measure_pause(policy);
+        measure_windows(policy, quick);
+    }
+}
+
+/// Prints the operations on the tree and the memory after several windows of `adaptive`.
+fn measure_windows(policy: Policy, quick: bool) {
+    let steady = Workload {
+        cpus: 16,
+        periods: if quick { 990 } else { 9900 },
+        ..Workload::MAIL
+    };
+    // A pause is longer than a window, so I/O begins again while the surplus is being freed.
+    let pauses = Workload {
+        busy: 1600,
+        pause: 4800,
+        periods: if quick { 1280 } else { 12_800 },
+        ..steady
+    };
+    for (row, load) in [("steady", steady), ("pauses", pauses)] {
+        let found = run(&load, policy);
+        let ops = found.results.sums.tree_ops();
+        cell("windows_tree_ops", row, policy, ops as f64);
+        let kib = found.bytes.div_ceil(1024);
+        cell("windows_memory", row, policy, kib as f64);
     }
 }
 
