@@ -198,9 +198,9 @@ def near_lines(report: Report) -> Finding | None:
     if found["near"][1] > 0.1:
         return Finding("lines", text, None, "does not hold")
     others = max(ours for case, (_, ours) in found.items() if case != "near")
-    verdict = "holds" if others <= 0.1 else (
-        "holds while CPUs return their own credits and none is refused"
-    )
+    verdict = "holds"
+    if others > 0.1:
+        verdict += " while CPUs return their own credits and none is refused"
     return Finding("lines", text, None, verdict)
 
 

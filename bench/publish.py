@@ -25,6 +25,7 @@ import goals
 import grid
 import report
 from lanes import LANES
+from proposals import POLICIES
 from report import Report
 
 BLOCK = re.compile(
@@ -221,34 +222,31 @@ def iova_rows(found: Report) -> str:
         pairs = [[part[name][case][way][0] for way in ("trimmed", "adaptive")] for name in IOVA_TABLES]
         cpus, _, sizes = case.split("_")
         rows.append((cpus, sizes, *(f"{old:,.4g} → {new:,.4g}" for old, new in pairs)))
-    text = table(("CPUs", "sizes", *(f"{unit}" for unit in IOVA_TABLES.values())), rows)
-    pause = goals.cells(found, "iova-depot", "after_pause", "lines")
-    recovery = goals.cells(found, "iova-depot", "recovery", "lines")
-    ops = goals.cells(found, "iova-depot", "windows_tree_ops", "lines")
-    memory = goals.cells(found, "iova-depot", "windows_memory", "lines")
-    ways = [*next(iter(pause.values()))]
-    after = [
-        (what, *(f"{cells[way][0]:,.0f}" for way in ways))
-        for what, cells in (
-            ("KiB after 98 s without I/O, usual load", pause["usual"]),
-            ("the same, much load", pause["much"]),
-            ("I/Os disturbed by one burst of the timer", recovery["64_cpus_1"]),
-        )
-    ]
-    long = [
-        (what, *(f"{cells[way][0]:,.0f}" for way in ways))
-        for what, cells in (
-            ("tree operations, 50 s of I/O", ops["steady"]),
-            ("KiB after them", memory["steady"]),
-            ("tree operations, 16 s of I/O between pauses of 48 s", ops["pauses"]),
-            ("KiB after a pause", memory["pauses"]),
-        )
-    ]
-    head = ("", *(f"`{way}`" for way in ways))
-    return (
-        f"{text}\n64 CPUs, one size:\n\n{table(head, after)}\n16 CPUs, one size, after several windows of 32 s:"
-        f"\n\n{table(head, long)}"
+    text = table(("CPUs", "sizes", *IOVA_TABLES.values()), rows)
+    short = (
+        ("KiB after 98 s without I/O, usual load", "after_pause", "usual"),
+        ("the same, much load", "after_pause", "much"),
+        ("I/Os disturbed by one burst of the timer", "recovery", "64_cpus_1"),
     )
+    long = (
+        ("tree operations, 50 s of I/O", "windows_tree_ops", "steady"),
+        ("KiB after them", "windows_memory", "steady"),
+        ("tree operations, 16 s of I/O between pauses of 48 s", "windows_tree_ops", "pauses"),
+        ("KiB after a pause", "windows_memory", "pauses"),
+    )
+    return (
+        f"{text}\n64 CPUs, one size:\n\n{by_policy(found, short)}\n16 CPUs, one size, after several windows of "
+        f"32 s:\n\n{by_policy(found, long)}"
+    )
+
+
+def by_policy(found: Report, rows: tuple[tuple[str, str, str], ...]) -> str:
+    """Returns rows of tables of the depot, each with its text, and a column for each policy."""
+    lines = []
+    for text, name, row in rows:
+        cells = goals.cells(found, "iova-depot", name, "lines")[row]
+        lines.append((text, *(f"{cells[way][0]:,.0f}" for way in POLICIES)))
+    return table(("", *(f"`{way}`" for way in POLICIES)), lines)
 
 
 def lanes(found: Report) -> str:
