@@ -9,7 +9,7 @@
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 
-soak_s=${KSCALE_SOAK_S:-60}
+soak_s=${KSCALE_SOAK_S:-30}
 ktap_timeout_s=$((soak_s * 4 + 300))
 
 race=/sys/kernel/debug/shrinker_race

@@ -12,7 +12,8 @@
 
 ktap_timeout_s=1800
 rounds=${KSCALE_ROUNDS:-200}
-! is_slow_kernel || rounds=${KSCALE_ROUNDS:-30}
+! is_debug_kernel || rounds=${KSCALE_ROUNDS:-50}
+! is_slow_kernel || rounds=${KSCALE_ROUNDS:-20}
 cpu=/sys/devices/system/cpu/cpu3
 over=/tmp/unload-race-is-over
 

@@ -4,10 +4,11 @@
 
 over=/tmp/lifecycle-is-over
 passes=/tmp/lifecycle-passes
-rounds=${KSCALE_ROUNDS:-3}
-ktap_timeout_s=300
+rounds=${KSCALE_ROUNDS:-13}
+ktap_timeout_s=600
 if is_debug_kernel; then
-	is_slow_kernel || rounds=${KSCALE_ROUNDS:-13}
+	rounds=${KSCALE_ROUNDS:-4}
+	! is_slow_kernel || rounds=${KSCALE_ROUNDS:-2}
 	ktap_timeout_s=1200
 fi
 params=/sys/module/$target_module/parameters

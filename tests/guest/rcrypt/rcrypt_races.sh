@@ -10,7 +10,7 @@
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-soak_s=${KSCALE_SOAK_S:-60}
+soak_s=${KSCALE_SOAK_S:-30}
 ktap_timeout_s=$((soak_s * 4 + 300))
 
 setup() {

@@ -16,7 +16,7 @@ group=/sys/fs/cgroup/swapping
 device_kib=32768
 memory_kib=12288
 wanted_kib=16384
-! is_slow_kernel || wanted_kib=13312
+! is_debug_kernel || wanted_kib=13312
 
 teardown() {
 	if [ -d $group ]; then
