@@ -45,8 +45,8 @@ impl PageStash {
     ///
     /// Allocates 320 bytes for each possible CPU.
     ///
-    /// Returns [`EINVAL`] if the options are out of range, [`ENOMEM`] if memory is short, and
-    /// [`EDEADLK`] in a callback of a shrinker.
+    /// Returns [`EINVAL`] if the options are out of range, [`ENOMEM`] if memory is short, and the errors of
+    /// [`Shrinker::new()`]: [`EDEADLK`] in a callback of a shrinker, [`EINVAL`] for a long name.
     ///
     /// Context: Process context. May sleep.
     pub fn new(name: &CStr, options: Options) -> Result<Self> {

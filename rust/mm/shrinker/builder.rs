@@ -73,16 +73,25 @@ unsafe impl Send for Shrinker {}
 unsafe impl Sync for Shrinker {}
 
 impl Shrinker {
+    /// The maximum length of a name in bytes. `shrinker_debugfs_add()` in `mm/shrinker_debug.c` has 128
+    /// bytes for the name, a hyphen, a number and a NUL.
+    const MAX_NAME_BYTES: usize = 128 - "-2147483647\0".len();
+
     /// Allocates a shrinker. debugfs shows its name followed by a unique number.
     ///
     /// A shrinker with a `/` in its name does not appear in debugfs.
     ///
-    /// Returns [`ENOMEM`], and [`EDEADLK`] in a callback of any shrinker.
+    /// Returns [`ENOMEM`], [`EDEADLK`] in a callback of any shrinker, and [`EINVAL`] if the name is
+    /// longer than 116 bytes.
     ///
     /// Context: Process context. May sleep. C: `shrinker_alloc()` in `mm/shrinker.c`.
     pub fn new(name: &CStr, flags: Flags) -> Result<Self> {
         if is_in_callback() {
             return Err(EDEADLK);
+        }
+        // C copies a name of any length, and the kernel warns of an allocation of megabytes.
+        if name.to_bytes().len() > Self::MAX_NAME_BYTES {
+            return Err(EINVAL);
         }
         // SAFETY:
         // - The format takes one string, the next argument.

@@ -327,6 +327,18 @@ mod tests {
         unsafe { scan_objects(registration.raw(), control) }
     }
 
+    /// The kernel warns of an allocation of more than 4 MiB.
+    #[test]
+    fn long_names_are_refused() -> Result {
+        for (len, error) in [(116, None), (117, Some(EINVAL)), (5 << 20, Some(EINVAL))] {
+            let mut bytes = KVVec::from_elem(b'a', len, GFP_KERNEL)?;
+            bytes.push(0, GFP_KERNEL)?;
+            let name = CStr::from_bytes_with_nul(&bytes).map_err(|_| EINVAL)?;
+            assert_eq!(Shrinker::new(name, Flags::NONE).err(), error);
+        }
+        Ok(())
+    }
+
     #[test]
     fn callback_results_reach_c() -> Result {
         let cache = Cache::new(5)?;
