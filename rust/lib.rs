@@ -7,6 +7,7 @@
 //! [`include/linux/printk.h`](srctree/include/linux/printk.h)
 
 pub mod crc32;
+pub(crate) mod name;
 pub mod random;
 pub mod ratelimit;
 pub(crate) mod stack;

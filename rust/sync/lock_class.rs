@@ -55,9 +55,12 @@ mod dynamic {
 
     use crate::{
         bindings,
-        lib::stack::{
-            Node,
-            Stack, //
+        lib::{
+            name,
+            stack::{
+                Node,
+                Stack, //
+            }, //
         }, //
     };
 
@@ -96,7 +99,7 @@ mod dynamic {
 
     /// Allocates the class of `original`, with a copy of its name.
     fn new_class(name: &CStr, original: usize) -> Result<KBox<Node<Entry>>> {
-        let name = CString::try_from(name)?;
+        let name = name::copy(name)?;
         let class = KBox::pin_init(
             pin_init!(Class {
                 key <- LockClassKey::new_dynamic(),
@@ -137,7 +140,8 @@ mod dynamic {
     impl LockClass {
         /// Returns the class of `key`.
         ///
-        /// If an allocation fails, returns a class whose locks lockdep does not validate.
+        /// If an allocation fails, or the name is longer than a page, returns a class whose locks
+        /// lockdep does not validate.
         ///
         /// Context: Process context. May sleep.
         pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> Self {

@@ -32,6 +32,7 @@ use core::{
 
 use crate::{
     bindings,
+    lib::name,
     sync::lock_class::LockClass, //
 };
 
@@ -114,7 +115,7 @@ impl DomainInner {
     ) -> Result<Arc<Self>> {
         let queue = pending::queue();
         // A copy: the module that passed `name` may be unloaded before the domain is dropped.
-        let copy = CString::try_from(name)?;
+        let copy = name::copy(name)?;
         let class = LockClass::new(name, key);
         // SAFETY: Only `inner` uses the name, and `inner` is dropped before `class`.
         let name = unsafe { class.name() };
@@ -220,7 +221,7 @@ impl<F: Flavor> Domain<F> {
     ///
     /// Prefer [`new_domain!`], which supplies the lock class.
     ///
-    /// Fails with [`ENOMEM`].
+    /// Fails with [`EINVAL`] if `name` is longer than a page, and with [`ENOMEM`].
     ///
     /// Context: Process context. May sleep. C: `init_srcu_struct()`, `init_srcu_struct_fast()` and
     /// `init_srcu_struct_fast_updown()` in `kernel/rcu/srcutree.c`.
