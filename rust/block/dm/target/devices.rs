@@ -3,6 +3,7 @@
 //! The devices of a target.
 
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     error::to_result,
     fmt,
     fs::File,
@@ -160,7 +161,7 @@ impl Devices {
         start_sectors: u64,
         len_sectors: u64,
     ) -> Result<DeviceIndex> {
-        self.list.reserve(1, GFP_KERNEL)?;
+        self.reserve()?;
 
         // SAFETY: `ti` is alive by this function's contract, and its table is set, see
         // `dm_table_add_target()` in `drivers/md/dm-table.c`.
@@ -174,6 +175,12 @@ impl Devices {
         //
         // SAFETY: The device was just opened for `ti`.
         unsafe { self.push(&*dev, start_sectors, len_sectors) }
+    }
+
+    /// Makes room for a device. A target may open so many that the list would take more than 4 MiB: an
+    /// allocation that fails, and of which the kernel warns unless it has `__GFP_NOWARN`.
+    fn reserve(&mut self) -> Result {
+        Ok(self.list.reserve(1, GFP_KERNEL | __GFP_NOWARN)?)
     }
 
     /// Adds a device with an area in use. The area is cut to [`MAX_AREA_SECTORS`], which is longer
@@ -393,6 +400,20 @@ mod tests {
         devices.iterate(|_, start, len| seen.push((start, len), GFP_KERNEL).map_or(-1, |()| 0));
         assert_eq!(&seen[..], [(2048, 64), (4096, 32)]);
         Ok(())
+    }
+
+    /// The kernel must not warn.
+    #[test]
+    fn too_many_devices_are_refused() {
+        let mut devices = Devices::new();
+        let mut add = || -> Result {
+            devices.reserve()?;
+            // SAFETY: As in `devices()`.
+            unsafe { devices.push(&pin_init::zeroed(), 0, 1) }?;
+            Ok(())
+        };
+
+        assert_eq!((0..=1 << 20).find_map(|_| add().err()), Some(ENOMEM));
     }
 
     /// Device mapper adds both numbers, and must not get a sector on the device.
