@@ -96,6 +96,9 @@ pub trait Target: Sized + Send + Sync + 'static {
 
     /// Parses a table line and opens its devices. `data` is that of the registration.
     ///
+    /// The target must not be larger than what `kmalloc()` allocates: 4 MiB, less what the library keeps with
+    /// it.
+    ///
     /// Context: Process context. May sleep.
     fn ctr(
         data: &Self::ModuleData,

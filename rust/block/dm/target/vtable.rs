@@ -342,6 +342,12 @@ impl<T: Target> Vtable<T> {
         builder: &mut TargetBuilder<'_>,
         args: Args<'_>,
     ) -> Result<Pin<KBox<Inner<T>>>, CtrError> {
+        const {
+            assert!(
+                size_of::<Inner<T>>() <= bindings::KMALLOC_MAX_SIZE as usize,
+                "the target is too large for kmalloc()"
+            );
+        }
         builder.set_per_bio(PerBio::<T>::SIZE);
         let (begin_sectors, name) = (builder.begin_sectors(), builder.target_name());
         let target_type = builder.target_type();
