@@ -131,8 +131,8 @@ const MOST_DUE: i32 = 4;
 const LOOKS: usize = 600_000;
 const LOOK_US: i64 = 1000;
 
-/// The number and the interval of polls before a callback returns: 10 seconds at least, or 5
-/// milliseconds if no other task can run on its CPU.
+/// The number and the interval of polls before a callback or a work item returns: 10 seconds at least,
+/// or 5 milliseconds if no other task can run on its CPU.
 const SPINS: usize = 1_000_000;
 const SPINS_ALONE: usize = 500;
 const SPIN_US: i64 = 10;
@@ -331,6 +331,14 @@ impl WorkItem for Task {
         if let Ok(range) = ranges.space().alloc_fast(1, 1023, WhenFull::Fail) {
             // `queue()` accepts it: the range is of this space.
             drop(ranges.queue(range));
+        }
+        // The timer then expires on this CPU. Those of an idle CPU would expire on the CPU of the
+        // exit function, which polls.
+        for _ in 0..SPINS_ALONE {
+            if STAGE.load(Relaxed) != WAITS || INSIDE.load(Relaxed) > 0 {
+                break;
+            }
+            udelay(Delta::from_micros(SPIN_US));
         }
         DUE.add(-1, Relaxed);
     }
