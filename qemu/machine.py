@@ -268,14 +268,14 @@ def pin(threads: list[int]) -> None:
 class _Run:
     """One QEMU process and the sockets to it."""
 
-    def __init__(
-        self, outcome: Outcome, on_output: Callable[[bytes], None], memory_dump: Path
-    ) -> None:
+    def __init__(self, outcome: Outcome, on_output: Callable[[bytes], None], logs: Path) -> None:
         self.outcome = outcome
         self.on_output = on_output
-        self.memory_dump = memory_dump
+        self.memory_dump = logs / "memory.dump"
+        self.cpu_state = logs / "cpus.log"
         self.wanted = ""
         self.pin = False
+        self.cpus = 0
         self.start = time.monotonic()
         self.patience_s: float | None = None
         self.partial = {"ctl": b"", "mem": b"", "qmp": b""}
@@ -324,6 +324,9 @@ class _Run:
         elif message.get("event") == "GUEST_PANICKED":
             self.outcome.panicked = True
             self.is_leaving(POWER_OFF_S)
+        elif message.get("id") == "state":
+            with self.cpu_state.open("a") as log:
+                log.write(str(message.get("return", message)))
         elif message.get("id") == "dump":
             self.on_dump(str(message.get("error", "")))
         elif message.get("id") == "cpus":
@@ -342,6 +345,13 @@ class _Run:
         with contextlib.suppress(OSError):
             if self.mem:
                 self.mem.sendall(reply.encode() + b"\n")
+
+    def ask_state(self) -> None:
+        """Writes the registers of all CPUs, and of their interrupt controllers, to `cpus.log`."""
+        commands = ["info registers -a", *(f"info lapic {cpu}" for cpu in range(self.cpus))]
+        for command_line in commands:
+            arguments = {"command-line": command_line}
+            self.ask("human-monitor-command", id="state", arguments=arguments)
 
     def ask(self, what: str, **more: object) -> None:
         """Sends a command to QEMU's monitor. Ignores a QEMU that has exited."""
@@ -363,13 +373,14 @@ def boot(
     is called with the seconds since the start of the boot, and with None once the boot is over.
     """
     outcome = Outcome()
-    run = _Run(outcome, on_output, console_log.with_name("memory.dump"))
+    run = _Run(outcome, on_output, console_log.parent)
     ours: dict[str, socket.socket] = {}
     theirs: dict[str, socket.socket] = {}
     for name in ("qmp", *ports(machine)):
         ours[name], theirs[name] = socket.socketpair()
     run.qmp = ours["qmp"]
     run.pin = machine.pin
+    run.cpus = machine.cpus
     run.mem = ours.get("mem")
     fds = {name: sock.fileno() for name, sock in theirs.items()}
     # QEMU must not outlive this process.
@@ -451,6 +462,7 @@ def _supervise(
             outcome.expired = watch.expired(limits, outcome.booted)
             outcome.was_slow = watch.total_s > limits.total_s
             if outcome.expired:
+                run.ask_state()
                 # With unknown_nmi_panic the kernel prints the backtraces of all CPUs. The board of arm64
                 # has no such interrupt: QEMU refuses.
                 run.ask("inject-nmi")

@@ -115,6 +115,7 @@ def make_out_dir(wanted: Path | None) -> Path:
     (out / "files").mkdir(parents=True, exist_ok=True)
     for name in (
         "console.log", "console-hung.log", "output.log", "ktap.log", "junit.xml", "end.json",
+        "cpus.log",
     ):  # fmt: skip
         (out / name).unlink(missing_ok=True)
     return out

@@ -127,6 +127,9 @@ class Guests(unittest.TestCase):
     def test_hang_has_its_status(self) -> None:
         ended = self.check("hang", 241, "DEADLINE: no sign of progress for")
         self.assertEqual(ended.stdout, "before\n")
+        state = (self.top / "hang/cpus.log").read_text()
+        self.assertIn("CR3=", state)
+        self.assertIn("dumping local APIC state for CPU 1", state)
 
     def test_output_is_a_sign_of_progress(self) -> None:
         self.check("script", 5, "status 5")
