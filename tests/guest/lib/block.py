@@ -35,6 +35,21 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def stat_of(disk: str) -> list[int]:
+    """Returns the fields of `stat` once no request is in flight.
+
+    A request is counted after its bios have completed: blk_mq_end_request() in block/blk-mq.c.
+    """
+    found: list[int] = []
+
+    def is_idle() -> bool:
+        found[:] = fields_of(f"/sys/block/{os.path.basename(disk)}/stat")
+        return not found[8]
+
+    wait_until(is_idle)
+    return found
+
+
 def read(path: str, length: int, offset: int = 0, block: int = 1 << 20) -> bytes:
     """Reads a device with O_DIRECT, in bios of up to `block` bytes."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)

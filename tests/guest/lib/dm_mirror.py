@@ -396,9 +396,9 @@ class Suite(block.Suite):
             while self.state() != (f"{regions}/{regions}", "AA"):
                 self.control.suspend("mirror", flags)
                 before = self.state()
-                writes = block.fields_of("/sys/block/null1/stat")[4]
+                writes = block.stat_of("null1")[4]
                 ktap.expect_equal(before, self.state(), "state while suspended")
-                ktap.expect_equal(writes, block.fields_of("/sys/block/null1/stat")[4], "writes")
+                ktap.expect_equal(writes, block.stat_of("null1")[4], "writes")
                 self.control.resume("mirror")
                 flags ^= NOFLUSH
 

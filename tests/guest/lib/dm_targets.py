@@ -458,15 +458,15 @@ def attributes(node: str) -> dict[str, str]:
 
 def flushes_of(legs: list[str], node: str) -> list[int]:
     """Flushes a device. Returns the number of flushes of each leg."""
-    before = [block.fields_of(f"/sys/block/{os.path.basename(leg)}/stat")[15] for leg in legs]
+    before = [block.stat_of(leg)[15] for leg in legs]
     block.flush(node)
-    after = [block.fields_of(f"/sys/block/{os.path.basename(leg)}/stat")[15] for leg in legs]
+    after = [block.stat_of(leg)[15] for leg in legs]
     return [now - then for now, then in zip(after, before)]
 
 
 def discards_of(legs: list[str]) -> list[int]:
     """Returns the number of discards of each leg, and of discarded sectors."""
-    stats = [block.fields_of(f"/sys/block/{os.path.basename(leg)}/stat") for leg in legs]
+    stats = [block.stat_of(leg) for leg in legs]
     return [count for stat in stats for count in (stat[11], stat[13])]
 
 
