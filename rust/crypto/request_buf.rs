@@ -269,7 +269,7 @@ impl<'p, H: Zeroable, R> Pending<'p, H, R> {
     }
 
     /// Returns whether the driver has completed the request buffer.
-    #[cfg(all(kscale_kunit, not(CONFIG_PREEMPT_RT)))]
+    #[cfg(kscale_kunit)]
     pub(crate) fn is_done(&mut self) -> bool {
         // SAFETY: The completion is initialised by the type invariants.
         unsafe { bindings::completion_done(&raw mut (*self.0.wait()).completion) }
