@@ -11,4 +11,5 @@ pub(crate) mod name;
 pub mod random;
 pub mod ratelimit;
 pub(crate) mod stack;
+pub(crate) mod task_stack;
 pub(crate) mod unique;

@@ -24,7 +24,10 @@ use kernel::{
 
 use core::num::NonZeroU16;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    lib::task_stack, //
+};
 
 #[cfg(kscale_kunit)]
 mod buffer;
@@ -135,13 +138,14 @@ impl BioSet {
     /// Each CPU keeps some freed bios with short tables for the next allocations, except on kernels
     /// with `CONFIG_DEBUG_KMEMLEAK`.
     ///
-    /// Fails with [`ENOMEM`] if the reserve cannot be allocated.
+    /// Fails with [`ENOMEM`] if the reserve cannot be allocated, and with [`EINVAL`] on the stack.
     ///
     /// Context: Process context. May sleep. C: `bioset_init()` in `block/bio.c`.
     pub fn new(pool_size: NonZeroU16) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             // INVARIANT: `inner` is initialised if this closure returns `Ok`.
             inner <- Opaque::try_ffi_init(move |slot: *mut bindings::bio_set| {
+                task_stack::refuse(slot)?;
                 // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
                 unsafe { slot.write_bytes(0, 1) };
                 // SAFETY:
@@ -205,6 +209,13 @@ mod tests {
             assert!(Op::from_opf(raw) == op);
             assert!(Op::from_opf(raw | bindings::REQ_PREFLUSH) == op);
         }
+    }
+
+    #[test]
+    fn sets_are_not_on_the_stack() {
+        pin_init::stack_try_pin_init!(let set: BioSet = BioSet::new(NonZeroU16::MIN));
+
+        assert!(matches!(set, Err(error) if error == EINVAL));
     }
 
     /// Also shows that no allocation sleeps in atomic context: with `CONFIG_DEBUG_KMEMLEAK`, one from

@@ -8,7 +8,10 @@ use kernel::{
     types::Opaque, //
 };
 
-use crate::bindings;
+use crate::{
+    bindings,
+    lib::task_stack, //
+};
 
 use super::lock_class::LockClass;
 
@@ -53,10 +56,7 @@ impl<const N: usize> Counters<N> {
         try_pin_init!(Self {
             // INVARIANT: `inner` is initialised for `N` counters if this closure returns `Ok`.
             inner <- Opaque::try_ffi_init(move |slot: *mut [bindings::percpu_counter; N]| {
-                // SAFETY: The function compares the address with that of the current task's stack.
-                if unsafe { bindings::object_is_on_stack(slot.cast()) } {
-                    return Err(EINVAL);
-                }
+                task_stack::refuse(slot)?;
                 // SAFETY:
                 // - `slot` is valid for writes of `N` counters, by the contract of
                 //   `try_ffi_init()`. `N` is not 0, so the first counter, which C writes on

@@ -28,6 +28,7 @@ use crate::{
             Target, //
         }, //
     },
+    lib::task_stack,
     mm::gfp::noio_scope,
     sync::workqueue::Workqueue, //
 };
@@ -53,13 +54,16 @@ pub(in crate::block::dm) struct SubmitList {
 }
 
 impl SubmitList {
-    fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
+    /// Fails with [`EINVAL`] on the stack.
+    fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
             // INVARIANT: The closure initialises `work`.
-            work <- Opaque::ffi_init(|slot| {
-                // SAFETY: `slot` is valid for writes, by the contract of `ffi_init()`, and is not
+            work <- Opaque::try_ffi_init(|slot| {
+                task_stack::refuse(slot)?;
+                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`, and is not
                 // moved until its queue was dropped.
                 unsafe { Self::init_work(slot) };
+                Ok::<_, Error>(())
             }),
             list: Llist::new(),
         })
@@ -137,9 +141,11 @@ unsafe impl<T: Target> Sync for SortedSubmitQueue<T> {}
 impl<T: Target> SortedSubmitQueue<T> {
     /// Creates an empty queue whose work runs on `queue`.
     ///
+    /// Fails with [`EINVAL`] on the stack.
+    ///
     /// Context: Any context. Never sleeps.
-    pub fn new(queue: Workqueue) -> impl PinInit<Self> {
-        pin_init!(Self {
+    pub fn new(queue: Workqueue) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
             queue,
             pending <- SubmitList::new(),
             _target: PhantomData,
@@ -218,5 +224,18 @@ impl<T: Target> Node for PerBioRef<T> {
 
     fn next(&mut self) -> &mut Option<Self> {
         PerBioRef::next(self)
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_dm_sorted)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_not_on_the_stack() {
+        pin_init::stack_try_pin_init!(let list: SubmitList = SubmitList::new());
+
+        assert!(matches!(list, Err(error) if error == EINVAL));
     }
 }
