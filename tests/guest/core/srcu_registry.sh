@@ -188,6 +188,8 @@ test_srcu_walks_do_not_block_writers() {
 	end_sleep srcu
 	expect_equal $((cut_short + 1)) "$(stat_of srcu walks cut_short)" 'walks cut short'
 	expect_equal "$calls_of_last" "$(calls srcu last)" 'calls of the reclaimer after the sleeper'
+	# Another walk would sleep to the end.
+	write srcu unregister sleeper
 	write srcu walk 1
 	expect_equal $((calls_of_last + 1)) "$(calls srcu last)" 'calls after another walk'
 }
