@@ -95,7 +95,10 @@ class Machine:
         off when `is_complete` returns that the job has ended. The job prints to the file `output`.
         """
         # The kernel must not outlive this process.
-        argv = ["setpriv", "--pdeathsig", "KILL", str(self.kdir / "vmlinux")]
+        argv = ["setpriv", "--pdeathsig", "KILL"]
+        # A CPU is a thread that wakes another under the lock of a run queue. Without --batch, the host may
+        # run the other thread on the same core at once, and it spins on the lock for its time slice.
+        argv += ["chrt", "--batch", "0", str(self.kdir / "vmlinux")]
         argv += [f"mem={self.memory}", f"ncpus={self.cpus}"]
         argv += [f"initrd={initrd}", *KERNEL_ARGS.split(), *self.append.split()]
         if self.image:
