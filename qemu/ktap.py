@@ -204,18 +204,18 @@ class Parser:
             elif row is None and end.trouble:
                 row = Suite(name, 0, 0, 0, [], was_run=False)
             rows.append(row or Suite(name, 0, 1, 0, ["did not report"]))
+        wanted = suites.expected_complaints()
         for row in rows:
             row.seconds = end.seconds.get(row.name)
             if row.was_run:
-                self.expect_complaints(row, end)
+                self.expect_complaints(row, wanted.get(row.name, 0), end)
         why = [end.reason()] if end.trouble and end.suite not in planned else []
         why += [end.reports] if end.reports else []
         return rows + ([Suite(f"guest {run}", 0, 1, 0, ["\n".join(why)])] if why else [])
 
     @staticmethod
-    def expect_complaints(row: Suite, end: Ended) -> None:
-        """Fails a suite if the number of error messages of the library is not as expected."""
-        wanted = suites.expected_complaints().get(row.name, 0)
+    def expect_complaints(row: Suite, wanted: int, end: Ended) -> None:
+        """Fails a suite if the number of error messages of the library is not `wanted`."""
         found = end.complaints.get(row.name, [])
         if len(found) != wanted and row.name != end.suite:
             row.failed += 1
