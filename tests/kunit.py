@@ -8,7 +8,6 @@ Environment: SUITES= are names of suites (default: all). CPUS=, MEM=, TIMEOUT= a
 """
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,16 +16,9 @@ sys.path += [str(CHECKOUT / directory) for directory in ("qemu", "scripts")]
 
 import arch
 import guest
+import kbuild
 import suites
-
-
-def last_line(argv: list[str], env: dict[str, str]) -> str:
-    """Runs a script of scripts/ and returns the last line it prints, its result."""
-    script = [sys.executable, str(CHECKOUT / "scripts" / argv[0]), *argv[1:]]
-    run = subprocess.run(script, env=env, stdout=subprocess.PIPE, text=True, check=False)
-    if run.returncode:
-        raise SystemExit(run.returncode)
-    return run.stdout.splitlines()[-1]
+from common import load_tools
 
 
 def guest_options(built: str, names: list[str]) -> list[str]:
@@ -48,9 +40,8 @@ def main() -> None:
     os.environ.pop("KDIR", None)
     arch.select()
     kernel = suites.ARM64 if os.environ.get("KERNEL") == suites.ARM64 else "uml"
-    env = os.environ | {"KERNEL": kernel, "KUNIT": "y"}
-    kdir = last_line(["kernel.py", kernel], env)
-    built = last_line(["kbuild.py", "modules"], env)
+    os.environ |= {"KERNEL": kernel, "KUNIT": "y"}
+    kdir, built = (str(path) for path in kbuild.built(load_tools()))
     names = [*sys.argv[1:], *os.environ.get("SUITES", "").split()]
     argv = ["qemu/kunit.py", "--kdir", kdir, "--modules", built, *names]
     if kernel == suites.ARM64:
