@@ -384,7 +384,10 @@ def boot(
     run.mem = ours.get("mem")
     fds = {name: sock.fileno() for name, sock in theirs.items()}
     # QEMU must not outlive this process.
-    argv = ["setpriv", "--pdeathsig", "KILL", *command(machine, console_log, fds)]
+    argv = ["setpriv", "--pdeathsig", "KILL"]
+    # A vCPU wakes another under a lock of the guest. Without --batch, the host may run the other on the same
+    # core at once, and it spins on the lock for its time slice.
+    argv += ["chrt", "--batch", "0", *command(machine, console_log, fds)]
     stderr_log = console_log.with_name("qemu.stderr")
 
     with _terminal(), stderr_log.open("wb") as stderr:
