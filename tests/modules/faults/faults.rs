@@ -382,6 +382,9 @@ mod tests {
 
     #[test]
     fn bio_set() -> Result {
+        // Bio sets of one size share slab caches. Creation of a cache is slow.
+        let _set = KBox::try_pin_init(BioSet::new(NonZeroU16::MIN), GFP_KERNEL)?;
+
         let failures =
             each_failure(|| KBox::try_pin_init(BioSet::new(NonZeroU16::MIN), GFP_KERNEL))?;
         assert!(failures.refused_at_least(2));
