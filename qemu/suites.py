@@ -21,7 +21,7 @@ STOCK = "stock"
 # The kernel for another architecture.
 ARM64 = "arm64"
 # Kernels that run the suites of the release kernel in `make test-long` and in `make test KERNEL=<kernel>`,
-# except long ones and lines with `-<kernel>`.
+# except lines with `-<kernel>`. Of the long ones, they run those whose line names them.
 SHORT_KERNELS = ("cfi", ARM64)
 # Kernels that `make test` does not run by default.
 ELSEWHERE = (*LONG_KERNELS, STOCK, *SHORT_KERNELS)
@@ -31,7 +31,7 @@ KUNIT_KERNELS = ("release", "debug", "uml")
 _LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, *SHORT_KERNELS))
 _ALLOWED = {
     "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
-    "guest": {"release", "debug", STOCK, *_LEFT_OUT},
+    "guest": {"release", "debug", STOCK, *SHORT_KERNELS, *_LEFT_OUT},
 }
 # Words that may follow the kernels.
 _EXTRA = re.compile(r"(?P<long>long)|(?P<seconds>\d+s)|(?P<complaints>complaints=\d+)")
@@ -56,7 +56,7 @@ class Planned:
         if kernel == STOCK:
             return kernel in self.kernels
         if kernel in (*LONG_KERNELS, *SHORT_KERNELS):
-            in_time = is_long if kernel in LONG_KERNELS else not self.is_long
+            in_time = is_long if kernel in LONG_KERNELS else kernel in self.kernels or not self.is_long
             return in_time and "release" in self.kernels and f"-{kernel}" not in self.kernels
         return kernel in self.kernels and is_long == self.is_long
 

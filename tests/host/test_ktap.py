@@ -281,6 +281,14 @@ class Table(unittest.TestCase):
                 names = [suite.name for suite in table if suite.runs(kernel, True)]
                 self.assertEqual("".join(names), expected)
 
+    def test_short_kernels_run_long_suites_that_name_them(self) -> None:
+        table = suites.parse("guest a release\nguest b release long\nguest c release,cfi long\n")
+        for kernel, expected in (("cfi", "ac"), ("arm64", "a")):
+            for is_long in (False, True):
+                with self.subTest(kernel, is_long=is_long):
+                    names = [suite.name for suite in table if suite.runs(kernel, is_long)]
+                    self.assertEqual("".join(names), expected)
+
     def test_the_stock_kernel_runs_suites_that_name_it(self) -> None:
         table = suites.parse("kunit k release\nguest a release,stock\nguest b release\n", ["k"])
         for is_long in (False, True):

@@ -308,6 +308,7 @@ class Guests(unittest.TestCase):
             unittest.mock.patch.object(step, "OUT", Path(out)),
             unittest.mock.patch.object(guest, "boot", boot),
             unittest.mock.patch.object(step, "script_result", lambda argv: "kdir"),
+            unittest.mock.patch.dict(guest.GUESTS, debug=1),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             table = planned(("kunit", "a", 0), ("kunit", "b", 0), ("guest", "c", 1))

@@ -23,15 +23,14 @@ LIMIT_S = 4 * 3600
 # Approximate durations on an idle host.
 DEMO_S = 40
 MUTANT_S = 25
-BOOT_S = {"release": 15, "debug": 60, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
+BOOT_S = {"release": 15, "debug": 30, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
 # All KUnit suites together.
-KUNIT_S = {"release": 20, "debug": 130, "kcsan": 130, "rt": 60, "stock": 0, "cfi": 20, "arm64": 20}
+KUNIT_S = {"release": 20, "debug": 65, "kcsan": 130, "rt": 60, "stock": 0, "cfi": 20, "arm64": 20}
 # A guest suite without a duration in tests/suites.txt.
 SUITE_S = 4
 SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
-# Numbers of guests that share the suites of a kernel. A debug guest takes half a minute to boot and
-# end.
-GUESTS = {"release": 2, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
+# Numbers of guests that share the suites of a kernel.
+GUESTS = {"release": 2, "debug": 2, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_TIMEOUT_S = {
     "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
@@ -93,6 +92,8 @@ def kernel_steps(
             options = [*GUEST_ARGS[kernel]]
             if kunit:
                 options += ["--kunit-modules", kunit.result()]
+            if is_long:
+                options += ["--env", "KTAP_LONG=y"]
             options += ["--suite", *words]
             limit_s = LONG_LIMIT_S if is_long else LIMIT_S
             boot(kdir, modules, directory, limits[kernel], options, limit_s)

@@ -383,7 +383,7 @@ class Suite(block.Suite):
         node = self.line("event")
 
         def read() -> None:
-            for _ in range(10 if ktap.IS_DEBUG else 40):
+            for _ in range(200 if ktap.IS_LONG else 10 if ktap.IS_DEBUG else 40):
                 block.read(node, 16384, block=512)
 
         load = self.start(read)

@@ -177,11 +177,14 @@ class Suite(block.Suite):
         ktap.expect_equal(True, expected == block.read("/dev/ram0", LENGTH), "data")
 
     def test_regions_are_copied(self) -> None:
-        first = self.make_null_blk("null0", size=2)
-        second = self.make_null_blk("null1", size=2)
+        mib = 8 if ktap.IS_LONG else 2
+        first = self.make_null_blk("null0", size=mib)
+        second = self.make_null_blk("null1", size=mib)
         self.line(first, second)
-        length = 2 << 20
-        for sector, sectors in ((0, 8), (5, 3), (100, 1024), (7, 4089), (0, 4096), (4095, 1)):
+        length, end = mib << 20, mib << 11
+        for sector, sectors in (
+            (0, 8), (5, 3), (100, 1024), (7, end - 7), (0, end), (end - 1, 1),
+        ):  # fmt: skip
             data, old = os.urandom(length), os.urandom(length)
             block.write(first, data)
             block.write(second, old)

@@ -499,7 +499,7 @@ def read_without_wait(node: str) -> bytes | int:
 
 def write_and_verify(node: str) -> None:
     """Writes random data, and reads it back."""
-    for _ in range(4):
+    for _ in range(4 if not ktap.IS_LONG else 10 if ktap.IS_DEBUG else 40):
         data = os.urandom(LENGTH // 8)
         block.write(node, data, block=16384)
         assert data == block.read(node, len(data), block=12288), "other data"

@@ -17,6 +17,8 @@ import os
 import signal
 import sys
 
+# In `make test-long`, cases with concurrent tasks run them for longer.
+IS_LONG = "KTAP_LONG" in os.environ
 IS_DEBUG = os.path.exists("/proc/lockdep") or os.path.exists("/sys/kernel/debug/kcsan")
 """Whether the kernel has lockdep or KCSAN."""
 # A bound for hangs, as in ktap.sh.
