@@ -61,7 +61,7 @@ FLAVOURS = {
     "kcsan": Flavour(("base", "kcsan"), "x86_64", ("bzImage", "modules"), 2350, ("kcsan-rust",)),
     "rt": Flavour(("base", "rt"), "x86_64", ("bzImage", "modules"), 2330),
     "cfi": Flavour(("base", "release", "cfi"), "x86_64", ("bzImage", "modules"), 2330),
-    "uml": Flavour(("uml",), "um", ("linux", "modules"), 2140, ("uml-hz",)),
+    "uml": Flavour(("uml",), "um", ("linux", "modules"), 2140, ("uml-hz", "uml-spin")),
     "arm64": Flavour(("base", "release", "arm64"), "arm64", ("Image", "modules"), 2300),
 }
 
