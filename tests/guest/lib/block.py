@@ -8,7 +8,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import dm_ioctl
 import ktap
@@ -130,6 +130,12 @@ class Background(threading.Thread):
             self._what(*self._args)
         except Exception as error:
             self.error = error
+
+    def turns(self) -> Iterator[None]:
+        """Yields until the end. Pauses after each turn: the thread might wait for every turn otherwise."""
+        while self.is_alive():
+            yield
+            time.sleep(0.001)
 
     def end(self) -> Exception | None:
         """Waits for the end. The time limit of the case ends the wait. Returns `error`."""

@@ -387,7 +387,7 @@ class Suite(block.Suite):
                 block.read(node, 16384, block=512)
 
         load = self.start(read)
-        while load.is_alive():
+        for _ in load.turns():
             self.control.load("probe", [Target(0, SECTORS, "probe_line", "/dev/ram0 event")])
             self.control.suspend("probe")
             self.control.resume("probe")

@@ -164,7 +164,7 @@ class Suite(dm_targets.Suite):
         node = self.create("pair", Target(0, SECTORS, "rdelay", line))
         load = self.start(write_and_verify, node)
         kinds = ["delay", "rdelay"]
-        while load.is_alive():
+        for _ in load.turns():
             self.control.load("pair", [Target(0, SECTORS, kinds[0], line)])
             self.control.suspend("pair", NOFLUSH if kinds[0] == "delay" else 0)
             self.control.resume("pair")

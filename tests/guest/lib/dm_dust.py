@@ -189,16 +189,17 @@ class Suite(dm_targets.Suite):
             loads = [self.start(read_and_write, node) for _ in range(3)]
             messages = ["enable", "addbadblock 1 3", "addbadblock 200", "removebadblock 1", "listbadblocks"]
             messages += ["clearbadblocks", "addbadblock 3", "disable", "countbadblocks"]
-            while any(load.is_alive() for load in loads):
-                for text in messages:
-                    self.tell(name, text)
+            for load in loads:
+                for _ in load.turns():
+                    for text in messages:
+                        self.tell(name, text)
             ktap.expect_equal([None] * 3, [load.end() for load in loads], f"errors of {name}")
 
     def test_tables_are_replaced_under_load(self) -> None:
         node = self.create("pair", Target(0, SECTORS, "rdust", LINE))
         load = self.start(write_and_verify, node)
         kinds = ["dust", "rdust"]
-        while load.is_alive():
+        for _ in load.turns():
             self.control.load("pair", [Target(0, SECTORS, kinds[0], LINE)])
             self.control.suspend("pair", NOFLUSH if kinds[0] == "dust" else 0)
             self.control.resume("pair")

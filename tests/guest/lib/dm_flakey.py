@@ -209,7 +209,7 @@ class Suite(dm_targets.Suite):
         load = self.start(write_and_verify, node)
         # Byte 0 of each bio stays what it was: the flags do not match.
         lines = [UP, f"{DOWN} 5 corrupt_bio_byte 1 r 0 {FUA}", f"{DOWN} 5 corrupt_bio_byte {LENGTH} w 0 0"]
-        while load.is_alive():
+        for _ in load.turns():
             line, kind = random.choice(lines), random.choice(["flakey", "rflakey"])
             self.control.load("pair", [Target(0, SECTORS, kind, line)])
             self.control.suspend("pair", random.choice([NOFLUSH, 0]))

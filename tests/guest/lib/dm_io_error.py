@@ -103,7 +103,7 @@ class Suite(block.Suite):
         node = self.counter("failed_drop", bad, bad, "remap")
         load = self.start(self.fail_reads, node, 200, 0)
         kinds = ["submit", "remap"]
-        while load.is_alive():
+        for _ in load.turns():
             what = kinds[0]
             kinds.reverse()
             table = [Target(0, SECTORS, "failed_drop", f"{bad} {bad} {what}")]

@@ -388,7 +388,7 @@ class Suite(block.Suite):
             node = self.create("pair", Target(0, SECTORS, f"r{name}", line))
             load = self.start(write_and_verify, node)
             kinds = [name, f"r{name}"]
-            while load.is_alive():
+            for _ in load.turns():
                 self.control.load("pair", [Target(0, SECTORS, kinds[0], line)])
                 self.control.suspend("pair", NOFLUSH if kinds[0] == name else 0)
                 self.control.resume("pair")
