@@ -53,9 +53,12 @@ impl Device {
     }
 }
 
-/// Runs the flushes at the same time as a task that unmaps, queues and frees a range.
-fn explore(flushes: usize) {
-    loom::model::Builder::new().check(move || {
+/// Runs the flushes at the same time as a task that unmaps, queues and frees a range. Without a number of
+/// `preemptions`, explores all interleavings.
+fn explore(flushes: usize, preemptions: Option<usize>) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(move || {
         let device = Device::new();
         let flushes: Vec<_> = (0..flushes)
             .map(|_| {
@@ -78,12 +81,12 @@ fn explore(flushes: usize) {
 }
 
 fn what_is_freed_was_flushed() {
-    explore(1);
+    explore(1, None);
 }
 
 /// A flush that began too early may be the first or the last to end.
 fn flushes_may_end_in_any_order() {
-    explore(2);
+    explore(2, Some(3));
 }
 
 /// All checks, with their names.
