@@ -11,7 +11,9 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
-KERNELS = ("release", "debug", "kcsan", "rt", "stock", "cfi", "arm64")
+KERNELS = ("uml", "release", "debug", "kcsan", "rt", "stock", "cfi", "arm64")
+# User-Mode Linux, in place of the release kernel in `make test`.
+UML = "uml"
 # Kernels that run the suites of the release kernel in `make test-long`, except lines with
 # `-<kernel>`.
 LONG_KERNELS = ("kcsan", "rt")
@@ -31,7 +33,7 @@ KUNIT_KERNELS = ("release", "debug", "uml")
 _LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, *SHORT_KERNELS))
 _ALLOWED = {
     "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
-    "guest": {"release", "debug", STOCK, *SHORT_KERNELS, *_LEFT_OUT},
+    "guest": {"release", "debug", UML, STOCK, *SHORT_KERNELS, *_LEFT_OUT},
 }
 # Words that may follow the kernels.
 _EXTRA = re.compile(r"(?P<long>long)|(?P<seconds>\d+s)|(?P<complaints>complaints=\d+)")
@@ -51,10 +53,17 @@ class Planned:
     complaints: int = 0
     """Expected number of complaints of the library on the console."""
 
-    def runs(self, kernel: str, is_long: bool) -> bool:
-        """Returns whether a kernel runs the suite, in the long or else in the normal test run."""
+    def runs(self, kernel: str, is_long: bool, is_chosen: bool = False) -> bool:
+        """Returns whether a kernel runs the suite, in the long or else in the normal test run.
+
+        `is_chosen` is whether the run is of this kernel only.
+        """
         if kernel == STOCK:
             return kernel in self.kernels
+        if kernel == UML:
+            return kernel in self.kernels and not is_long
+        if kernel == "release" and UML in self.kernels:
+            return kernel in self.kernels and (is_long or is_chosen)
         if kernel in (*LONG_KERNELS, *SHORT_KERNELS):
             in_time = is_long if kernel in LONG_KERNELS else kernel in self.kernels or not self.is_long
             return in_time and "release" in self.kernels and f"-{kernel}" not in self.kernels
@@ -80,6 +89,7 @@ def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
             or (not kernels if kind == "guest" else not kernels and not rest)
             or len(set(rest)) != len(rest)
             or not all(_EXTRA.fullmatch(word) for word in rest)
+            or UML in kernels and "long" in rest
         ):
             raise SystemExit(f"suites.txt:{number}: invalid line: {line}")
         extra = {_EXTRA.fullmatch(word).lastgroup: word for word in rest}
@@ -112,7 +122,7 @@ def names(kind: str) -> list[str]:
 
 def uml_names() -> list[str]:
     """Returns the names of the KUnit suites that run on User-Mode Linux."""
-    return [suite.name for suite in planned() if "uml" in suite.kernels]
+    return [suite.name for suite in planned() if suite.kind == "kunit" and UML in suite.kernels]
 
 
 @functools.cache

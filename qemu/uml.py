@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import initramfs
 import modules
@@ -21,7 +22,7 @@ from watch import LOOK_S, Limits, Watch
 # Time limit for a kernel to power off. It only detects hangs.
 POWER_OFF_S = 10
 KERNEL_ARGS = (
-    "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic"
+    "seccomp=on con=null con0=fd:0,fd:1 console=tty0 rdinit=/init panic=-1 oops=panic printk.devkmsg=on"
     " rcupdate.rcu_expedited=1 rcutree.jiffies_till_first_fqs=0 rcutree.jiffies_till_next_fqs=1"
     # The clock of the guest advances while the host runs other tasks: a busy host looks like a stall.
     " rcupdate.rcu_cpu_stall_suppress=1"
@@ -62,10 +63,12 @@ class Machine:
         initrd.write_bytes(archive.packed())
         return initrd
 
-    def pack_debian(self, shares: Mapping[str, Path], job: bytes) -> Path:
+    def pack_debian(
+        self, shares: Mapping[str, Path], job: bytes, variables: Mapping[str, str] = MappingProxyType({})
+    ) -> Path:
         """Writes the initramfs that hands over to the Debian image, and returns its path.
 
-        The guest mounts `shares`, directories of the host, by their mount points, and `out` as
+        The job sources `variables`. The guest mounts `shares`, directories of the host, by their mount points, and `out` as
         /mnt/out. Its files there are `kscale.out`, the output of the job, and `kscale.ctl`, see
         init/main.
         """
@@ -77,6 +80,7 @@ class Machine:
             "PORTS": "/mnt/out",
             "SHELL_RUN": "",
             "SUITES": "none",
+            **variables,
         }
         initrd = self.out / "initrd.gz"
         initramfs.write(initrd, env, {"job": job})
@@ -88,11 +92,12 @@ class Machine:
         quiet_s: float,
         output: str,
         is_complete: Callable[[], bool] = lambda: False,
+        limit_s: float = math.inf,
     ) -> str | None:
         """Runs the kernel until it ends, and returns the failure, if any.
 
-        The kernel is killed if it shows no sign of progress for `quiet_s`, and if it fails to power
-        off when `is_complete` returns that the job has ended. The job prints to the file `output`.
+        The kernel is killed if it shows no sign of progress for `quiet_s`, if it runs for `limit_s`, and
+        if it fails to power off when `is_complete` returns that the job has ended. The job prints to the file `output`.
         """
         # The kernel must not outlive this process.
         argv = ["setpriv", "--pdeathsig", "KILL"]
@@ -111,7 +116,7 @@ class Machine:
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
             watch = Watch(kernel.pid, self.out / "console.log", self.out / output)
-            limits = Limits(quiet_s, quiet_s, math.inf)
+            limits = Limits(quiet_s, quiet_s, limit_s)
             off_s = 0.0
             try:
                 while kernel.poll() is None:

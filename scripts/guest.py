@@ -90,8 +90,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     what = [] if words else what_to_run(args)
     if words and (os.environ.get("MO") or os.environ.get("O")):
         die("SUITES= needs two builds of the modules: omit MO= and O=", 2)
-    if os.environ.get("KERNEL") == "uml" and not os.environ.get("KDIR"):
-        die("QEMU does not boot KERNEL=uml: use make kunit", 2)
+    is_uml = os.environ.get("KERNEL") == "uml" and not os.environ.get("KDIR")
+    if is_uml and not words:
+        die("KERNEL=uml runs suites only: make guest KERNEL=uml SUITES='name'", 2)
     tools = load_tools()
     if words:
         os.environ.pop("KUNIT", None)
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if words:
         what = suites_to_run(words, kdir, tools)
     command = [
-        tools["PYTHON"], str(CHECKOUT / "qemu/run.py"),
+        tools["PYTHON"], str(CHECKOUT / "qemu" / ("uml_suites.py" if is_uml else "run.py")),
         "--kdir", str(kdir), "--modules", str(out), *what,
     ]
     os.environ.setdefault(arch.X86.variable, tools["QEMU"])

@@ -36,14 +36,16 @@ def guest_options(built: str, names: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Builds, then becomes qemu/kunit.py or qemu/run.py."""
+    """Builds, then becomes qemu/uml_suites.py or qemu/run.py."""
     os.environ.pop("KDIR", None)
     arch.select()
     kernel = suites.ARM64 if os.environ.get("KERNEL") == suites.ARM64 else "uml"
     os.environ |= {"KERNEL": kernel, "KUNIT": "y"}
     kdir, built = (str(path) for path in kbuild.built(load_tools()))
     names = [*sys.argv[1:], *os.environ.get("SUITES", "").split()]
-    argv = ["qemu/kunit.py", "--kdir", kdir, "--modules", built, *names]
+    argv = ["qemu/uml_suites.py", "--kdir", kdir, "--kunit-modules", built]
+    if names:
+        argv += ["--suite", *(f"kunit:{name}" for name in names)]
     if kernel == suites.ARM64:
         argv = ["qemu/run.py", "--kdir", kdir, *guest_options(built, names)]
     os.execv(sys.executable, [sys.executable, str(CHECKOUT / argv[0]), *argv[1:]])

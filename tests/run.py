@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs all tests, prints a table of the suites and the number of cases that passed and failed.
 
-Steps: the host tests of the harness; the suites of tests/suites.txt on the debug and the release
-kernel; the compile-fail cases; the comparison of the instructions of each call with bench/counts;
+Steps: the host tests of the harness; the suites of tests/suites.txt on User-Mode Linux, the debug and
+the release kernel; the compile-fail cases; the comparison of the instructions of each call with bench/counts;
 the guest of `make demo`; the mutants of tests/mutants.txt and the sample of tests/mutants.
 
-Five steps run at a time, the longest first: a step waits for half of its time. Modules are
+Three steps run at a time, the longest first: a step waits for half of its time. Modules are
 built meanwhile; a step waits for those that it needs. The last two tables are the suites with their
 durations, and the steps with their CPU time.
 
@@ -46,9 +46,10 @@ from runner import guest, host, reports, step
 from runner.step import Builds, Outcome, Step
 
 # A guest waits for timers and grace periods for half of its time.
-STEPS_AT_ONCE = 5
+STEPS_AT_ONCE = 3
 # Approximate durations of steps on an idle host. The longest step starts first.
-HARNESS_S = 250
+HARNESS_S = 100
+BUILDS_S = 110
 UI_S = 60
 MIRI_S = 120
 LITMUS_S = 1
@@ -111,7 +112,7 @@ def all_steps(
     steps: list[Step] = []
     for kernel in reversed(suites.KERNELS):
         if kernel == chosen or not chosen and (is_long or kernel not in suites.ELSEWHERE):
-            table = [suite for suite in suites.planned() if suite.runs(kernel, is_long)]
+            table = [suite for suite in suites.planned() if suite.runs(kernel, is_long, bool(chosen))]
             if table:
                 steps += guest.kernel_steps(parser, builds, kernel, table, is_long)
     if is_long and chosen in ("", suites.STOCK):
@@ -133,16 +134,19 @@ def all_steps(
     modules = builds.modules(KERNEL="release")
     bench = builds.modules(KERNEL="release", BENCH="y")
     own = [str(TESTS / "host/run.py"), "--kdir", kdir]
+    # They take half of the time.
+    building = ["test_build.", "test_bench_host.", "test_guests.", "test_compat.", "test_deb."]
     ui = [str(TESTS / "ui/run.py"), "--modules"]
     sample = [str(TESTS / "mutants/run.py"), "--sample"]
     return [
-        # The harness tests of the build copy these modules.
-        host.host_step("harness", HARNESS_S, parser, lambda: host.after(bench, own)),
+        host.host_step("harness", HARNESS_S, parser, lambda: [*own, "--without", *building]),
+        # They copy these modules.
+        host.host_step("builds", BUILDS_S, parser, lambda: host.after(bench, [*own, *building])),
         *steps,
         host.host_step("ui", UI_S, parser, lambda: [*ui, modules.result()]),
         host.counts_step(parser, bench),
         guest.demo_step(builds, kdir),
-        *guest.mutant_steps(parser, builds, kdir),
+        *guest.mutant_steps(parser, builds),
         host.host_step("mutants", SAMPLE_S, parser, lambda: sample),
     ]
 

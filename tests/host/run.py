@@ -62,16 +62,30 @@ class KtapResult(unittest.TestResult):
         self._print(test, False, f"skipped: {reason}")
 
 
+def each_test(suite: unittest.TestSuite) -> list[unittest.TestCase]:
+    """Returns the tests of a suite of suites, in their order."""
+    return [
+        test
+        for part in suite
+        for test in (each_test(part) if isinstance(part, unittest.TestSuite) else [part])
+    ]
+
+
 def main() -> int:
     """Runs the tests of this directory."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kdir", required=True, help="kernel build to boot")
     parser.add_argument("names", nargs="*", help="parts of the names of tests (default: all tests)")
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="NAME", help="parts of the names of other tests"
+    )
     args = parser.parse_args()
     os.environ["KSCALE_TEST_KDIR"] = args.kdir
     loader = unittest.TestLoader()
     loader.testNamePatterns = [f"*{name}*" for name in args.names] or None
-    tests = loader.discover(str(HERE), top_level_dir=str(HERE))
+    found = each_test(loader.discover(str(HERE), top_level_dir=str(HERE)))
+    left_out = [test for test in found if any(name in test.id() for name in args.without)]
+    tests = unittest.TestSuite(test for test in found if test not in left_out)
     print(f"KTAP version 1\n1..{tests.countTestCases()}")
     result = KtapResult()
     tests.run(result)

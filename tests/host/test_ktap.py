@@ -270,6 +270,20 @@ class Table(unittest.TestCase):
             planned = {suite.name: suite for suite in suites.planned()}
         self.assertEqual(planned["kscale_new"].kernels, suites.KUNIT_KERNELS)
 
+    def test_user_mode_linux_runs_suites_of_the_release_kernel_in_the_short_run(self) -> None:
+        text = "guest a uml,release\nguest b release\nguest c release long\nguest d uml,release,debug\n"
+        table = suites.parse(text, ["k"])
+        for kernel, short, long in (
+            ("uml", "kad", ""), ("release", "b", "kacd"), ("debug", "kd", ""), ("kcsan", "", "kabcd"),
+            ("cfi", "kabd", "kabd"),
+        ):  # fmt: skip
+            for is_long, expected in ((False, short), (True, long)):
+                with self.subTest(kernel, is_long=is_long):
+                    names = [suite.name for suite in table if suite.runs(kernel, is_long)]
+                    self.assertEqual("".join(names), expected)
+        names = [suite.name for suite in table if suite.runs("release", False, is_chosen=True)]
+        self.assertEqual("".join(names), "kabd")
+
     def test_suites_of_the_release_kernel_run_on_long_kernels(self) -> None:
         table = suites.parse("guest a release\nguest b debug long\nguest c release,-rt long # why\n")
         for kernel, expected in (("release", "a"), ("debug", ""), ("kcsan", ""), ("rt", "")):
@@ -305,7 +319,7 @@ class Table(unittest.TestCase):
     def test_malformed_lines_are_refused(self) -> None:
         for line in ("kunit", "kunit a", "kunit a relase", "guest a", "guset a debug", "guest a debug lnog",
                      "guest a debug long long", "guest a debug 12", "guest a debug complaints",
-                     "guest a release,-debug", "guest a rt"):
+                     "guest a release,-debug", "guest a rt", "guest a uml,release long"):
             with self.subTest(line), self.assertRaises(SystemExit):
                 suites.parse(line, ["a"])
 

@@ -347,7 +347,7 @@ class Mutants(unittest.TestCase):
         )
         text = f"KTAP version 1\n1..1\n    KTAP version 1\n    1..2\n{cases}not ok 1 rcrypt\n"
 
-        def boot(_kdir: str, _built: str, directory: Path, *_: object) -> int:
+        def boot(_kdir: str, _built: str, directory: Path, *_: object, **_program: str) -> int:
             end.save(directory / "end.json")
             (directory / "output.log").write_text(text)
             return status
@@ -356,8 +356,9 @@ class Mutants(unittest.TestCase):
             tempfile.TemporaryDirectory() as out,
             unittest.mock.patch.object(step, "OUT", Path(out)),
             unittest.mock.patch.object(guest, "boot", boot),
+            unittest.mock.patch.object(step, "script_result", lambda argv: "kdir"),
         ):
-            return next(guest.mutant_steps(parser, builds, "kdir")).run()[0].suites[0]
+            return next(guest.mutant_steps(parser, builds)).run()[0].suites[0]
 
     def test_tests_that_fail_catch_a_mutant(self) -> None:
         row = self.row(1, ktap.Ended(), self.TESTS)

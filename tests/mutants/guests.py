@@ -168,7 +168,7 @@ class UmlDebian(Uml):
     def prepare(self, cpus: int) -> tuple[uml.Machine, Path]:
         """Returns the machine and its initramfs."""
         machine = uml.Machine(
-            self.kdir, self.out, cpus, "1G", "mempool_debug printk.devkmsg=on", image.ensure()
+            self.kdir, self.out, cpus, "1G", "mempool_debug", image.ensure()
         )
         release = modules.kernel_release(self.kdir)
         tree = modules.install(self.kdir, self.built, self.out / "modules")

@@ -17,20 +17,20 @@ from runner.step import CHECKOUT, TESTS, Builds, Outcome, Step
 
 # Time limits for hung guests: without a sign of progress, and for the whole run of a guest.
 TIMEOUT_S = {
-    "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "cfi": 900, "arm64": 1800,
+    "uml": 120, "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "cfi": 900, "arm64": 1800,
 }
 LIMIT_S = 4 * 3600
 # Approximate durations on an idle host.
 DEMO_S = 40
-MUTANT_S = 25
-BOOT_S = {"release": 15, "debug": 30, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
+MUTANT_S = 5
+BOOT_S = {"uml": 1, "release": 15, "debug": 30, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
 # All KUnit suites together.
-KUNIT_S = {"release": 20, "debug": 65, "kcsan": 130, "rt": 60, "stock": 0, "cfi": 20, "arm64": 20}
+KUNIT_S = {"uml": 5, "release": 20, "debug": 65, "kcsan": 130, "rt": 60, "stock": 0, "cfi": 20, "arm64": 20}
 # A guest suite without a duration in tests/suites.txt.
 SUITE_S = 4
-SLOWER = {"release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
+SLOWER = {"uml": 0.6, "release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
 # Numbers of guests that share the suites of a kernel.
-GUESTS = {"release": 2, "debug": 2, "stock": 2, "cfi": 2, "arm64": 2}
+GUESTS = {"uml": 2, "release": 1, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_TIMEOUT_S = {
     "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
@@ -39,6 +39,7 @@ LONG_TIMEOUT_S = {
 LONG_LIMIT_S = 12 * 3600
 # Without KASAN, mempool_debug detects writes to the reserved elements of a pool.
 GUEST_ARGS = {
+    "uml": [],
     "release": ["--append", "mempool_debug"],
     "debug": [],
     "kcsan": [],
@@ -48,21 +49,23 @@ GUEST_ARGS = {
     "arm64": ["--append", "mempool_debug"],
 }
 GUEST_OPTIONS = {"CPUS": "--cpus", "MEM": "--mem", "ACCEL": "--accel", "TIMEOUT": "--timeout"}
+QEMU = "run.py"
+UML = "uml_suites.py"
 
 
 def boot(
     kdir: str, built: str, directory: Path, timeout_s: int, options: list[str],
-    limit_s: int = LIMIT_S,
+    limit_s: int = LIMIT_S, program: str = QEMU,
 ) -> int:
-    """Boots one guest for suites and returns the exit status of qemu/run.py."""
-    argv = [sys.executable, str(CHECKOUT / "qemu/run.py"), "--kdir", kdir, "--modules", built]
+    """Boots one guest for suites and returns the exit status of `program` in qemu/."""
+    argv = [sys.executable, str(CHECKOUT / "qemu" / program), "--kdir", kdir, "--modules", built]
     argv += ["--out", str(directory), "--timeout", str(timeout_s), "--limit", str(limit_s)]
     for variable, option in GUEST_OPTIONS.items():
-        if os.environ.get(variable):
+        if os.environ.get(variable) and (variable != "ACCEL" or program == QEMU):
             argv += [option, os.environ[variable]]
     # Standard output is discarded: step.judged() prints the results of the suites.
-    with subprocess.Popen([*argv, *options], stdout=subprocess.DEVNULL, text=True) as program:
-        return step.wait_for(program)
+    with subprocess.Popen([*argv, *options], stdout=subprocess.DEVNULL, text=True) as runner:
+        return step.wait_for(runner)
 
 
 def kernel_steps(
@@ -96,7 +99,8 @@ def kernel_steps(
                 options += ["--env", "KTAP_LONG=y"]
             options += ["--suite", *words]
             limit_s = LONG_LIMIT_S if is_long else LIMIT_S
-            boot(kdir, modules, directory, limits[kernel], options, limit_s)
+            program = UML if kernel == suites.UML else QEMU
+            boot(kdir, modules, directory, limits[kernel], options, limit_s, program)
             return [step.judged(kernel, parser, output_of(directory), names, directory, end_of(directory))]
 
         name = f"{kernel} kernel, guest {number}: {len(share)} suites"
@@ -136,15 +140,16 @@ def shares(
     return [sorted(share, key=planned.index) for share in found if share]
 
 
-def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Step]:
+def mutant_steps(parser: ktap.Parser, builds: Builds) -> Iterator[Step]:
     """Returns steps that boot the mutants of tests/mutants.txt: modules with planted bugs.
 
     All tests that the line of a mutant names must fail.
     """
+    kdir = step.script_result(["kernel.py", suites.UML])
     lines = (TESTS / "mutants.txt").read_text().splitlines()
     for words in (words for line in lines if (words := line.partition("#")[0].split())):
         mutant, suite, tests = words[0], words[1], words[2:]
-        built = builds.modules(KERNEL="release", MUTANT=mutant)
+        built = builds.modules(KERNEL=suites.UML, MUTANT=mutant)
 
         def run(
             mutant: str = mutant,
@@ -155,7 +160,7 @@ def mutant_steps(parser: ktap.Parser, builds: Builds, kdir: str) -> Iterator[Ste
             modules = built.result()
             directory = step.fresh(f"mutant-{mutant}")
             options = ["--env", f"KTAP_ONLY={' '.join(tests)}", "--suite", f"guest:{suite}"]
-            status = boot(kdir, modules, directory, TIMEOUT_S["release"], options)
+            status = boot(kdir, modules, directory, TIMEOUT_S[suites.UML], options, program=UML)
             end = end_of(directory)
             result = parser.judge(output_of(directory), [suite], directory.name, directory, end)
             failed = {line.partition(":")[0] for line in result.suites[0].failures}
