@@ -468,6 +468,46 @@ mod tests {
         Ok(())
     }
 
+    /// The write ends in the last page of a compound page.
+    #[test]
+    fn bytes_after_a_write_to_a_compound_page_are_zero() -> Result {
+        const LEN: usize = 3 * PAGE_SIZE + 512;
+        let memory = Memory::new(4)?;
+        let (set, pool) = (&*memory.set, &*memory.pool);
+        memory.counts.max_order.store(2, Relaxed);
+        let filled = |source: &Counted, order| {
+            let page = source.alloc_compound(order)?.into_raw();
+            // SAFETY: The compound page has four pages, and nothing else uses it.
+            unsafe {
+                let start = bindings::page_address(page.as_ptr()).cast::<u8>();
+                start.write_bytes(0xee, 4 * PAGE_SIZE);
+                Some(CompoundPage::from_raw(page))
+            }
+        };
+        // SAFETY: The bio is freed below, before the set and the pool are.
+        let bio = unsafe { alloc(set, pool, bindings::req_op_REQ_OP_WRITE, LEN, filled) };
+        let bio = bio.ok_or(ENOMEM)?;
+        // SAFETY: The bio has a segment, and owns its pages. Nothing writes to them.
+        let (segments, bytes) = unsafe {
+            let start = bindings::page_address((*(*bio.as_ptr()).bi_io_vec).bv_page);
+            (
+                (*bio.as_ptr()).bi_vcnt,
+                slice::from_raw_parts(start.cast::<u8>(), 4 * PAGE_SIZE),
+            )
+        };
+        let (data, tail) = bytes.split_at(LEN);
+        let is_cleared = tail.iter().all(|&byte| byte == 0);
+        let is_kept = data.iter().all(|&byte| byte == 0xee);
+        // SAFETY: The bio came from `alloc()` with that pool and that source, and is not used again.
+        unsafe {
+            free_compound_pages::<Counted>(bio, core::ptr::from_ref(pool).cast());
+            bindings::bio_put(bio.as_ptr());
+        }
+        assert_eq!(segments, 1);
+        assert!(is_cleared && is_kept);
+        Ok(())
+    }
+
     #[test]
     fn a_bio_has_the_pages_that_the_pool_guarantees() -> Result {
         // Guaranteed pages, bytes, pages of the bio.

@@ -502,6 +502,29 @@ mod tests {
         Ok(())
     }
 
+    #[test]
+    fn only_functions_of_the_worker_cannot_wait() -> Result {
+        for (is_worker, expected) in [(false, 0), (true, EDEADLK.to_errno())] {
+            let owner = owner()?;
+            let handle = owner.shared();
+            let theirs = handle.clone();
+            let error = Arc::new(Atomic::new(1), GFP_KERNEL)?;
+            let found = error.clone();
+            let func = move |_: Result<call::Results>| {
+                let error = theirs.enter().err();
+                found.store(error.map_or(0, |error| error.to_errno()), Relaxed);
+            };
+            let in_flight = handle.enter()?;
+            let context = call::begin(&in_flight, &handle, func).ok_or(EINVAL)?;
+            drop(in_flight);
+            // SAFETY: The context is from `begin()`, and is used once.
+            unsafe { call::finish::<Fake>(context, (0, 0), is_worker) };
+
+            assert_eq!(error.load(Relaxed), expected);
+        }
+        Ok(())
+    }
+
     /// Nothing would keep such a module loaded.
     #[test]
     fn functions_of_other_modules_are_refused() -> Result {
