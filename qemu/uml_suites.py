@@ -10,6 +10,7 @@ console has no other reports.
 """
 
 import argparse
+import contextlib
 import math
 import os
 import shlex
@@ -93,9 +94,11 @@ def boot(args: argparse.Namespace, out: Path, scratch: Path) -> str | None:
     try:
         return machine.boot(initrd, args.timeout, "kscale.out", limit_s=args.limit)
     finally:
-        (out / "kscale.out").rename(out / "output.log")
+        # A kernel that fails early has not made all of them.
+        with contextlib.suppress(FileNotFoundError):
+            (out / "kscale.out").rename(out / "output.log")
         for name in ("snapshot", "initrd.gz"):
-            (out / name).unlink()
+            (out / name).unlink(missing_ok=True)
 
 
 def main(argv: list[str]) -> int:
