@@ -11,7 +11,7 @@
 //! | [`percpu`] | per-CPU data, counters, limits, CPU hotplug callbacks |
 //! | [`sync`] | SRCU, RCU lists, reader-writer semaphores, workqueues |
 //! | [`mod@module`] | module parameters |
-//! | [`lib`] | CRC-32, random numbers, rate limits of log messages |
+//! | [`lib`] | CRC-32, files in debugfs, random numbers, rate limits of log messages |
 //!
 //! A module that uses this crate needs no `unsafe`. The documentation of a function has a line
 //! `Context:`, with the contexts that may call it and whether it may sleep. `docs/soundness.md` of

@@ -302,6 +302,17 @@ pub(crate) unsafe fn end(id: RecordId) {
     }
 }
 
+/// Returns what `f` returns for the data of a record that is active. The record stays active meanwhile.
+///
+/// `f` must not call functions of this module: they wait for it (deadlock).
+pub(crate) fn with_active<R>(id: RecordId, f: impl FnOnce(NonNull<c_void>) -> R) -> Option<R> {
+    let mut records = RECORDS.lock();
+    let record = records
+        .stack
+        .find_mut(|record| record.id == id && record.stage == Stage::Active)?;
+    Some(f(record.data))
+}
+
 /// Removes a record that is still active. Neither of its functions was called nor will be.
 fn take_active(id: RecordId) -> Option<KBox<Node<Record>>> {
     RECORDS

@@ -57,6 +57,26 @@ impl TeardownId {
         // SAFETY: The record is from `register()`: `free()` only requires `stop()`.
         unsafe { cleanup::end(self.0) };
     }
+
+    /// Returns what `f` returns for the value, unless it is being stopped or was stopped.
+    ///
+    /// `f` must neither add nor end a cleanup record (deadlock).
+    ///
+    /// # Safety
+    ///
+    /// The value must be a `P`.
+    ///
+    /// Context: Process context. May sleep.
+    pub(crate) unsafe fn with<P: Teardown, R>(
+        &self,
+        f: impl FnOnce(P::Borrowed<'_>) -> R,
+    ) -> Option<R> {
+        cleanup::with_active(self.0, |data| {
+            // SAFETY: By the safety requirements, `data` is from `into_foreign()` of a `P`. It is not
+            // freed before this returns, as the record stays active.
+            f(unsafe { P::borrow(data.as_ptr()) })
+        })
+    }
 }
 
 /// Returns whether all code that depends on `P` is code of its module.

@@ -11,6 +11,7 @@ use kernel::prelude::*;
 
 mod aead;
 mod cpuhp;
+mod debugfs;
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod flush_queue;
 #[cfg(CONFIG_IOMMU_IOVA)]
@@ -61,6 +62,11 @@ mod tests {
     #[test]
     fn cpuhp() -> Result {
         cpuhp::example()
+    }
+
+    #[test]
+    fn debugfs() -> Result {
+        debugfs::example()
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use kernel::{
     cpu::CpuId,
+    fmt,
     impl_has_work,
     new_mutex,
     new_work,
@@ -40,6 +41,11 @@ use kscale::{
             BlkResult, //
         },
         dm, //
+    },
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
     },
     percpu::hotplug,
     sync::{
@@ -76,7 +82,7 @@ module! {
         },
         leak: bool {
             default: false,
-            description: "Leak hotplug callbacks, with the registration of a target or the value",
+            description: "Leak files in debugfs, and hotplug callbacks, with a registration or the value",
         },
     },
 }
@@ -337,7 +343,27 @@ impl Job {
     }
 }
 
+/// Files, one of which is still read after its module began to go.
+struct Shown;
+
+#[vtable]
+impl Files for Shown {
+    const FILES: &'static [File<Self>] = &[
+        File::read_only(c"value", |_, f| f.write_str("1\n")),
+        File::read_only(c"late", Self::show_late),
+    ];
+}
+
+impl Shown {
+    fn show_late(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        pr_info!("is read\n");
+        be_late();
+        f.write_str("late\n")
+    }
+}
+
 struct GoingModule {
+    _files: Option<Dir<Shown>>,
     _values: Option<Values>,
     _late: dm::Registration<Late>,
 }
@@ -354,20 +380,24 @@ impl kernel::Module for GoingModule {
             0 => (),
             how => Job::leak(how >= 2, how == 3)?,
         }
+        let files = Dir::new(c"going_probe", Arc::new(Shown, GFP_KERNEL)?)?;
         let values = Values::new(value)?;
         if !module_parameters::leak.value() {
             return Ok(Self {
+                _files: Some(files),
                 _values: Some(values),
                 _late: dm::Registration::new(())?,
             });
         }
 
+        forget(files);
         let callbacks = CpuCallbacks::new()?;
         *callbacks.values.lock() = Some(values);
         forget(hotplug::Registration::new(callbacks.clone())?);
         // Registered later, so it is unregistered first.
         *callbacks.target.lock() = Some(dm::Registration::new(Data)?);
         Ok(Self {
+            _files: None,
             _values: None,
             _late: dm::Registration::new(())?,
         })

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Leaked registrations of a module end before its code is freed."""
 
+import errno
+import os
 import time
+from collections.abc import Callable
 
 import block
 import ktap
@@ -9,6 +12,7 @@ import test_modules
 from dm_ioctl import KernelLog, Target
 from test_modules import load, unload
 
+_FILES = "/sys/kernel/debug/going_probe"
 _CPU_ONLINE = "/sys/devices/system/cpu/cpu3/online"
 
 
@@ -28,6 +32,7 @@ class Suite(block.Suite):
     def expect_nothing_left(self) -> None:
         """No callback of the module is called, and its target is unregistered."""
         assert not test_modules.is_loaded("going_probe"), "the module stayed"
+        assert not os.path.exists(_FILES), "the directory stayed"
         if has_cpu_hotplug():
             for state in "01":
                 with open(_CPU_ONLINE, "w") as online:
@@ -126,6 +131,45 @@ class Suite(block.Suite):
     def test_a_queued_bio_is_ended_late(self) -> None:
         self.expect_waited_for("queue")
 
+    def expect_stale_file(self, parameters: str) -> None:
+        """An open file of a module that is unloaded cannot be read. It keeps the library loaded."""
+        load("going_probe", parameters)
+        with open(f"{_FILES}/value", "rb", buffering=0) as file, \
+                open(f"{_FILES}/late", "rb", buffering=0) as unread:
+            ktap.expect_equal(b"1\n", file.read(), "contents")
+            unload("going_probe")
+            self.expect_nothing_left()
+            for stale in (file, unread):
+                expect_error(errno.EIO, os.pread, stale.fileno(), 1, 0)
+                expect_error(errno.EIO, os.lseek, stale.fileno(), 0, os.SEEK_SET)
+            expect_error(errno.EWOULDBLOCK, unload, "kscale")
+        unload("kscale")
+
+    def test_a_file_is_open(self) -> None:
+        self.expect_stale_file("")
+
+    def test_a_leaked_file_is_open(self) -> None:
+        self.expect_stale_file("leak=1")
+
+    def expect_reader(self, parameters: str) -> None:
+        """Unloading waits for a process that reads a file."""
+        load("going_probe", parameters)
+        reading = self.start(block.text_of, f"{_FILES}/late")
+        block.wait_until(lambda: bool(self.said("going_probe: is read")))
+        unload("going_probe")
+        assert self.said("going_probe: is late"), "the module went while its code ran"
+        # The process reads on, to the end of the file.
+        error = reading.end()
+        assert isinstance(error, OSError), f"the process read on: {error!r}"
+        ktap.expect_equal(errno.EIO, error.errno, "error of the process")
+        self.expect_nothing_left()
+
+    def test_a_file_is_read_late(self) -> None:
+        self.expect_reader("")
+
+    def test_a_leaked_file_is_read_late(self) -> None:
+        self.expect_reader("leak=1")
+
     def step(self, number: int) -> None:
         """Loads and unloads `outlives`, which leaks values that other modules use. The module is most likely
         loaded at the same address each time, as its size is the same.
@@ -157,6 +201,16 @@ class Suite(block.Suite):
         self.step(5)
         unload("heir")
         assert self.said("heir: removed Ok(1)"), "the entry was not removed"
+
+
+def expect_error(number: int, call: Callable[..., object], *args: object) -> None:
+    """A call fails with this error."""
+    try:
+        call(*args)
+    except OSError as error:
+        ktap.expect_equal(number, error.errno, "error")
+    else:
+        raise AssertionError(f"no error of {call.__name__}")
 
 
 def has_cpu_hotplug() -> bool:

@@ -76,6 +76,7 @@ mod memory {
 
     use kernel::{
         cpu::CpuId,
+        fmt,
         sync::Arc, //
     };
 
@@ -84,6 +85,11 @@ mod memory {
         crypto::{
             secret::SecretBytes,
             skcipher::Skcipher, //
+        },
+        lib::debugfs::{
+            Dir,
+            File,
+            Files, //
         },
         mm::{
             gfp::Gfp,
@@ -134,6 +140,31 @@ mod memory {
     fn forgotten_callbacks_are_called_until_their_module_goes() -> Result {
         let callbacks = Arc::new(CpuCallbacks, GFP_KERNEL)?;
         mem::forget(hotplug::Registration::new(callbacks)?);
+        Ok(())
+    }
+
+    /// Data of files that are code of this module.
+    struct Shown;
+
+    #[vtable]
+    impl Files for Shown {
+        const FILES: &'static [File<Self>] = &[File::read_only(c"shown", Self::show)];
+    }
+
+    impl Shown {
+        fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("shown\n")
+        }
+    }
+
+    /// The directories are removed when this module is unloaded, also if only the inner one was leaked.
+    #[test]
+    fn forgotten_directories_exist_until_their_module_goes() -> Result {
+        let data = Arc::new(Shown, GFP_KERNEL)?;
+        let outer = Dir::new(c"kscale_forget", data.clone())?;
+        mem::forget(Dir::new_in(&outer, c"inner", data.clone())?);
+        drop(outer);
+        mem::forget(Dir::new(c"kscale_forget_files", data)?);
         Ok(())
     }
 
