@@ -12,16 +12,18 @@
 #![forbid(unsafe_code)]
 
 use kernel::{
-    debugfs,
     fmt::{
         self,
         Write as _, //
     },
     prelude::*,
     str::CString,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
     },
     time::{
         Delta,
@@ -32,6 +34,11 @@ use kernel::{
 
 use kscale::{
     block::dm,
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
+    },
     percpu::PerCpuInts, //
 };
 
@@ -78,11 +85,9 @@ impl Latencies {
     fn total(&self) -> u64 {
         self.0.iter().map(|bios| bios.sum()).sum()
     }
-}
 
-/// Contents of the debugfs file `latency_ns`. Exact if no bio completes concurrently.
-impl debugfs::Writer for Latencies {
-    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes the contents of the debugfs file `latency_ns`. Exact if no bio completes concurrently.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:>20} {:>10}  by CPU", "from", "bios")?;
         for (bucket, bios) in self.0.iter().enumerate() {
             let sum = bios.sum();
@@ -99,14 +104,18 @@ impl debugfs::Writer for Latencies {
     }
 }
 
+#[vtable]
+impl Files for Latencies {
+    const FILES: &'static [File<Self>] = &[File::read_only(c"latency_ns", Self::show)];
+}
+
 /// A target instance, built from one table line.
-#[pin_data]
 struct Hist {
     device: dm::DeviceIndex,
     number: u32,
-    /// Owns the histogram. On drop, the file waits for its readers.
-    #[pin]
-    latencies: debugfs::File<Latencies>,
+    latencies: Arc<Latencies>,
+    /// On drop, the file waits for its readers.
+    _files: Dir<Latencies>,
 }
 
 #[vtable]
@@ -134,13 +143,15 @@ impl dm::Target for Hist {
         builder.set_num_flush_bios(1);
         builder.set_num_discard_bios(1);
         let number = next_number.fetch_add(1, Relaxed);
-        let dir = debugfs::Dir::new(&CString::try_from_fmt(fmt!("percpu_hist-{number}"))?);
-        let latencies = Latencies(PerCpuInts::new()?);
+        let name = CString::try_from_fmt(fmt!("percpu_hist-{number}"))?;
+        let latencies = Arc::new(Latencies(PerCpuInts::new()?), GFP_KERNEL)?;
+        let files = Dir::new(&name, latencies.clone())?;
 
-        Ok(try_pin_init!(Self {
+        Ok(Ok::<Self, Error>(Self {
             device,
             number,
-            latencies <- dir.read_only_file(c"latency_ns", latencies),
+            latencies,
+            _files: files,
         }))
     }
 

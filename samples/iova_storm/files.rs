@@ -12,6 +12,11 @@ use kernel::{
 
 use core::str;
 
+use kscale::lib::debugfs::{
+    File,
+    Files, //
+};
+
 use super::{
     load::{
         ways,
@@ -41,6 +46,15 @@ enum Found {
 pub(crate) struct Storms {
     #[pin]
     last: Mutex<KVec<(Way, Found)>>,
+}
+
+#[vtable]
+impl Files for Storms {
+    const FILES: &'static [File<Self>] = &[
+        File::write_only(c"virtual", run_virtual),
+        File::write_only(c"real", run_real),
+        File::read_only(c"result", result),
+    ];
 }
 
 impl Storms {
@@ -81,7 +95,7 @@ impl Storms {
 }
 
 /// Runs `<policy, or all> <name>=<value> ...` on virtual CPUs, see [`Workload`].
-pub(crate) fn run_virtual(storms: &Storms, reader: &mut UserSliceReader) -> Result {
+fn run_virtual(storms: &Storms, reader: &mut UserSliceReader) -> Result {
     storms.run(reader, Workload::parse, |load, way| match way {
         Way::Magazines(policy) => Ok(Some(Found::Virtual(virtual_cpus::run(load, policy)?))),
         // The tree and the kernel's caches support real CPUs only.
@@ -90,14 +104,14 @@ pub(crate) fn run_virtual(storms: &Storms, reader: &mut UserSliceReader) -> Resu
 }
 
 /// Runs `<policy, tree, rcaches or all> <name>=<value> ...` on real CPUs, see [`Load`].
-pub(crate) fn run_real(storms: &Storms, reader: &mut UserSliceReader) -> Result {
+fn run_real(storms: &Storms, reader: &mut UserSliceReader) -> Result {
     storms.run(reader, Load::parse, |load, way| {
         Ok(Some(Found::Real(real_cpus::run(load, way)?)))
     })
 }
 
 /// Prints a line for each way of the last storm.
-pub(crate) fn result(storms: &Storms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn result(storms: &Storms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (way, found) in storms.last.lock().iter() {
         write!(f, "{:11}", way.name())?;
         match found {

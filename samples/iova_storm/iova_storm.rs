@@ -20,9 +20,11 @@
 #![forbid(unsafe_code)]
 
 use kernel::{
-    debugfs::Scope,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
+
+use kscale::lib::debugfs::Dir;
 
 mod files;
 mod load;
@@ -42,20 +44,15 @@ module! {
     license: "GPL",
 }
 
-#[pin_data]
 struct StormModule {
-    #[pin]
-    _files: Scope<Storms>,
+    _files: Dir<Storms>,
 }
 
-impl kernel::InPlaceModule for StormModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            _files <- Scope::dir(Storms::new(), c"iova_storm", |storms, dir| {
-                dir.write_only_callback_file(c"virtual", storms, &files::run_virtual);
-                dir.write_only_callback_file(c"real", storms, &files::run_real);
-                dir.read_callback_file(c"result", storms, &files::result);
-            }),
+impl kernel::Module for StormModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let storms = Arc::pin_init(Storms::new(), GFP_KERNEL)?;
+        Ok(Self {
+            _files: Dir::new(c"iova_storm", storms)?,
         })
     }
 }

@@ -5,7 +5,6 @@
 use kernel::{
     fmt,
     prelude::*,
-    sync::Arc,
     uaccess::UserSliceReader, //
 };
 
@@ -23,7 +22,7 @@ const LINE_BYTES: usize = 64;
 const MAX_KEYS: u64 = 1 << 20;
 
 /// Looks up the keys `<key> [<last key>]`.
-pub(crate) fn get(cache: &Arc<Cache>, reader: &mut UserSliceReader) -> Result {
+pub(crate) fn get(cache: &Cache, reader: &mut UserSliceReader) -> Result {
     let mut buffer = [0; LINE_BYTES];
     let line = buffer.get_mut(..reader.len()).ok_or(EINVAL)?;
     reader.read_slice(line)?;
@@ -48,7 +47,7 @@ fn parse(word: &str) -> Result<u64> {
 }
 
 /// Prints the counts.
-pub(crate) fn stats(cache: &Arc<Cache>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn stats(cache: &Cache, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (hits, misses) = (cache.events.of(Event::Hit), cache.events.of(Event::Miss));
     let percent = hits.saturating_mul(100).checked_div(hits + misses);
 
@@ -61,7 +60,7 @@ pub(crate) fn stats(cache: &Arc<Cache>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 }
 
 /// Prints the keys of the last evicted objects.
-pub(crate) fn evicted(cache: &Arc<Cache>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn evicted(cache: &Cache, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for key in cache.evicted.lock().iter() {
         writeln!(f, "{key}")?;
     }

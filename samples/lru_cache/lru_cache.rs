@@ -17,21 +17,21 @@
 
 #![forbid(unsafe_code)]
 
-use kernel::{
-    debugfs::{
-        Scope,
-        ScopedDir, //
-    },
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
-use kscale::mm::{
-    list_lru::ListLru,
-    shrinker::{
-        Flags,
-        Registration,
-        Shrinker, //
+use kscale::{
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
+    },
+    mm::{
+        list_lru::ListLru,
+        shrinker::{
+            Flags,
+            Registration,
+            Shrinker, //
+        }, //
     }, //
 };
 
@@ -49,33 +49,31 @@ module! {
     license: "GPL",
 }
 
-#[pin_data]
 struct LruCacheModule {
     /// Dropped first, so that no task fills the cache any more.
-    #[pin]
-    _files: Scope<Arc<Cache>>,
+    _files: Dir<Cache>,
     _registration: Registration<Cache>,
 }
 
-impl kernel::InPlaceModule for LruCacheModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        pin_init::pin_init_scope(|| {
-            let shrinker = Shrinker::new(c"lru_cache", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
-            let cache = Cache::new(ListLru::new(c"lru_cache", &shrinker)?)?;
-            // From here on reclaim may call back.
-            let registration = shrinker.register(cache.clone())?;
+impl kernel::Module for LruCacheModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let shrinker = Shrinker::new(c"lru_cache", Flags::NUMA_AWARE | Flags::MEMCG_AWARE)?;
+        let cache = Cache::new(ListLru::new(c"lru_cache", &shrinker)?)?;
+        // From here on reclaim may call back.
+        let registration = shrinker.register(cache.clone())?;
 
-            Ok(try_pin_init!(Self {
-                _files <- Scope::dir(cache, c"lru_cache", populate),
-                _registration: registration,
-            }))
+        Ok(Self {
+            _files: Dir::new(c"lru_cache", cache)?,
+            _registration: registration,
         })
     }
 }
 
-/// Creates the files of the cache.
-fn populate<'data>(cache: &'data Arc<Cache>, dir: &ScopedDir<'data, '_>) {
-    dir.write_only_callback_file(c"get", cache, &files::get);
-    dir.read_callback_file(c"stats", cache, &files::stats);
-    dir.read_callback_file(c"evicted", cache, &files::evicted);
+#[vtable]
+impl Files for Cache {
+    const FILES: &'static [File<Self>] = &[
+        File::write_only(c"get", files::get),
+        File::read_only(c"stats", files::stats),
+        File::read_only(c"evicted", files::evicted),
+    ];
 }

@@ -22,16 +22,20 @@
 #![forbid(unsafe_code)]
 
 use kernel::{
-    debugfs::{
-        Scope,
-        ScopedDir, //
-    },
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 
-use kscale::mm::page_stash::{
-    Options,
-    PageStash, //
+use kscale::{
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
+    },
+    mm::page_stash::{
+        Options,
+        PageStash, //
+    }, //
 };
 
 mod files;
@@ -63,40 +67,38 @@ module! {
     },
 }
 
-#[pin_data]
 struct PageStashModule {
-    #[pin]
-    _service: Scope<Service>,
+    _files: Dir<Service>,
 }
 
-impl kernel::InPlaceModule for PageStashModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+impl kernel::Module for PageStashModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
         let options = Options {
             pages_per_cpu: module_parameters::pages_per_cpu.value().into(),
             floor_per_cpu: module_parameters::floor_per_cpu.value().into(),
             backoff_ms: module_parameters::backoff_ms.value(),
         };
+        let cache = PageStash::new(c"page_stash", options).inspect_err(|error| {
+            pr_err!("cannot create a stash with {options:?}: {error:?}\n");
+        })?;
+        let service = Arc::pin_init(Service::new(cache), GFP_KERNEL)?;
 
-        pin_init::pin_init_scope(move || {
-            let cache = PageStash::new(c"page_stash", options).inspect_err(|error| {
-                pr_err!("cannot create a stash with {options:?}: {error:?}\n");
-            })?;
-
-            Ok(try_pin_init!(Self {
-                _service <- Scope::dir(Service::new(cache), c"page_stash", populate),
-            }))
+        Ok(Self {
+            _files: Dir::new(c"page_stash", service)?,
         })
     }
 }
 
-/// Creates the files of the service.
-fn populate<'data>(service: &'data Service, dir: &ScopedDir<'data, '_>) {
-    dir.read_callback_file(c"state", service, &files::state);
-    dir.read_callback_file(c"cpus", service, &files::cpus);
-    dir.read_callback_file(c"load", service, &files::load);
-    dir.write_only_callback_file(c"fill", service, &files::fill);
-    dir.write_only_callback_file(c"drain", service, &files::drain);
-    dir.write_only_callback_file(c"get", service, &files::get);
-    dir.write_only_callback_file(c"put", service, &files::put);
-    dir.write_only_callback_file(c"run", service, &files::run);
+#[vtable]
+impl Files for Service {
+    const FILES: &'static [File<Self>] = &[
+        File::read_only(c"state", files::state),
+        File::read_only(c"cpus", files::cpus),
+        File::read_only(c"load", files::load),
+        File::write_only(c"fill", files::fill),
+        File::write_only(c"drain", files::drain),
+        File::write_only(c"get", files::get),
+        File::write_only(c"put", files::put),
+        File::write_only(c"run", files::run),
+    ];
 }

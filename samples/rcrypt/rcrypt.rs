@@ -24,7 +24,6 @@
 
 use kernel::{
     cpu,
-    debugfs,
     fmt,
     prelude::*,
     str::CString,
@@ -46,6 +45,11 @@ use kscale::{
             self,
             CtrError, //
         }, //
+    },
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
     },
     mm::mempool::Mempool, //
 };
@@ -109,27 +113,17 @@ module! {
     },
 }
 
-#[pin_data]
 struct RcryptModule {
     _registration: dm::Registration<Crypt>,
-    #[pin]
-    _stats: debugfs::File<Arc<Shared>>,
-    _dir: debugfs::Dir,
+    _stats: Dir<Shared>,
 }
 
-impl kernel::InPlaceModule for RcryptModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        pin_init::pin_init_scope(|| {
-            let shared = Shared::new()?;
-            let dir = debugfs::Dir::new(c"rcrypt");
-
-            Ok(try_pin_init!(Self {
-                _registration: register(shared.clone())?,
-                _stats <- dir.read_callback_file(c"stats", shared, &|shared: &Arc<Shared>, f| {
-                    stats::write(&shared.stats, f)
-                }),
-                _dir: dir,
-            }))
+impl kernel::Module for RcryptModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let shared = Shared::new()?;
+        Ok(Self {
+            _registration: register(shared.clone())?,
+            _stats: Dir::new(c"rcrypt", shared)?,
         })
     }
 }
@@ -144,6 +138,13 @@ pub(crate) struct Shared {
     /// First letter of the workqueue names; in dm-crypt it is `k`, as in `kcryptd`.
     pub(crate) letter: char,
     modes: Modes,
+}
+
+#[vtable]
+impl Files for Shared {
+    const FILES: &'static [File<Self>] = &[File::read_only(c"stats", |shared, f| {
+        stats::write(&shared.stats, f)
+    })];
 }
 
 impl Shared {

@@ -26,12 +26,14 @@
 #![forbid(unsafe_code)]
 
 use kernel::{
-    debugfs::{
-        Dir,
-        Scope,
-        ScopedDir, //
-    },
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
+};
+
+use kscale::lib::debugfs::{
+    Dir,
+    File,
+    Files, //
 };
 
 mod backend;
@@ -56,39 +58,49 @@ module! {
     license: "GPL",
 }
 
-#[pin_data]
 struct RegistryModule {
-    #[pin]
-    _rwsem: Scope<Registry<rwsem::Rwsem>>,
-    #[pin]
-    _srcu: Scope<Registry<srcu::Srcu>>,
-    #[pin]
-    _refcount: Scope<Registry<refcount::Refcount>>,
-    /// Dropped last, because the other directories are in it.
-    _dir: Dir,
+    _rwsem: Dir<Registry<rwsem::Rwsem>>,
+    _srcu: Dir<Registry<srcu::Srcu>>,
+    _refcount: Dir<Registry<refcount::Refcount>>,
 }
 
-impl kernel::InPlaceModule for RegistryModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        let dir = Dir::new(c"srcu_registry");
+impl kernel::Module for RegistryModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        // Stays until the directories in it are dropped.
+        let root = Dir::new(c"srcu_registry", Arc::new(Root, GFP_KERNEL)?)?;
 
-        try_pin_init!(Self {
-            _rwsem <- dir.scope(Registry::new(), rwsem::Rwsem::NAME, populate),
-            _srcu <- dir.scope(Registry::new(), srcu::Srcu::NAME, populate),
-            _refcount <- dir.scope(Registry::new(), refcount::Refcount::NAME, populate),
-            _dir: dir,
+        Ok(Self {
+            _rwsem: create_dir(&root)?,
+            _srcu: create_dir(&root)?,
+            _refcount: create_dir(&root)?,
         })
     }
 }
 
-/// Creates the files of a registry.
-fn populate<'data, B: Backend>(registry: &'data Registry<B>, dir: &ScopedDir<'data, '_>) {
-    dir.read_callback_file(c"state", registry, &files::state::<B>);
-    dir.read_callback_file(c"stats", registry, &files::stats::<B>);
-    dir.read_callback_file(c"percentiles", registry, &files::percentiles::<B>);
-    dir.write_only_callback_file(c"register", registry, &files::register::<B>);
-    dir.write_only_callback_file(c"unregister", registry, &files::unregister::<B>);
-    dir.write_only_callback_file(c"wake", registry, &files::wake::<B>);
-    dir.write_only_callback_file(c"walk", registry, &files::walk::<B>);
-    dir.write_only_callback_file(c"run", registry, &files::run::<B>);
+/// The directory that has those of the registries.
+struct Root;
+
+#[vtable]
+impl Files for Root {
+    const FILES: &'static [File<Self>] = &[];
+}
+
+/// Creates a registry with its files.
+fn create_dir<B: Backend>(root: &Dir<Root>) -> Result<Dir<Registry<B>>> {
+    let registry = Arc::pin_init(Registry::new(), GFP_KERNEL)?;
+    Dir::new_in(root, B::NAME, registry)
+}
+
+#[vtable]
+impl<B: Backend> Files for Registry<B> {
+    const FILES: &'static [File<Self>] = &[
+        File::read_only(c"state", files::state::<B>),
+        File::read_only(c"stats", files::stats::<B>),
+        File::read_only(c"percentiles", files::percentiles::<B>),
+        File::write_only(c"register", files::register::<B>),
+        File::write_only(c"unregister", files::unregister::<B>),
+        File::write_only(c"wake", files::wake::<B>),
+        File::write_only(c"walk", files::walk::<B>),
+        File::write_only(c"run", files::run::<B>),
+    ];
 }

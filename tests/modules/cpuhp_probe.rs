@@ -9,7 +9,6 @@
 
 use kernel::{
     cpu::CpuId,
-    debugfs,
     fmt,
     prelude::*,
     sync::{
@@ -21,12 +20,19 @@ use kernel::{
     }, //
 };
 
-use kscale::percpu::{
-    hotplug::{
-        Callbacks,
-        Registration, //
+use kscale::{
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
     },
-    PerCpu, //
+    percpu::{
+        hotplug::{
+            Callbacks,
+            Registration, //
+        },
+        PerCpu, //
+    }, //
 };
 
 module! {
@@ -86,43 +92,44 @@ impl Callbacks for Probe {
     }
 }
 
-/// Writes a line for each CPU.
-fn write(probe: &Arc<Probe>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (cpu, calls) in probe.0.iter() {
-        let (online, offline) = (calls.online.load(Relaxed), calls.offline.load(Relaxed));
-        writeln!(f, "{} {online} {offline}", cpu.as_u32())?;
-    }
-    Ok(())
+#[vtable]
+impl Files for Probe {
+    const FILES: &'static [File<Self>] = &[File::read_only(c"cpus", Self::show)];
 }
 
-#[pin_data]
+impl Probe {
+    /// Writes a line for each CPU.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (cpu, calls) in self.0.iter() {
+            let (online, offline) = (calls.online.load(Relaxed), calls.offline.load(Relaxed));
+            writeln!(f, "{} {online} {offline}", cpu.as_u32())?;
+        }
+        Ok(())
+    }
+}
+
 struct ProbeModule {
     _registration: Option<Registration<Probe>>,
-    #[pin]
-    _cpus: debugfs::File<Arc<Probe>>,
+    _files: Dir<Probe>,
 }
 
-impl kernel::InPlaceModule for ProbeModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        let dir = debugfs::Dir::new(c"cpuhp_probe");
+impl kernel::Module for ProbeModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let calls = PerCpu::new(|_| {
+            Ok(Calls {
+                online: Atomic::new(0),
+                offline: Atomic::new(0),
+            })
+        })?;
+        let probe = Arc::new(Probe(calls), GFP_KERNEL)?;
+        let mut registration = Some(Registration::new(probe.clone())?);
+        if module_parameters::leak.value() {
+            core::mem::forget(registration.take());
+        }
 
-        pin_init::pin_init_scope(move || {
-            let calls = PerCpu::new(|_| {
-                Ok(Calls {
-                    online: Atomic::new(0),
-                    offline: Atomic::new(0),
-                })
-            })?;
-            let probe = Arc::new(Probe(calls), GFP_KERNEL)?;
-            let mut registration = Some(Registration::new(probe.clone())?);
-            if module_parameters::leak.value() {
-                core::mem::forget(registration.take());
-            }
-
-            Ok(try_pin_init!(Self {
-                _registration: registration,
-                _cpus <- dir.read_callback_file(c"cpus", probe, &write),
-            }))
+        Ok(Self {
+            _registration: registration,
+            _files: Dir::new(c"cpuhp_probe", probe)?,
         })
     }
 }

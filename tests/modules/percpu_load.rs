@@ -16,7 +16,6 @@
 
 use kernel::{
     cpu,
-    debugfs,
     fmt,
     impl_has_work,
     new_work,
@@ -38,6 +37,11 @@ use kernel::{
 use core::cell::Cell;
 
 use kscale::{
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
+    },
     percpu::{
         counter::{
             LocalPerCpuCounter,
@@ -244,33 +248,28 @@ impl Drop for Load {
     }
 }
 
-#[pin_data]
+#[vtable]
+impl Files for Load {
+    const FILES: &'static [File<Self>] = &[
+        File::read_only(c"running", Self::write_running),
+        File::read_only(c"result", Self::write_result),
+    ];
+}
+
 struct LoadModule {
-    #[pin]
-    _running: debugfs::File<Arc<Load>>,
-    #[pin]
-    _result: debugfs::File<Arc<Load>>,
-    _dir: debugfs::Dir,
+    _files: Dir<Load>,
     /// Dropped last: waits until no task runs code of this module.
     _queue: Workqueue,
 }
 
-impl kernel::InPlaceModule for LoadModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        let dir = debugfs::Dir::new(c"percpu_load");
+impl kernel::Module for LoadModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let queue = Workqueue::new(c"percpu_load", Flags::UNBOUND, 2 * cpu::nr_cpu_ids())?;
+        let load = Arc::new(Load::start(&queue)?, GFP_KERNEL)?;
 
-        try_pin_init!(Self {
-            _queue: Workqueue::new(c"percpu_load", Flags::UNBOUND, 2 * cpu::nr_cpu_ids())?,
-            _result <- {
-                let load = Arc::new(Load::start(_queue)?, GFP_KERNEL)?;
-                dir.read_callback_file(c"result", load, &|load, f| load.write_result(f))
-            },
-            _running <- dir.read_callback_file(
-                c"running",
-                (**_result).clone(),
-                &|load, f| load.write_running(f),
-            ),
-            _dir: dir,
+        Ok(Self {
+            _files: Dir::new(c"percpu_load", load)?,
+            _queue: queue,
         })
     }
 }

@@ -10,18 +10,23 @@
 //! ```
 
 use kernel::{
-    debugfs::{
-        Scope,
-        ScopedDir, //
-    },
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
     }, //
 };
 
 use core::cell::UnsafeCell;
+
+use kscale::lib::debugfs::{
+    Dir,
+    File,
+    Files, //
+};
 
 module! {
     type: RacyModule,
@@ -55,31 +60,32 @@ struct Numbers {
     atomic: Atomic<u64>,
 }
 
-#[pin_data]
-struct RacyModule {
-    #[pin]
-    _numbers: Scope<Numbers>,
+#[vtable]
+impl Files for Numbers {
+    const FILES: &'static [File<Self>] = &[
+        File::write_only(c"plain", |numbers, _| {
+            (0..TIMES).for_each(|_| numbers.plain.add());
+            Ok(())
+        }),
+        File::write_only(c"atomic", |numbers, _| {
+            (0..TIMES).for_each(|_| numbers.atomic.add(1, Relaxed));
+            Ok(())
+        }),
+    ];
 }
 
-impl kernel::InPlaceModule for RacyModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+struct RacyModule {
+    _files: Dir<Numbers>,
+}
+
+impl kernel::Module for RacyModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
         let numbers = Numbers {
             plain: Plain(UnsafeCell::new(0)),
             atomic: Atomic::new(0),
         };
-        try_pin_init!(Self {
-            _numbers <- Scope::dir(numbers, c"racy", populate),
+        Ok(Self {
+            _files: Dir::new(c"racy", Arc::new(numbers, GFP_KERNEL)?)?,
         })
     }
-}
-
-fn populate<'data>(numbers: &'data Numbers, dir: &ScopedDir<'data, '_>) {
-    dir.write_only_callback_file(c"plain", numbers, &|numbers: &Numbers, _| {
-        (0..TIMES).for_each(|_| numbers.plain.add());
-        Ok(())
-    });
-    dir.write_only_callback_file(c"atomic", numbers, &|numbers: &Numbers, _| {
-        (0..TIMES).for_each(|_| numbers.atomic.add(1, Relaxed));
-        Ok(())
-    });
 }

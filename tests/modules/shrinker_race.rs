@@ -14,10 +14,6 @@
 #![forbid(unsafe_code)]
 
 use kernel::{
-    debugfs::{
-        Scope,
-        ScopedDir, //
-    },
     fmt,
     prelude::*,
     sync::{
@@ -39,14 +35,21 @@ use core::{
     str, //
 };
 
-use kscale::mm::shrinker::{
-    Callbacks,
-    Count,
-    Flags,
-    Scan,
-    ScanControl,
-    ShrinkControl,
-    Shrinker, //
+use kscale::{
+    lib::debugfs::{
+        Dir,
+        File,
+        Files, //
+    },
+    mm::shrinker::{
+        Callbacks,
+        Count,
+        Flags,
+        Scan,
+        ScanControl,
+        ShrinkControl,
+        Shrinker, //
+    }, //
 };
 
 module! {
@@ -63,28 +66,28 @@ module! {
     },
 }
 
-#[pin_data]
 struct RaceModule {
-    #[pin]
-    _totals: Scope<Totals>,
+    _files: Dir<Totals>,
 }
 
-impl kernel::InPlaceModule for RaceModule {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        pin_init::pin_init_scope(|| {
-            if module_parameters::leak.value() {
-                forget(shrinker()?.register(Arc::new(Cache::new(), GFP_KERNEL)?)?);
-            }
-            Ok(try_pin_init!(Self {
-                _totals <- Scope::dir(Totals::new(), c"shrinker_race", populate),
-            }))
+impl kernel::Module for RaceModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        if module_parameters::leak.value() {
+            forget(shrinker()?.register(Arc::new(Cache::new(), GFP_KERNEL)?)?);
+        }
+        let totals = Arc::new(Totals::new(), GFP_KERNEL)?;
+        Ok(Self {
+            _files: Dir::new(c"shrinker_race", totals)?,
         })
     }
 }
 
-fn populate<'data>(totals: &'data Totals, dir: &ScopedDir<'data, '_>) {
-    dir.write_only_callback_file(c"run", totals, &run);
-    dir.read_callback_file(c"result", totals, &result);
+#[vtable]
+impl Files for Totals {
+    const FILES: &'static [File<Self>] = &[
+        File::write_only(c"run", run),
+        File::read_only(c"result", result),
+    ];
 }
 
 /// The results of all rounds.

@@ -103,6 +103,16 @@ test_repeated_loads_leave_nothing_registered() {
 	[ ! -e /sys/kernel/debug/rcrypt ] || fail 'a debugfs directory is left'
 }
 
+test_open_file_of_a_module_that_is_unloaded() {
+	modprobe rcrypt
+	exec 8</sys/kernel/debug/rcrypt/stats
+	rmmod rcrypt
+	! cat <&8 2>/tmp/read.log || fail 'a file of the module was read'
+	expect_busy rmmod kscale
+	exec 8<&-
+	rmmod kscale
+}
+
 test_used_modules_are_not_unloaded_under_io() {
 	for name in $targets; do
 		make "$name"
