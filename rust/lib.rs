@@ -9,6 +9,7 @@
 
 pub mod crc32;
 pub mod debugfs;
+pub(crate) mod errno;
 pub(crate) mod name;
 pub mod random;
 pub mod ratelimit;

@@ -65,8 +65,8 @@ pub struct Registration<T: Callbacks> {
 impl<T: Callbacks> Registration<T> {
     /// Calls [`Callbacks::online()`] for all online CPUs, and registers the callbacks.
     ///
-    /// Fails with the error of the first call that fails; [`Callbacks::offline()`] is then called
-    /// for the earlier CPUs. Fails with [`ENOMEM`] if there is no memory. Fails with [`EDEADLK`] in
+    /// Fails with the error of the first call that fails, or [`EIO`] for an error that user space does not
+    /// have; [`Callbacks::offline()`] is then called for the earlier CPUs. Fails with [`ENOMEM`] if there is no memory. Fails with [`EDEADLK`] in
     /// a callback. Fails with [`EINVAL`] if the code of the callbacks is not in the module that
     /// implements [`Callbacks`].
     ///
@@ -255,6 +255,24 @@ mod tests {
             self.0.store(error, Relaxed);
             Ok(())
         }
+    }
+
+    /// Fails with an error that a write to sysfs must not return.
+    struct Internal;
+
+    #[vtable]
+    impl Callbacks for Internal {
+        fn online(&self, _: CpuId) -> Result {
+            Err(EIOCBQUEUED)
+        }
+    }
+
+    #[test]
+    fn internal_errors_of_callbacks_are_replaced() -> Result {
+        let result = Registration::new(Arc::new(Internal, GFP_KERNEL)?);
+
+        assert_eq!(result.err(), Some(EIO));
+        Ok(())
     }
 
     fn total(calls: &PerCpu<Atomic<i32>>) -> i32 {

@@ -5,10 +5,7 @@
 use kernel::{
     container_of,
     cpu::CpuId,
-    error::{
-        from_result,
-        to_result, //
-    },
+    error::to_result,
     ffi::{
         c_int,
         c_uint, //
@@ -24,7 +21,10 @@ use kernel::{
 
 use core::ptr::NonNull;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    lib::errno::user_errno, //
+};
 
 /// The list node of an instance, and its functions.
 #[repr(C)]
@@ -170,7 +170,9 @@ unsafe extern "C" fn call_online(cpu: c_uint, node: *mut bindings::hlist_node) -
         unsafe { online(header, cpu) }
     };
     // SAFETY: By the safety requirements.
-    from_result(|| unsafe { call(cpu, node, func) }.map(|()| 0))
+    let result = unsafe { call(cpu, node, func) };
+    // It may get to a write to sysfs.
+    result.map_or_else(user_errno, |()| 0)
 }
 
 /// The C callback for a CPU that goes offline.
