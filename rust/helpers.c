@@ -22,6 +22,7 @@
 #include "helpers/cpuhotplug.c"
 #include "helpers/cpumask.c"
 #include "helpers/crypto.c"
+#include "helpers/dcache.c"
 #include "helpers/device-mapper.c"
 #include "helpers/dm-audit.c"
 #include "helpers/encrypted-type.c"

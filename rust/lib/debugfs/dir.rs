@@ -183,12 +183,21 @@ mod tests {
             File::read_only(c"", Self::show),
             File::read_only(c"a/b", Self::show),
             File::read_only(c"..", Self::show),
+            File::read_only(c"large", Self::large),
         ];
     }
 
     impl Data {
         fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "{}", self.0)
+        }
+
+        /// Writes more than the limit.
+        fn large(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for _ in 0..=(4 << 20) / 64 {
+                write!(f, "{:64}", self.0)?;
+            }
+            Ok(())
         }
 
         fn store(&self, _: &mut UserSliceReader) -> Result {
@@ -232,6 +241,25 @@ mod tests {
         assert_eq!(read(1, 64), Err(EINVAL));
         assert_eq!(read(0, 4 << 20), Ok(true));
         assert_eq!(read(0, 8 << 20), Err(EFBIG));
+        assert_eq!(read(6, 64), Err(EFBIG));
+        Ok(())
+    }
+
+    /// Modules in C look directories up by name, and remove them.
+    #[test]
+    fn the_kernel_may_remove_a_directory() -> Result {
+        let data = data(1)?;
+        let outer = Dir::new(c"kscale_debugfs", data.clone())?;
+        let inner = Dir::new_in(&outer, c"inner", data.clone())?;
+
+        raw::remove_by_name(c"kscale_debugfs");
+        assert!(!exists(&[c"kscale_debugfs"]));
+        let late = Dir::new_in(&inner, c"late", data.clone())?;
+        drop(late);
+        drop(outer);
+        drop(inner);
+
+        assert!(Arc::into_unique_or_drop(data).is_some());
         Ok(())
     }
 

@@ -45,7 +45,7 @@ impl<T> File<T> {
 
     /// Returns a file that root may write. `store` reads what a process writes in one call.
     ///
-    /// The process gets the error of `store`.
+    /// The process gets the error of `store`, or [`EIO`] for an error that user space does not have.
     ///
     /// Context: Any context. Never sleeps. `store` runs in process context, and may sleep. See
     /// [Deadlocks](super#deadlocks).

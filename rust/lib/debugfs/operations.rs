@@ -12,11 +12,12 @@ use kernel::{
         c_int,
         c_void, //
     },
-    fmt,
+    fmt::{
+        self,
+        Write, //
+    },
     module::this_module,
     prelude::*,
-    seq_file::SeqFile,
-    seq_print,
     uaccess::{
         UserPtr,
         UserSlice,
@@ -26,7 +27,10 @@ use kernel::{
 
 use core::ptr::NonNull;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    lib::errno::user_errno, //
+};
 
 /// The maximum size of the buffer for the contents of a file. `seq_read()` doubles it until they fit, and
 /// the kernel warns of very large allocations.
@@ -105,6 +109,28 @@ impl fmt::Display for Contents<'_> {
     }
 }
 
+/// Adds text to a file, up to a number of bytes. `seq_printf()` warns if the number is above `INT_MAX`.
+struct Bounded {
+    seq: *mut bindings::seq_file,
+    left_bytes: usize,
+    is_full: bool,
+}
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let Some(left_bytes) = self.left_bytes.checked_sub(text.len()) else {
+            self.is_full = true;
+            return Err(fmt::Error);
+        };
+        self.left_bytes = left_bytes;
+        // If the buffer is too small, C calls again with a larger one.
+        //
+        // SAFETY: `show()` has the `seq_file` until it returns.
+        unsafe { bindings::seq_write(self.seq, text.as_ptr().cast(), text.len()) };
+        Ok(())
+    }
+}
+
 /// Writes the contents of a file.
 ///
 /// # Safety
@@ -120,9 +146,16 @@ unsafe extern "C" fn show(seq: *mut bindings::seq_file, _: *mut c_void) -> c_int
     if unsafe { (*seq).size } > MAX_BYTES {
         return EFBIG.to_errno();
     }
-    // SAFETY: As above. Nothing else uses it until this returns.
-    let seq = unsafe { SeqFile::from_raw(seq) };
-    seq_print!(seq, "{}", Contents(private));
+    let mut bounded = Bounded {
+        seq,
+        left_bytes: MAX_BYTES,
+        is_full: false,
+    };
+    // The contents end where the function fails.
+    let _ = bounded.write_fmt(fmt!("{}", Contents(private)));
+    if bounded.is_full {
+        return EFBIG.to_errno();
+    }
     0
 }
 
@@ -152,7 +185,7 @@ unsafe extern "C" fn write(
         // CAST: The kernel writes at most `MAX_RW_COUNT` bytes.
         Ok(()) => count as isize,
         // CAST: From 32 to 64 bits.
-        Err(error) => error.to_errno() as isize,
+        Err(error) => user_errno(error) as isize,
     }
 }
 

@@ -4,7 +4,10 @@
 
 #[cfg(CONFIG_DEBUG_FS)]
 mod functions {
-    use kernel::prelude::*;
+    use kernel::{
+        error::from_err_ptr,
+        prelude::*, //
+    };
 
     use core::ptr;
 
@@ -19,7 +22,9 @@ mod functions {
     /// them: the kernel warns of an allocation of more than 4 MiB.
     const NAME_MAX: usize = bindings::NAME_MAX as usize;
 
-    /// A directory entry of debugfs, or none.
+    /// A directory entry of debugfs with a reference to it, or an error of debugfs.
+    ///
+    /// The kernel may remove an entry by its name, as `debugfs_lookup_and_remove()` does.
     #[derive(Clone, Copy)]
     pub(crate) struct Dentry(*mut bindings::dentry);
 
@@ -40,7 +45,16 @@ mod functions {
         }
         let parent = parent.map_or(ptr::null_mut(), |parent| parent.0);
         // SAFETY: `parent` is NULL, or an entry or error of this function, by the safety requirements.
-        Dentry(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent) })
+        referenced(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent) })
+    }
+
+    /// Adds a reference to a new entry.
+    fn referenced(entry: *mut bindings::dentry) -> Dentry {
+        if from_err_ptr(entry).is_ok() {
+            // SAFETY: It was just created.
+            unsafe { bindings::dget(entry) };
+        }
+        Dentry(entry)
     }
 
     /// Creates a file in `parent`.
@@ -56,7 +70,7 @@ mod functions {
         // SAFETY: By the safety requirements, `parent` is an entry or error of `debugfs_create_dir()`.
         // The operations are for files with such private data, and debugfs calls them until the file is
         // removed. An open file has a reference to their owner.
-        Dentry(unsafe {
+        referenced(unsafe {
             bindings::debugfs_create_file_full(
                 name.as_char_ptr(),
                 private.mode(),
@@ -74,8 +88,24 @@ mod functions {
     ///
     /// `entry` must be from this module, and must not have been removed.
     pub(crate) unsafe fn remove(entry: Dentry) {
-        // SAFETY: By the safety requirements, it is an entry of debugfs or an error.
-        unsafe { bindings::debugfs_remove(entry.0) };
+        let Ok(entry) = from_err_ptr(entry.0) else {
+            return;
+        };
+        // SAFETY: By the safety requirements, it is an entry with a reference, which is not used again.
+        // C must not remove an entry twice.
+        unsafe {
+            if bindings::d_unhashed(entry) == 0 {
+                bindings::debugfs_remove(entry);
+            }
+            bindings::dput(entry);
+        }
+    }
+
+    /// Removes a file or directory in the root.
+    #[cfg(kscale_kunit)]
+    pub(crate) fn remove_by_name(name: &CStr) {
+        // SAFETY: NULL is the root.
+        unsafe { bindings::debugfs_lookup_and_remove(name.as_char_ptr(), ptr::null_mut()) };
     }
 
     /// Returns whether there is a file or directory with the path.
