@@ -10,7 +10,13 @@
 
 teardown() {
 	! dmsetup info harness >/dev/null 2>&1 || dmsetup remove harness
-	modprobe -r brd
+	# udev reads a device after it was written.
+	tries=0
+	while ! modprobe -r brd 2>/dev/null; do
+		tries=$((tries + 1))
+		[ $tries -lt 600 ] || fail 'brd stays in use'
+		sleep 0.1
+	done
 }
 
 test_device_mapper_makes_nodes() {
