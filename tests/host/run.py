@@ -6,6 +6,7 @@ Some tests boot guests that panic, hang or fail in other ways. --kdir is their k
 """
 
 import argparse
+import faulthandler
 import os
 import sys
 import unittest
@@ -15,9 +16,15 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent.parent / "qemu"))
 
+# Time limit of a test. It only detects hangs.
+HANG_S = 3600
+
 
 class KtapResult(unittest.TestResult):
-    """Prints each result at once. A skipped or broken test is not ok."""
+    """Prints each result at once. A skipped or broken test is not ok.
+
+    A test that hangs ends the program, which prints the stack of each thread.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,6 +39,11 @@ class KtapResult(unittest.TestResult):
             print(f"# {line}", file=self.out)
         name = test.id().partition(".")[2] or test.id()
         print(f"{'ok' if ok else 'not ok'} {self.testsRun} {name}", file=self.out, flush=True)
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        # Tests may replace sys.stderr.
+        faulthandler.dump_traceback_later(HANG_S, exit=True, file=sys.__stderr__)
 
     def addSuccess(self, test: unittest.TestCase) -> None:
         super().addSuccess(test)
@@ -55,6 +67,7 @@ class KtapResult(unittest.TestResult):
         # If only subtests fail, unittest calls neither addSuccess() nor addFailure() for the test.
         if self.subtests:
             self._print(test, False, "\n".join(self.subtests))
+        faulthandler.cancel_dump_traceback_later()
         super().stopTest(test)
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:

@@ -4,7 +4,10 @@
 import contextlib
 import io
 import re
+import subprocess
+import sys
 import unittest
+from pathlib import Path
 
 import run
 
@@ -55,6 +58,20 @@ class Results(unittest.TestCase):
                     case.assertLess(number, 3)
 
         self.assertEqual(self.lines_of(body), ["ok 1"])
+
+    def test_a_test_that_hangs_ends_the_program(self) -> None:
+        code = (
+            "import threading, unittest, run\n"
+            "run.HANG_S = 0.5\n"
+            "def never_ends(case): threading.Event().wait()\n"
+            "type('Case', (unittest.TestCase,), {'runTest': never_ends})().run(run.KtapResult())\n"
+        )
+        argv = [sys.executable, "-c", code]
+        ended = subprocess.run(
+            argv, capture_output=True, text=True, check=False, cwd=Path(run.__file__).parent, timeout=600
+        )
+        self.assertEqual((ended.returncode, ended.stdout), (1, ""))
+        self.assertIn("in never_ends", ended.stderr)
 
 
 if __name__ == "__main__":
