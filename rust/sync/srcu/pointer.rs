@@ -30,7 +30,6 @@ use super::{
     flavor::Flavor,
     guard::{
         self,
-        Guard,
         ReadSection,
         WrongDomain, //
     },
@@ -46,8 +45,11 @@ use super::{
 };
 
 mod current;
+mod read;
 
 use current::Current;
+
+pub use read::PointerGuard;
 
 /// Creates a [`Pointer`] initialiser with a newly-created lock class for the writers' lock.
 #[doc(hidden)]
@@ -145,12 +147,8 @@ impl<T, F: Flavor> Pointer<T, F> {
         let guard = self.domain.read_lock();
         // SAFETY: `guard` is of this domain, and the reference is not used after this function.
         let value = NonNull::from(unsafe { self.dereference() });
-        // INVARIANT: The value was loaded under `guard`.
-        PointerGuard {
-            value,
-            _guard: guard,
-            _borrows: PhantomData,
-        }
+        // SAFETY: The value was loaded under `guard`, and nothing writes to it.
+        unsafe { PointerGuard::new(value, guard) }
     }
 
     /// Takes the writers' lock.
@@ -187,30 +185,6 @@ impl<T, F: Flavor> PinnedDrop for Pointer<T, F> {
         // SAFETY: By the type invariants it is from `into_raw()`.
         let item = unsafe { Item::from_raw(node) };
         drop(item);
-    }
-}
-
-/// A guard, and the value that a [`Pointer`] had when the guard was taken.
-///
-/// # Invariants
-///
-/// `value` is valid for reads while `_guard` lives, and nothing writes to it.
-#[must_use = "the critical section ends at once"]
-pub struct PointerGuard<'a, T, F: Flavor> {
-    /// Not a reference: a reference in an argument must be valid until the function returns. A
-    /// function that drops this value drops `_guard`, and a writer may then free `value`.
-    value: NonNull<T>,
-    _guard: Guard<'a, F>,
-    _borrows: PhantomData<&'a T>,
-}
-
-impl<T, F: Flavor> Deref for PointerGuard<'_, T, F> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: By the type invariants. `_guard` is borrowed while the reference lives.
-        unsafe { self.value.as_ref() }
     }
 }
 

@@ -24,6 +24,7 @@ mod page;
 #[path = "../../loom/src/page_stash/right.rs"]
 mod page_stash;
 mod rings;
+mod srcu;
 #[path = "../../loom/src/submit_queue/right.rs"]
 mod submit_queue;
 
