@@ -62,6 +62,8 @@ enum Stage {
     Stopping,
     /// `stop` has returned, or will never be called. `free` has not been called.
     Stopped,
+    /// [`end()`] calls both functions. The notifier waits until it has removed the record.
+    Ending,
 }
 
 // SAFETY: `register()` requires functions that any task may call.
@@ -289,17 +291,29 @@ fn stop_last(is_fit: impl Fn(&Record) -> bool) -> bool {
 /// Calls both functions of a record that is still active. If it is not, the notifier calls both,
 /// unless they were called already.
 ///
+/// The caller may be another module than that of the functions. So the record exists until both have
+/// returned: the notifier of their module waits for it.
+///
 /// # Safety
 ///
 /// It must be sound to call `free` of the record right after `stop`.
 pub(crate) unsafe fn end(id: RecordId) {
-    if let Some(record) = take_active(id) {
-        // SAFETY: The record was active and is removed, so `stop` is called once, and before
-        // `free`.
-        unsafe { (record.value.stop)(record.value.data) };
-        // SAFETY: By the safety requirements. It is called once, as the record is removed.
-        unsafe { (record.value.free)(record.value.data) };
-    }
+    let mut records = RECORDS.lock();
+    let record = records
+        .stack
+        .find_mut(|record| record.id == id && record.stage == Stage::Active);
+    let Some(record) = record else {
+        return;
+    };
+    record.stage = Stage::Ending;
+    let (stop, free, data) = (record.stop, record.free, record.data);
+    drop(records);
+
+    // SAFETY: The record was active, so `stop` is called once, and before `free`.
+    unsafe { stop(data) };
+    // SAFETY: By the safety requirements. It is called once, as the record was active.
+    unsafe { free(data) };
+    remove(id);
 }
 
 /// Returns what `f` returns for the data of a record that is active. The record stays active meanwhile.
@@ -313,12 +327,10 @@ pub(crate) fn with_active<R>(id: RecordId, f: impl FnOnce(NonNull<c_void>) -> R)
     Some(f(record.data))
 }
 
-/// Removes a record that is still active. Neither of its functions was called nor will be.
-fn take_active(id: RecordId) -> Option<KBox<Node<Record>>> {
-    RECORDS
-        .lock()
-        .stack
-        .take(|record| record.id == id && record.stage == Stage::Active)
+/// Removes a record, whose functions are not called any more.
+fn remove(id: RecordId) {
+    let record = RECORDS.lock().stack.take(|record| record.id == id);
+    drop(record);
 }
 
 /// A module without code, for tests of registrations.
@@ -378,9 +390,14 @@ mod tests {
     /// There are no requirements.
     unsafe fn nothing(_: NonNull<c_void>) {}
 
-    /// Removes a record, and returns whether it was active.
+    /// Removes a record that is still active, and returns whether there was one.
     fn cancel(id: RecordId) -> bool {
-        take_active(id).is_some()
+        let mut records = RECORDS.lock();
+        let record = records
+            .stack
+            .take(|record| record.id == id && record.stage == Stage::Active);
+        drop(records);
+        record.is_some()
     }
 
     /// A record that a shrinker's callback removes must not wait for a task that allocates.
@@ -441,6 +458,41 @@ mod tests {
         CALLS.stopped.store(0, Relaxed);
         CALLS.freed.store(0, Relaxed);
         calls
+    }
+
+    /// Notes whether the module with the number has a record, which no other task may use.
+    ///
+    /// # Safety
+    ///
+    /// There are no requirements.
+    unsafe fn log_records(data: NonNull<c_void>) {
+        let module = fake_module(data.addr().get());
+        let has_own = Notifier::has_records(module)
+            && !stop_last(|record| record.module == module)
+            && Notifier::take_stopped(module).is_none();
+        CALLS.stopped.store(
+            10 * CALLS.stopped.load(Relaxed) + u32::from(has_own),
+            Relaxed,
+        );
+    }
+
+    /// Another module may call `end()`.
+    #[test]
+    fn a_record_exists_until_both_functions_have_returned() -> Result {
+        let module = fake_module(8);
+        calls();
+        let data = NonNull::new(ptr::without_provenance_mut(8)).ok_or(EINVAL)?;
+        let id = add(module, (log_records, log_records), data, Stage::Active)?;
+
+        // SAFETY: The functions have no requirements.
+        unsafe { end(id) };
+
+        assert_eq!(calls(), (11, 0));
+        assert!(!Notifier::has_records(module));
+        // SAFETY: As above.
+        unsafe { end(id) };
+        assert_eq!(calls(), (0, 0));
+        Ok(())
     }
 
     /// Returns an address that belongs to no module.

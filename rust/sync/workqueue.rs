@@ -42,6 +42,7 @@ pub(crate) use going::{
     destroy_leaked,
     flush_for,
     init,
+    is_user,
     Going,
     MAX_GOING, //
 };

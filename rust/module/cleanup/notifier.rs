@@ -92,7 +92,12 @@ impl Notifier {
     ) -> c_int {
         // CAST: From 32 to 64 bits.
         if state == bindings::module_state_MODULE_STATE_GOING as c_ulong {
-            Self::run_records(module.cast());
+            let module = module.cast();
+            // No record, item or destructor is code of another module.
+            if workqueue::is_user(module) {
+                Self::run_records(module);
+            }
+            Self::forget(module);
         }
         // CAST: The constant is 0.
         bindings::NOTIFY_DONE as c_int
@@ -144,6 +149,10 @@ impl Notifier {
             // module any more. The record was removed from the stack, so `free` is called once.
             unsafe { (record.value.free)(record.value.data) };
         }
+    }
+
+    /// Forgets the addresses of a module that the library has.
+    fn forget(module: *mut bindings::module) {
         srcu::forget_destructors(module);
         lock_class::forget(module);
     }
@@ -178,7 +187,9 @@ impl PinnedDrop for Notifier {
         // SAFETY: `block` is registered by the type invariants.
         unsafe { bindings::unregister_module_notifier(self.block.get()) };
         // The library is unloaded last. The notifier is not called for the library itself any more.
-        Self::run_records(this_module::<crate::LocalModule>().as_ptr());
+        let library = this_module::<crate::LocalModule>().as_ptr();
+        Self::run_records(library);
+        Self::forget(library);
         workqueue::destroy_leaked();
         dm::synchronize_rcu_tasks();
     }

@@ -176,7 +176,7 @@ fn end_flush(id: u64) {
 }
 
 /// Returns whether a module is linked against the library. Other modules have no items.
-fn is_user(module: *mut bindings::module) -> bool {
+pub(crate) fn is_user(module: *mut bindings::module) -> bool {
     let library = kernel::module::this_module::<crate::LocalModule>().as_ptr();
     // SAFETY: Both modules are loaded: `module` is going but not freed, and `library` runs this
     // code.
