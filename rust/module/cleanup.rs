@@ -23,7 +23,10 @@ use kernel::{
     }, //
 };
 
-use core::ptr::NonNull;
+use core::{
+    ops::Range,
+    ptr::NonNull, //
+};
 
 use crate::{
     bindings,
@@ -195,6 +198,24 @@ pub(crate) unsafe fn has_code(module: *mut bindings::module, addresses: &[usize]
             // SAFETY: By the safety requirements, and not NULL.
             unsafe { bindings::within_module(*address, module) }
         })
+}
+
+/// Returns the addresses of the code of a module that stays until the module is unloaded.
+///
+/// # Safety
+///
+/// `module` must be NULL, which has no code, or a module that is loaded.
+pub(crate) unsafe fn code_of(module: *const bindings::module) -> Range<usize> {
+    if module.is_null() {
+        return 0..0;
+    }
+    // SAFETY: By the safety requirements. Nothing writes to this field of a loaded module.
+    let text = unsafe { &raw const (*module).mem[bindings::mod_mem_type_MOD_TEXT as usize] };
+    // SAFETY: As above.
+    let (base, size) = unsafe { ((*text).base, (*text).size) };
+    let start = base.addr();
+    // OVERFLOW: The memory exists. CAST: From 32 to 64 bits.
+    start..start.wrapping_add(size as usize)
 }
 
 /// Calls `stop` with `data` when `module` is going, and `free` after the last reference is dropped.
@@ -671,5 +692,20 @@ mod tests {
             // SAFETY: There is no module.
             assert!(!unsafe { has_code(ptr::null_mut(), addresses) });
         }
+    }
+
+    #[test]
+    fn code_of_a_module_is_in_its_range() {
+        let here = nothing as *const () as usize;
+        let elsewhere = bindings::synchronize_srcu as *const () as usize;
+        // SAFETY: The library is loaded.
+        let own = unsafe { code_of(this_module::<crate::LocalModule>().as_ptr()) };
+
+        assert!(own.contains(&here));
+        assert!(!own.contains(&elsewhere));
+        // SAFETY: There is no module.
+        assert!(unsafe { code_of(ptr::null()) }.is_empty());
+        // SAFETY: Only the fields of its memory are read, which are zero.
+        assert!(unsafe { code_of(testing::empty_module()) }.is_empty());
     }
 }

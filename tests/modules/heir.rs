@@ -6,10 +6,19 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 
 use kscale::{
+    block::{
+        bio::BlkResult,
+        dm, //
+    },
+    lib::debugfs::Dir,
     sync::{
         rcu_list,
         rwsem::RwSemaphore,
@@ -30,6 +39,11 @@ use kscale::{
     }, //
 };
 
+use outlives::{
+    Lender,
+    Slowly, //
+};
+
 module! {
     type: HeirModule,
     name: "heir",
@@ -39,7 +53,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded, 4: lend a queue",
+            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded, 4: lend a queue, 5: drop files, 6: use bios of a target",
         },
     },
 }
@@ -83,6 +97,72 @@ fn lend_queue() -> Result<Arc<Workqueue>> {
     Ok(queue)
 }
 
+/// Functions of this module, which the table of the target does not keep loaded.
+mod foreign {
+    use super::*;
+
+    type Child = dm::IrqParentBio<Lender>;
+
+    fn must_not_run() {
+        pr_err!("a function is called late\n");
+    }
+
+    fn end(bio: dm::IrqBio<Lender>, result: BlkResult) {
+        must_not_run();
+        bio.end(result);
+    }
+
+    fn end_child(_: Child, _: dm::DeviceIndex, _: BlkResult) {
+        must_not_run();
+    }
+
+    fn end_parent(bio: dm::IrqBio<Lender>, _: BlkResult) {
+        must_not_run();
+        bio.end(Ok(()));
+    }
+
+    fn on_worker(bio: dm::Bio<Lender>) {
+        must_not_run();
+        bio.end(Ok(()));
+    }
+
+    fn in_softirq(bio: dm::IrqBio<Lender>) {
+        must_not_run();
+        bio.end(Ok(()));
+    }
+
+    /// Waits for a bio of the target.
+    fn next() -> dm::Bio<Lender> {
+        loop {
+            if let Some(bio) = take() {
+                return bio;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+    }
+
+    /// Uses four bios, each of which must fail at once.
+    pub(super) fn use_bios() -> Result {
+        let bounced = next().bounce(|lender| {
+            let lender = lender.get_ref();
+            (&lender.set, &lender.pool)
+        });
+        let Err(bio) = bounced else { return Err(EIO) };
+        let device = bio.target().device;
+        let clone = bio.share(|lender| &lender.get_ref().set).map_err(|_| EIO)?;
+        clone.submit(device, 0, end);
+
+        let parent = next().into_parent(end_parent);
+        let child = parent.share(|lender| &lender.get_ref().set).ok_or(EIO)?;
+        child.submit(device, 0, end_child);
+        drop(parent);
+
+        next().queue(|lender| &lender.get_ref().queue, on_worker);
+        next().queue_bh(in_softirq);
+        Ok(())
+    }
+}
+
 struct HeirModule {
     removes: bool,
     queue: Option<Arc<Workqueue>>,
@@ -99,6 +179,8 @@ impl kernel::Module for HeirModule {
             2 => use_locks()?,
             3 => this.removes = true,
             4 => this.queue = Some(lend_queue()?),
+            5 => drop(take::<Dir<Slowly>>().ok_or(ENOENT)?),
+            6 => foreign::use_bios()?,
             _ => return Err(EINVAL),
         }
         Ok(this)

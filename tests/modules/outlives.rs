@@ -4,7 +4,10 @@
 
 #![forbid(unsafe_code)]
 
+use core::num::NonZeroU16;
+
 use kernel::{
+    fmt,
     impl_has_work,
     new_work,
     prelude::*,
@@ -20,6 +23,19 @@ use kernel::{
 };
 
 use kscale::{
+    block::{
+        bio::BioSet,
+        dm, //
+    },
+    lib::debugfs::{
+        self,
+        Dir,
+        File, //
+    },
+    mm::mempool::{
+        Mempool,
+        Pages, //
+    },
     sync::{
         rcu_list,
         rwsem::{
@@ -53,7 +69,7 @@ module! {
     params: {
         step: u8 {
             default: 0,
-            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item",
+            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item, 7: hand over files, 8: hand over bios",
         },
     },
 }
@@ -140,10 +156,81 @@ fn queue_item() -> Result {
     queue.enqueue(slow).map_err(|_| EINVAL)
 }
 
-struct OutlivesModule;
+/// Files with a function that takes three seconds.
+pub struct Slowly;
+
+#[vtable]
+impl debugfs::Files for Slowly {
+    const FILES: &'static [File<Self>] = &[File::read_only(c"slow", Self::show)];
+}
+
+impl Slowly {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        pr_info!("a read begins\n");
+        fsleep(Delta::from_secs(3));
+        pr_info!("a read ends\n");
+        writeln!(f, "slow")
+    }
+}
+
+fn store_files() -> Result {
+    store(Dir::new(c"outlives", Arc::new(Slowly, GFP_KERNEL)?)?)
+}
+
+/// A target that hands over its bios.
+#[pin_data]
+pub struct Lender {
+    /// The device of all bios.
+    pub device: dm::DeviceIndex,
+    /// A queue for bios.
+    pub queue: Workqueue,
+    /// A set of clones.
+    #[pin]
+    pub set: BioSet,
+    /// A pool of pages of clones.
+    #[pin]
+    pub pool: Mempool<Pages>,
+}
+
+#[vtable]
+impl dm::Target for Lender {
+    const NAME: &'static CStr = c"outlives";
+    const VERSION: [u32; 3] = [1, 0, 0];
+
+    type ModuleData = ();
+    type PerBio = ();
+
+    fn ctr(
+        (): &(),
+        builder: &mut dm::TargetBuilder<'_>,
+        mut args: dm::Args<'_>,
+    ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        let device = builder.get_device(args.required(c"device")?, 0)?;
+        let queue = Workqueue::ordered(c"outlives")?;
+        Ok(try_pin_init!(Lender {
+            device,
+            queue,
+            set <- BioSet::new(NonZeroU16::MIN),
+            pool <- Mempool::new(1, Pages::<0>),
+        }))
+    }
+
+    fn map<'a>(self: Pin<&Self>, bio: dm::MapBio<'a, Self>) -> dm::MapResult<'a, Self> {
+        // Without memory, the bio ends.
+        bio.defer(|bio| {
+            let _ = store(bio);
+        })
+    }
+}
+
+/// The module, which is the owner of the public types.
+pub struct OutlivesModule {
+    _target: Option<dm::Registration<Lender>>,
+}
 
 impl kernel::Module for OutlivesModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let mut this = Self { _target: None };
         match module_parameters::step.value() {
             1 => store_pointer()?,
             2 => replace_value()?,
@@ -151,8 +238,10 @@ impl kernel::Module for OutlivesModule {
             4 => store_locks()?,
             5 => store_entry()?,
             6 => queue_item()?,
+            7 => store_files()?,
+            8 => this._target = Some(dm::Registration::new(())?),
             _ => return Err(EINVAL),
         }
-        Ok(Self)
+        Ok(this)
     }
 }

@@ -3,6 +3,7 @@
 
 import errno
 import os
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -183,11 +184,43 @@ class Suite(block.Suite):
         unloading = self.start(unload, "outlives")
         time.sleep(3)
         assert test_modules.is_loaded("outlives"), "the module went before its value was destroyed"
+        # It does not use the library.
+        for option in ("-a", "-r"):
+            subprocess.run(["modprobe", option, "dm-delay"], check=True)
         ktap.expect_equal([], self.said("outlives: destroyed"), "values destroyed during a read")
         load("heir", "what=1")
         ktap.expect_equal(None, unloading.end(), "error of the unload")
         assert self.said("outlives: destroyed"), "the value was not destroyed"
         self.step(3)
+
+    def test_a_file_is_read_while_another_module_removes_it(self) -> None:
+        load("outlives", "step=7")
+        with open("/sys/kernel/debug/outlives/slow", "rb", buffering=0) as file:
+            reading = self.start(file.read)
+            block.wait_until(lambda: self.said("outlives: a read begins"))
+            dropping = self.start(load, "heir", "what=5")
+            name = f"/proc/self/fd/{file.fileno()}"
+            block.wait_until(lambda: os.readlink(name).endswith("(deleted)"))
+            unload("outlives")
+            assert self.said("outlives: a read ends"), "the module went while its function ran"
+            ktap.expect_equal(None, dropping.end(), "error of the load")
+            # The second call of the reader fails.
+            reading.end()
+
+    def test_functions_of_another_module_get_no_bio(self) -> None:
+        self.make_ram(1024)
+        load("outlives", "step=8")
+        # A function would be called after `heir` was unloaded.
+        below = self.create("below", Target(0, 2048, "delay", "/dev/ram0 0 3000"))
+        path = self.create("lent", Target(0, 2048, "outlives", below))
+        using = self.start(load, "heir", "what=6")
+        for _ in range(4):
+            expect_error(errno.EIO, block.read, path, 4096)
+        ktap.expect_equal(None, using.end(), "error of the load")
+        unload("heir")
+        time.sleep(4)
+        self.remove("lent")
+        ktap.expect_equal([], self.said("heir: a function"), "calls of another module")
 
     def test_locks_outlive_their_module(self) -> None:
         """Lockdep reads the names and lock classes of these locks."""

@@ -199,6 +199,9 @@ impl<T: Target> CloneBio<T> {
         free_pages: FreePages,
     ) -> Result<Self, Bio<T>> {
         let mut base = Self::cloneable(base)?;
+        if !base.ptr().may_call(free_pages as *const () as usize) {
+            return Err(base);
+        }
         let len = base.len_bytes().into_safe_cast();
         // The clone does not share the integrity payload of the base bio.
         //
@@ -294,6 +297,7 @@ impl<T: Target> CloneBio<T> {
     ///
     /// - `device` belongs to another target.
     /// - The call is from an interrupt or with interrupts disabled.
+    /// - `done` is not code of the module of the target.
     /// - `device` does not support the integrity payload of the clone.
     /// - The clone is a write, and its own memory was not written completely and in order, see
     ///   [`Bio::bounce()`].
@@ -332,7 +336,7 @@ impl<T: Target> CloneBio<T> {
     /// Makes the clone ready for submission, and stores it in the per-bio data of its base bio.
     ///
     /// Ends the base bio if `device` belongs to another target or does not support such a payload,
-    /// or if the write would send stale memory.
+    /// if the write would send stale memory, or if `done` may not be called.
     fn ready(
         self,
         device: DeviceIndex,
@@ -341,6 +345,9 @@ impl<T: Target> CloneBio<T> {
     ) -> Option<Bio<T>> {
         let is_own_write = self.base.op() == Op::Write && self.is_own();
         if is_own_write && self.filled.len() != self.base.len_bytes() {
+            return None;
+        }
+        if !self.base.ptr().may_call(done as *const () as usize) {
             return None;
         }
         let bdev = self.base.ptr().inner().devices().bdev(device)?;

@@ -113,23 +113,28 @@ impl<T: Target, C> Bio<T, C> {
 
     /// Runs `func` with the bio on a workqueue of the target.
     ///
-    /// Never fails: the work item is part of the per-bio data.
+    /// Allocates nothing: the work item is part of the per-bio data. The bio ends with
+    /// [`BlkError::IOERR`] if `func` is not code of the module of the target.
     ///
     /// Context: Any context. Never sleeps. `func` runs in process context and may sleep.
     #[inline]
     pub fn queue(self, select: impl for<'x> FnOnce(Pin<&'x T>) -> &'x Workqueue, func: fn(Bio<T>)) {
-        self.into_ptr().queue(select, func);
+        if self.ptr.may_call(func as *const () as usize) {
+            self.into_ptr().queue(select, func);
+        }
     }
 
     /// Runs `func` with the bio in softirq context on this CPU.
     ///
-    /// Never fails, as [`Bio::queue()`]. `func` must be short: only interrupts run on the CPU
-    /// meanwhile.
+    /// Allocates nothing, and ends the bio in the same case, as [`Bio::queue()`]. `func` must be short:
+    /// only interrupts run on the CPU meanwhile.
     ///
     /// Context: Any context. Never sleeps. C: `system_bh_wq`.
     #[inline]
     pub fn queue_bh(self, func: fn(IrqBio<T>)) {
-        self.into_ptr().queue_bh(func);
+        if self.ptr.may_call(func as *const () as usize) {
+            self.into_ptr().queue_bh(func);
+        }
     }
 }
 
@@ -162,7 +167,7 @@ impl<T: Target> Bio<T> {
     /// Makes a clone with its own memory of the same length, in pages from a pool.
     ///
     /// Fails, and returns the bio, if it is neither a read nor a write, if it has more pages than
-    /// the pool guarantees, or in an interrupt.
+    /// the pool guarantees, in an interrupt, and in a module that is not that of the target.
     ///
     /// The pages contain stale data, which must not reach a device. So before a write is sent,
     /// [`CloneBio::segments()`] must have been written from first to last: by a cipher, by

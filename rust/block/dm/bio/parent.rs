@@ -83,8 +83,8 @@ pub(in crate::block::dm) struct Parent<T: Target> {
     status: Atomic<u32>,
     /// The state of the I/O accounting of the mapped device: `NOT_STARTED`, `STARTING` or `STARTED`.
     accounting: Atomic<u32>,
-    /// The function that gets the bio after the last reference is dropped.
-    done: fn(IrqBio<T>, BlkResult),
+    /// The function that gets the bio after the last reference is dropped. Without it, the bio ends.
+    done: Option<fn(IrqBio<T>, BlkResult)>,
 }
 
 const NOT_STARTED: u32 = 0;
@@ -109,17 +109,19 @@ impl<T: Target> Bio<T> {
     /// Makes the bio the parent of several clones.
     ///
     /// After the last [`ParentBio`] is dropped, `done` gets the bio and the first error of
-    /// [`ParentBio::set_error()`]. It runs in the context of that drop, so it gets an [`IrqBio`].
+    /// [`ParentBio::set_error()`]. It runs in the context of that drop, so it gets an [`IrqBio`]. If
+    /// `done` is not code of the module of the target, the bio ends with [`BlkError::IOERR`] instead.
     ///
     /// Context: Any context. Never sleeps. C: `bio_chain()` in `block/bio.c`.
     pub fn into_parent(self, done: fn(IrqBio<T>, BlkResult)) -> ParentBio<T> {
         let mut ptr = self.into_ptr();
+        let may_call = ptr.may_call(done as *const () as usize);
 
         ptr.set_parent(Parent {
             remaining: Refcount::new(1),
             status: Atomic::new(0),
             accounting: Atomic::new(NOT_STARTED),
-            done,
+            done: may_call.then_some(done),
         });
         // INVARIANT: This is the only pointer, and it is counted.
         ParentBio {
@@ -232,10 +234,10 @@ impl<T: Target, C> Drop for ParentBio<T, C> {
         let done = parent.done;
 
         // SAFETY: `self` is not used again.
-        done(
-            Bio::new(unsafe { ManuallyDrop::take(&mut self.ptr) }),
-            result,
-        );
+        let bio = Bio::new(unsafe { ManuallyDrop::take(&mut self.ptr) });
+        if let Some(done) = done {
+            done(bio, result);
+        }
     }
 }
 
@@ -271,8 +273,8 @@ impl<T: Target> ChildBio<T> {
     /// If several tasks send the first children at the same time, the cgroup of the submitter is not
     /// charged for some of them.
     ///
-    /// The clone is dropped if `device` belongs to another target, and in a call from an interrupt
-    /// or with interrupts disabled.
+    /// The clone is dropped if `device` belongs to another target, if `done` is not code of the module
+    /// of the target, and in a call from an interrupt or with interrupts disabled.
     ///
     /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(
@@ -282,7 +284,8 @@ impl<T: Target> ChildBio<T> {
         done: fn(IrqParentBio<T>, DeviceIndex, BlkResult),
     ) {
         let bdev = self.parent.ptr.inner().devices().bdev(device);
-        let (Some(bdev), true) = (bdev, may_submit()) else {
+        let may_call = self.parent.ptr.may_call(done as *const () as usize);
+        let (Some(bdev), true) = (bdev, may_submit() && may_call) else {
             return;
         };
         // The device owns the clone from now on, and with it the reference.

@@ -589,6 +589,15 @@ impl<T: Target> PerBioRef<T> {
         }
     }
 
+    /// Returns whether the function at `address` may be called with the bio later.
+    ///
+    /// It must be code of the module of the target, which the table keeps loaded.
+    #[inline]
+    pub(super) fn may_call(&self, address: usize) -> bool {
+        // SAFETY: The bio has not left the target, by the type invariants, so its table keeps the type.
+        unsafe { (*self.0.as_ptr()).head.target_type.as_ref() }.has_code(address)
+    }
+
     /// Runs `func` with the bio on a workqueue of the target.
     pub(in crate::block::dm) fn queue(
         self,

@@ -26,14 +26,18 @@ use kernel::{
     types::Opaque, //
 };
 
-use core::ptr::NonNull;
+use core::{
+    ops::Range,
+    ptr::NonNull, //
+};
 
 use crate::{
     bindings,
     block::dm::{
         bio::per_bio::Head,
         submit::sorted::SubmitList, //
-    }, //
+    },
+    module::cleanup, //
 };
 
 use super::{
@@ -88,6 +92,8 @@ pub(in crate::block::dm) struct TargetType {
     #[pin]
     sections: Opaque<bindings::srcu_struct>,
     functions: Functions,
+    /// The code of the module that tables with the target keep loaded.
+    code: Range<usize>,
 }
 
 /// Initialises the `srcu_struct` of a target type.
@@ -117,6 +123,8 @@ impl TargetType {
         raw: bindings::target_type,
         functions: Functions,
     ) -> impl PinInit<Self, Error> {
+        // SAFETY: The module that registers the target is loaded.
+        let code = unsafe { cleanup::code_of(raw.module) };
         try_pin_init!(Self {
             raw: Opaque::new(bindings::kscale_target_type {
                 raw,
@@ -129,7 +137,17 @@ impl TargetType {
                 unsafe { init_sections(slot) }
             }),
             functions,
+            code,
         })
+    }
+
+    /// Returns whether the function at `address` is code of the module that tables with the target
+    /// keep loaded.
+    ///
+    /// A bio of the target may be passed to another module, whose functions no table keeps.
+    #[inline]
+    pub(in crate::block::dm) fn has_code(&self, address: usize) -> bool {
+        self.code.contains(&address)
     }
 
     /// Returns the `struct target_type` that device mapper registers.
