@@ -350,10 +350,10 @@ mod tests {
     fn drop_waits_for_polled_grace_periods() -> Result {
         for _ in 0..4 {
             let domain: Domain<Normal> = new_domain!()?;
-            assert!(!domain.start_poll().poll());
+            let _ = domain.start_poll();
         }
         let domain: Domain<Fast> = new_domain!()?;
-        assert!(!domain.start_poll().poll());
+        let _ = domain.start_poll();
         Ok(())
     }
 

@@ -99,9 +99,12 @@ mod tests {
     #[test]
     fn a_grace_period_that_was_started_ends() -> Result {
         let domain: Domain<Normal> = new_domain!()?;
+        // Without a reader, the grace period may end before this task continues.
+        let guard = domain.read_lock();
         let cookie = domain.start_poll();
 
         assert!(!cookie.poll());
+        drop(guard);
         while !cookie.poll() {
             nap();
         }
