@@ -26,7 +26,7 @@
 use kernel::{
     ffi::c_int,
     prelude::*,
-    workqueue::RawWorkItem, //
+    workqueue::WorkItemPointer, //
 };
 
 use core::{
@@ -183,7 +183,11 @@ impl Workqueue {
         })
     }
 
-    /// Queues `item`.
+    /// Queues `item`, which the calling module must have created.
+    ///
+    /// An item has a pointer to a function of the module that created it. This module may be gone, so the
+    /// library leaks an item of another module, with a line in the log. That module may have a function
+    /// that queues the item.
     ///
     /// The output shows whether the item was already queued, as for
     /// [`Queue::enqueue`](kernel::workqueue::Queue::enqueue).
@@ -192,13 +196,15 @@ impl Workqueue {
     /// `include/linux/workqueue.h`.
     pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
     where
-        W: RawWorkItem<ID> + Send + 'static,
+        W: WorkItemPointer<ID> + Send + 'static,
     {
         let queue = self.as_raw();
+        // If the calling module created the item, it has this function, which is code of the module.
+        let own = W::run as *const () as usize;
         let queue_work = move |work| {
             // SAFETY: The item is valid while this closure runs, by the guarantees of
             // `__enqueue()`, which calls it.
-            if unsafe { is_refused(work) } {
+            if unsafe { is_refused(work, own) } {
                 // Report the item as queued; it never runs.
                 return true;
             }

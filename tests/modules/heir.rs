@@ -41,6 +41,7 @@ use kscale::{
 
 use outlives::{
     Lender,
+    Slow,
     Slowly, //
 };
 
@@ -53,7 +54,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded, 4: lend a queue, 5: drop files, 6: use bios of a target",
+            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded, 4: lend a queue, 5: drop files, 6: use bios of a target, 7: queue an item",
         },
     },
 }
@@ -95,6 +96,14 @@ fn lend_queue() -> Result<Arc<Workqueue>> {
 
     store(queue.clone())?;
     Ok(queue)
+}
+
+/// Queues an item of another module, and runs the items of the queue.
+fn queue_item() -> Result {
+    let queue = Workqueue::ordered(c"heir")?;
+    queue
+        .enqueue(take::<Arc<Slow>>().ok_or(ENOENT)?)
+        .map_err(|_| EINVAL)
 }
 
 /// Functions of this module, which the table of the target does not keep loaded.
@@ -181,6 +190,7 @@ impl kernel::Module for HeirModule {
             4 => this.queue = Some(lend_queue()?),
             5 => drop(take::<Dir<Slowly>>().ok_or(ENOENT)?),
             6 => foreign::use_bios()?,
+            7 => queue_item()?,
             _ => return Err(EINVAL),
         }
         Ok(this)

@@ -69,7 +69,7 @@ module! {
     params: {
         step: u8 {
             default: 0,
-            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item, 7: hand over files, 8: hand over bios",
+            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item, 7: hand over files, 8: hand over bios, 9: hand over an item",
         },
     },
 }
@@ -126,7 +126,7 @@ fn store_entry() -> Result {
 
 /// A work item that is code of this module.
 #[pin_data]
-struct Slow {
+pub struct Slow {
     #[pin]
     work: Work<Slow>,
 }
@@ -138,22 +138,27 @@ impl_has_work! {
 impl WorkItem for Slow {
     type Pointer = Arc<Self>;
 
+    // `heir` has a copy. Otherwise it could not queue an item without a symbol of this module.
+    #[inline]
     fn run(_: Arc<Self>) {
         fsleep(Delta::from_secs(3));
         pr_info!("a work item ends\n");
     }
 }
 
-/// Queues an item to the queue of another module.
-fn queue_item() -> Result {
-    let queue: Arc<Workqueue> = take().ok_or(ENOENT)?;
-    let slow = Arc::pin_init(
+fn item() -> Result<Arc<Slow>> {
+    Arc::pin_init(
         pin_init!(Slow {
             work <- new_work!("outlives::Slow"),
         }),
         GFP_KERNEL,
-    )?;
-    queue.enqueue(slow).map_err(|_| EINVAL)
+    )
+}
+
+/// Queues an item to the queue of another module.
+fn queue_item() -> Result {
+    let queue: Arc<Workqueue> = take().ok_or(ENOENT)?;
+    queue.enqueue(item()?).map_err(|_| EINVAL)
 }
 
 /// Files with a function that takes three seconds.
@@ -240,6 +245,7 @@ impl kernel::Module for OutlivesModule {
             6 => queue_item()?,
             7 => store_files()?,
             8 => this._target = Some(dm::Registration::new(())?),
+            9 => store(item()?)?,
             _ => return Err(EINVAL),
         }
         Ok(this)

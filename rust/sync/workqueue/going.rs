@@ -247,39 +247,41 @@ impl Drop for Going {
     }
 }
 
-/// Returns whether an item must not be queued, because its module is going.
+/// Returns whether an item must not be queued, because its module is going, or because it does not
+/// have the function at `own`.
 ///
 /// # Safety
 ///
 /// `work` must be valid, and initialised.
 #[inline]
-pub(super) unsafe fn is_refused(work: *mut bindings::work_struct) -> bool {
-    if GOING_COUNT.load(Relaxed) == 0 {
-        return false;
+pub(super) unsafe fn is_refused(work: *mut bindings::work_struct, own: usize) -> bool {
+    // SAFETY: By the safety requirements. The field does not change after initialisation.
+    let func = unsafe { (*work).func };
+    if func.map(|func| func as usize) != Some(own) {
+        is_foreign();
+        return true;
     }
-    // SAFETY: By the safety requirements.
-    unsafe { is_going(work) }
+    GOING_COUNT.load(Relaxed) != 0 && is_going(own)
 }
 
-/// As [`is_refused()`], if some module is going.
-///
-/// # Safety
-///
-/// As for [`is_refused()`].
+/// Logs that an item of another module is refused.
 #[cold]
 #[inline(never)]
-unsafe fn is_going(work: *mut bindings::work_struct) -> bool {
-    // SAFETY: By the safety requirements. The field does not change after initialisation.
-    let Some(func) = (unsafe { (*work).func }) else {
-        return false;
-    };
+fn is_foreign() {
+    pr_err!("workqueue: an item is not queued: another module created it\n");
+}
+
+/// Returns whether the function at `address` is code of a module that is going.
+#[cold]
+#[inline(never)]
+fn is_going(address: usize) -> bool {
     // The kernel waits for a grace period after the slot is cleared, before it frees the module.
     let _rcu = rcu::read_lock();
 
     GOING.iter().any(|slot| {
         let module = slot.load(Acquire);
         // SAFETY: The module is not freed before the critical section ends.
-        !module.is_null() && unsafe { bindings::within_module(func as usize, module) }
+        !module.is_null() && unsafe { bindings::within_module(address, module) }
     })
 }
 

@@ -222,6 +222,12 @@ class Suite(block.Suite):
         self.remove("lent")
         ktap.expect_equal([], self.said("heir: a function"), "calls of another module")
 
+    def test_an_item_outlives_its_module(self) -> None:
+        self.step(9)
+        load("heir", "what=7")
+        assert self.said("an item is not queued"), "the item was queued"
+        ktap.expect_equal([], self.said("a work item ends"), "items that ran")
+
     def test_locks_outlive_their_module(self) -> None:
         """Lockdep reads the names and lock classes of these locks."""
         self.step(4)
