@@ -16,3 +16,4 @@ pub(super) mod owned;
 pub(super) mod parent;
 pub(super) mod per_bio;
 mod raw;
+pub(super) mod running;

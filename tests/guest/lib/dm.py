@@ -27,7 +27,7 @@ class Suite(block.Suite):
     def setup(self) -> None:
         if not os.path.isdir("/sys/module/dm_probe"):
             subprocess.run(["mount", "--bind", "/mnt/kunit", MODULES], check=True)
-            subprocess.run(["modprobe", "-a", "dm_probe", "dm_plain", "dm_tee"], check=True)
+            subprocess.run(["modprobe", "-a", "dm_probe", "dm_plain", "dm_tee", "dm_chain"], check=True)
         self.make_ram(1024)
 
     def plain(self, behaviour: str) -> str:
@@ -543,6 +543,22 @@ class Suite(block.Suite):
         self.expect_error(errno.EIO, block.read, self.probe("read_at_once"), 4096)
         self.expect_status("mapped=1 ")
 
+    def test_a_function_waits_for_another_bio(self) -> None:
+        log = KernelLog()
+        below = self.create("below", Target(0, SECTORS, "chain", "/dev/ram0 end"))
+        above = self.create("above", Target(0, SECTORS, "chain", f"{below} read"))
+        for _ in range(8):
+            block.read(above, 4096)
+        self.remove("above")
+        reads = [line for line in log.lines() if "dm_chain: read: Ok" in line]
+        ktap.expect_equal(8, len(reads), "reads of functions that have ended their bios")
+
+    def test_a_function_waits_for_its_bio_on_another_queue(self) -> None:
+        log = KernelLog()
+        block.read(self.create("above", Target(0, SECTORS, "chain", "/dev/ram0 pass")), 4096)
+        self.remove("above")
+        assert [line for line in log.lines() if "dm_chain: passed" in line], "it was not passed"
+
     def test_long_chain_of_bios_is_dropped(self) -> None:
         node = self.create("probe", Target(0, SECTORS, "probe_chain", str(SECTORS)))
         self.expect_error(errno.EIO, block.read, node, 1 << 20)
@@ -651,7 +667,7 @@ class Suite(block.Suite):
         ktap.expect_equal(expected, records, "records")
 
     def test_modules_can_be_unloaded(self) -> None:
-        subprocess.run(["modprobe", "-r", "dm_plain", "dm_probe", "dm_tee", "brd", "null_blk"], check=True)
+        subprocess.run(["modprobe", "-r", "dm_chain", "dm_plain", "dm_probe", "dm_tee", "brd", "null_blk"], check=True)
         left = [line for line in block.text_of("/proc/modules").splitlines() if line.startswith("dm_probe ")]
         ktap.expect_equal([], left, "modules that are left")
         subprocess.run(["umount", "-l", MODULES], check=True)

@@ -53,7 +53,8 @@ use super::{
         IrqBio, //
     },
     parent::Parent,
-    raw, //
+    raw,
+    running, //
 };
 
 /// The function of a work item.
@@ -103,6 +104,8 @@ impl Head {
         let key = if is_bh { of_softirqs } else { of_tasks };
         // SAFETY: By this function's contract.
         let work = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).work });
+        // This may be in a function for the same address, which waits for this work.
+        let run = target_type::RUN.get(running::unused(work.addr()));
         // SAFETY:
         // - `work` is memory for a work item, and no work is pending in it: otherwise the bio would
         //   not be owned here.
@@ -110,7 +113,7 @@ impl Head {
         unsafe {
             bindings::init_work_with_key(
                 work,
-                Some(target_type::run),
+                run.copied(),
                 false,
                 c"kscale_per_bio".as_char_ptr(),
                 key.as_ptr(),

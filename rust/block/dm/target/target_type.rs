@@ -34,7 +34,13 @@ use core::{
 use crate::{
     bindings,
     block::dm::{
-        bio::per_bio::Head,
+        bio::{
+            per_bio::Head,
+            running::{
+                self,
+                Running, //
+            }, //
+        },
         submit::sorted::SubmitList, //
     },
     module::cleanup, //
@@ -324,14 +330,21 @@ pub(in crate::block::dm) unsafe extern "C" fn end_child(clone: *mut bindings::bi
     unsafe { TargetType::call(this, |functions| (functions.end_child)(clone)) };
 }
 
-/// The work function of a bio.
+/// The work functions of a bio. All do the same, see [`running`].
+pub(in crate::block::dm) static RUN: [unsafe extern "C" fn(*mut bindings::work_struct);
+    running::FUNCTIONS] = [
+    run::<0>, run::<1>, run::<2>, run::<3>, run::<4>, run::<5>, run::<6>, run::<7>,
+];
+
+/// A work function of a bio: that with the number in [`RUN`], which makes it code of this library.
 ///
 /// # Safety
 ///
 /// The workqueue core must call this for the `work` of a [`Head`] of a bio that has not ended.
 /// Calling `run` for the bio must be allowed.
 #[inline(never)]
-pub(in crate::block::dm) unsafe extern "C" fn run(work: *mut bindings::work_struct) {
+unsafe extern "C" fn run<const NUMBER: usize>(work: *mut bindings::work_struct) {
+    let _running = Running::new(work.addr(), NUMBER);
     let work: *mut Opaque<bindings::work_struct> = work.cast();
     // SAFETY: By this function's contract.
     let head = unsafe { NonNull::new_unchecked(container_of!(work, Head, work)) };
