@@ -13,9 +13,12 @@ use kernel::{
 
 use core::ptr::NonNull;
 
-use super::cleanup::{
-    self,
-    RecordId, //
+use super::{
+    cleanup::{
+        self,
+        RecordId, //
+    },
+    code, //
 };
 
 /// A handle of a value that C uses, through callbacks, until it is stopped.
@@ -90,7 +93,7 @@ pub(crate) fn is_in_module<P: Teardown>() -> bool {
         .iter()
         // SAFETY: `module` is the `THIS_MODULE` of a module whose types are in use, so it is
         // loaded.
-        .all(|addresses| unsafe { cleanup::has_code(module, addresses) })
+        .all(|addresses| unsafe { code::has_code(module, addresses) })
 }
 
 /// Adds a cleanup record that stops and drops `value`, which C may use.

@@ -25,7 +25,7 @@ use core::{
 use crate::{
     bindings,
     mm::gfp::noio_scope,
-    module::cleanup, //
+    module::code, //
 };
 
 use super::client::{
@@ -77,7 +77,7 @@ where
 {
     let run: unsafe fn(NonNull<Head<C>>, Results) = run::<C, F>;
     // SAFETY: The table of the target, whose client is open, keeps the module loaded.
-    if !unsafe { cleanup::has_code(shared.module(), &[run as usize]) } {
+    if !unsafe { code::has_code(shared.module(), &[run as usize]) } {
         func(Err(EINVAL));
         return None;
     }

@@ -16,9 +16,12 @@ use core::marker::PhantomData;
 
 use crate::{
     bindings,
-    module::cleanup::{
-        self,
-        RecordId, //
+    module::{
+        cleanup::{
+            self,
+            RecordId, //
+        },
+        code, //
     }, //
 };
 
@@ -78,7 +81,7 @@ impl<T: Target> Registration<T> {
         let (raw, functions) = (Vtable::<T>::target_type(name), Vtable::<T>::FUNCTIONS);
         // SAFETY: `module` is the `THIS_MODULE` of a module whose types are used here, so it is
         // loaded.
-        if !unsafe { cleanup::has_code(module, &Vtable::<T>::addresses(&raw, &functions)) } {
+        if !unsafe { code::has_code(module, &Vtable::<T>::addresses(&raw, &functions)) } {
             pr_err!("dm: target must belong to the module that registers it\n");
             return Err(EINVAL);
         }

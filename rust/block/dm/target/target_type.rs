@@ -43,7 +43,7 @@ use crate::{
         },
         submit::sorted::SubmitList, //
     },
-    module::cleanup, //
+    module::code, //
 };
 
 use super::{
@@ -130,7 +130,7 @@ impl TargetType {
         functions: Functions,
     ) -> impl PinInit<Self, Error> {
         // SAFETY: The module that registers the target is loaded.
-        let code = unsafe { cleanup::code_of(raw.module) };
+        let code = unsafe { code::code_of(raw.module) };
         try_pin_init!(Self {
             raw: Opaque::new(bindings::kscale_target_type {
                 raw,
