@@ -25,7 +25,10 @@ use std::{
     sync::{
         atomic::{
             AtomicU32,
-            Ordering::Relaxed, //
+            Ordering::{
+                AcqRel,
+                Relaxed, //
+            }, //
         },
         Arc, //
     }, //
@@ -145,7 +148,9 @@ impl Queue {
 
     /// Ends a bio.
     fn end(&self) {
-        if self.left.fetch_sub(1, Relaxed) == 1 {
+        // Device mapper waits until no bio is left, with barriers on both sides: the drop of the target
+        // happens after all bios have ended (`dm_wait_for_bios_completion()` in `drivers/md/dm.c`).
+        if self.left.fetch_sub(1, AcqRel) == 1 {
             // SAFETY: Nothing uses the queue any more. If not, the checker detects that.
             self.has_gone
                 .with_mut(|has_gone| unsafe { *has_gone = true });
