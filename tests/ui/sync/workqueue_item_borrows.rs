@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An item runs when nobody knows, so it must not borrow.
+//! An item runs at an unknown time, so it must not borrow.
 
-use kernel::workqueue::RawWorkItem;
+use kernel::workqueue::WorkItemPointer;
 
 use kscale::sync::workqueue::Workqueue;
 
 fn queues<'a, W>(queue: &Workqueue, item: W)
 where
-    W: RawWorkItem<0> + Send + 'a,
+    W: WorkItemPointer<0> + Send + 'a,
 {
     let _ = queue.enqueue(item);
 }

@@ -2,13 +2,13 @@
 
 //! An item runs in another task, so it must be [`Send`].
 
-use kernel::workqueue::RawWorkItem;
+use kernel::workqueue::WorkItemPointer;
 
 use kscale::sync::workqueue::Workqueue;
 
 fn queues<W>(queue: &Workqueue, item: W)
 where
-    W: RawWorkItem<0> + 'static,
+    W: WorkItemPointer<0> + 'static,
 {
     let _ = queue.enqueue(item);
 }

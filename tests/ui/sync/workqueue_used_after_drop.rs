@@ -5,8 +5,8 @@
 use kernel::{
     sync::Arc,
     workqueue::{
-        RawWorkItem,
         WorkItem, //
+        WorkItemPointer,
     }, //
 };
 
@@ -14,7 +14,7 @@ use kscale::sync::workqueue::Workqueue;
 
 fn queues<W>(queue: Workqueue, item: Arc<W>)
 where
-    Arc<W>: RawWorkItem<0> + Send + 'static,
+    Arc<W>: WorkItemPointer<0> + Send + 'static,
 {
     drop(queue);
     let _ = queue.enqueue(item);
