@@ -33,9 +33,12 @@ use kscale::{
         },
         workqueue::Workqueue, //
     },
-    testing::handover::{
-        store,
-        take, //
+    testing::{
+        handover::{
+            store,
+            take, //
+        },
+        leak::forget, //
     }, //
 };
 
@@ -101,9 +104,10 @@ fn lend_queue() -> Result<Arc<Workqueue>> {
 /// Queues an item of another module, and runs the items of the queue.
 fn queue_item() -> Result {
     let queue = Workqueue::ordered(c"heir")?;
-    queue
-        .enqueue(take::<Arc<Slow>>().ok_or(ENOENT)?)
-        .map_err(|_| EINVAL)
+    let item: Arc<Slow> = take().ok_or(ENOENT)?;
+    // The queue leaks it, too.
+    forget(item.clone())?;
+    queue.enqueue(item).map_err(|_| EINVAL)
 }
 
 /// Functions of this module, which the table of the target does not keep loaded.
