@@ -2,11 +2,8 @@
 
 #include <linux/interrupt_rc.h>
 #include <linux/irqflags.h>
-#include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
-
-#include "../percpu/preempt.h"
 
 __kscale_helper bool kscale_helper_in_atomic(void)
 {
@@ -56,40 +53,29 @@ __kscale_helper void kscale_helper_preempt_enable(void)
 }
 
 /*
- * The guards of this CPU. preempt_count() has 8 bits for local_interrupt_disable(), and an overflow changes
- * the fields of interrupts and NMIs. So it counts the guards of a task once, from the first to the last:
- * its field is not 0 while a guard lives, in whichever order these and the kernel's own guards end.
- */
-DECLARE_PER_CPU(struct kscale_interrupt_guards, kscale_interrupt_guards);
-
-/*
- * As local_interrupt_disable(), without a limit on the number of nested calls.
+ * As local_interrupt_disable(), and returns true, unless half of the bits that preempt_count() has for it
+ * are in use. The other half is for the kernel's own guards.
  *
- * Interrupts may be enabled although guards are left: an interrupt that leaks its guards returns to a task
- * with interrupts enabled. A task that leaked guards and slept leaves a count that means nothing.
+ * Beyond that, makes interrupts stay disabled when the last counted guard ends: nothing tells whether
+ * uncounted guards are left then. A count of them elsewhere would outlive a leaked guard, while the kernel
+ * corrects preempt_count().
  */
-__kscale_helper void kscale_helper_local_interrupt_disable(void)
+__kscale_helper bool kscale_helper_local_interrupt_disable_unless_deep(void)
 {
-	local_interrupt_disable();
-	if (unlikely(raw_cpu_read(kscale_interrupt_guards.task) == current) &&
-	    (preempt_count() & HARDIRQ_DISABLE_MASK) != HARDIRQ_DISABLE_OFFSET) {
-		raw_cpu_inc(kscale_interrupt_guards.count);
-		/* Interrupts stay disabled: the first guard is counted. */
-		local_interrupt_enable();
-		return;
+	unsigned long flags;
+
+	if (likely((preempt_count() & HARDIRQ_DISABLE_MASK) <= HARDIRQ_DISABLE_MASK / 2)) {
+		local_interrupt_disable();
+		return true;
 	}
-	raw_cpu_write(kscale_interrupt_guards.task, current);
-	raw_cpu_write(kscale_interrupt_guards.count, 1);
+	local_irq_disable();
+	local_save_flags(flags);
+	_local_interrupt_save_state(flags);
+	return false;
 }
 
-/* The reverse. */
 __kscale_helper void kscale_helper_local_interrupt_enable(void)
 {
-	if (unlikely(raw_cpu_read(kscale_interrupt_guards.count) > 1)) {
-		raw_cpu_dec(kscale_interrupt_guards.count);
-		return;
-	}
-	raw_cpu_write(kscale_interrupt_guards.task, NULL);
 	local_interrupt_enable();
 }
 

@@ -12,21 +12,28 @@ use crate::bindings;
 /// may still run. The owner of the proof must not sleep, and must not call C code that enables
 /// interrupts unconditionally. Types do not prevent this, as for every guard of the kernel.
 ///
-/// Proofs nest without a limit, and may be dropped in any order. The drop of the last proof
-/// restores the state of interrupts before the first proof. The kernel's
-/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses the same byte of `preempt_count()`. All proofs of
-/// a task count as one there, and a per-CPU variable counts them. A leaked proof leaves interrupts
-/// disabled.
+/// Proofs nest, and may be dropped in any order. The drop of the last proof restores the state of
+/// interrupts before the first proof. A leaked proof leaves interrupts disabled.
+///
+/// The count is a byte of `preempt_count()`, which the kernel's
+/// [`SpinLockIrq`](kernel::sync::SpinLockIrq) uses, too. At a depth of 128, further proofs are not
+/// counted, because an overflow would corrupt the counts of interrupts and NMIs. A task at this depth
+/// has most likely leaked proofs. So an uncounted proof disables interrupts as a leaked proof does:
+/// they stay disabled after the last drop, until the task sleeps.
 ///
 /// The type of the same name in [`kernel::interrupt`] proves nothing on kernels without preemption;
 /// hence this type.
 ///
 /// # Invariants
 ///
-/// A call of the helper `local_interrupt_disable()` by this task on this CPU has no matching
-/// `local_interrupt_enable()` yet.
+/// If `is_counted`, a call of `local_interrupt_disable()` by this task on this CPU has no matching
+/// `local_interrupt_enable()` yet. Otherwise the matching calls of all others leave interrupts
+/// disabled.
 #[must_use = "interrupts are on again as soon as it is dropped"]
-pub struct IrqsOffGuard(NotThreadSafe);
+pub struct IrqsOffGuard {
+    is_counted: bool,
+    _task: NotThreadSafe,
+}
 
 /// Disables interrupts on this CPU.
 ///
@@ -34,17 +41,23 @@ pub struct IrqsOffGuard(NotThreadSafe);
 /// `include/linux/interrupt_rc.h`.
 #[inline]
 pub fn local_interrupt_disable() -> IrqsOffGuard {
-    // SAFETY: The helper `local_interrupt_disable()` saves the state of interrupts, and may be
-    // called in any state.
-    unsafe { bindings::local_interrupt_disable() };
+    // SAFETY: The helper saves the state of interrupts, and may be called in any state.
+    let is_counted = unsafe { bindings::local_interrupt_disable_unless_deep() };
 
-    // INVARIANT: The call above has no matching call yet.
-    IrqsOffGuard(NotThreadSafe)
+    // INVARIANT: The call above has no matching call yet, or has set the state that the last
+    // `local_interrupt_enable()` restores to "disabled".
+    IrqsOffGuard {
+        is_counted,
+        _task: NotThreadSafe,
+    }
 }
 
 impl Drop for IrqsOffGuard {
     #[inline]
     fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
         // SAFETY: By the type invariants a call of `local_interrupt_disable()` has no matching call
         // yet. It was made on this CPU, as a task does not migrate while interrupts are disabled.
         // It was made by this task, as the proof is not `Send`.
@@ -179,49 +192,63 @@ mod tests {
         Ok(())
     }
 
+    /// Creates proofs. All fit into the vector.
+    fn proofs(count: usize) -> Result<KVec<IrqsOffGuard>> {
+        let mut proofs = KVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            drop(proofs.push_within_capacity(local_interrupt_disable()));
+        }
+        Ok(proofs)
+    }
+
+    /// Enables interrupts, as the kernel does when a task with leaked proofs sleeps.
+    fn enable_interrupts() {
+        // SAFETY: No proof is left that the caller relies on.
+        unsafe { bindings::local_irq_enable() };
+    }
+
     #[test]
     fn interrupts_are_off_until_the_last_of_many_guards_is_dropped() -> Result {
         // More than there are bits for, up to that of an NMI.
-        const PROOFS: usize = 5000;
-        let mut proofs = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
-        for _ in 0..PROOFS {
-            if proofs
-                .push_within_capacity(local_interrupt_disable())
-                .is_err()
-            {
-                break;
-            }
-        }
-        let count = proofs.len();
-        let while_alive = (in_nmi(), in_hardirq(), interrupts_are_on());
-        let kernels = interrupt::local_interrupt_disable();
-        // Those that are left are not the first that were made.
-        let last = proofs.pop();
-        drop(proofs);
-        drop(kernels);
-        let with_the_last = interrupts_are_on();
-        drop(last);
+        for count in [128, 129, 256, 5000] {
+            let mut proofs = proofs(count)?;
+            let while_alive = (in_nmi(), in_hardirq(), interrupts_are_on());
+            let kernels = interrupt::local_interrupt_disable();
+            // Those that are left are not the first that were made.
+            let last = proofs.pop();
+            drop(proofs);
+            drop(kernels);
+            let with_the_last = interrupts_are_on();
+            drop(last);
+            let without = interrupts_are_on();
+            // These restore the state before them.
+            drop((
+                local_interrupt_disable(),
+                interrupt::local_interrupt_disable(),
+            ));
+            let later = interrupts_are_on();
+            enable_interrupts();
 
-        assert_eq!(count, PROOFS);
-        assert_eq!(while_alive, (false, false, false));
-        assert!(!with_the_last);
-        assert!(interrupts_are_on());
-        assert!(!in_atomic());
-        // Nothing is left of them.
-        drop(local_interrupt_disable());
-        assert!(interrupts_are_on());
+            assert_eq!(while_alive, (false, false, false));
+            assert!(!with_the_last);
+            // As after a leak, if there were too many.
+            assert_eq!((without, later), (count <= 128, count <= 128));
+            assert!(!in_atomic());
+            drop(local_interrupt_disable());
+            assert!(interrupts_are_on());
+        }
         Ok(())
     }
 
     /// Creates `kernels` guards of the kernel and then `proofs` proofs, drops the former and then all
     /// but one proof. Returns whether interrupts are off then.
-    fn the_last_is_a_proof_beside(kernels: usize, proofs: usize) -> Result<bool> {
+    fn the_last_is_a_proof_beside(kernels: usize, count: usize) -> Result<bool> {
         let mut of_kernel = KVec::with_capacity(kernels, GFP_KERNEL)?;
-        let mut ours = KVec::with_capacity(proofs, GFP_KERNEL)?;
+        let mut ours = KVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..kernels {
             drop(of_kernel.push_within_capacity(interrupt::local_interrupt_disable()));
         }
-        for _ in 0..proofs {
+        for _ in 0..count {
             drop(ours.push_within_capacity(local_interrupt_disable()));
         }
         drop(of_kernel);
@@ -235,44 +262,61 @@ mod tests {
     #[test]
     fn interrupts_are_off_after_many_guards_of_the_kernel_are_dropped() -> Result {
         for kernels in [0, 1, 2, 127, 128, 200] {
-            for proofs in [1, 2, 127, 128, 129, 1000] {
-                assert!(the_last_is_a_proof_beside(kernels, proofs)?);
-                assert!(interrupts_are_on());
+            for count in [1, 2, 127, 128, 129, 1000] {
+                assert!(the_last_is_a_proof_beside(kernels, count)?);
+                assert_eq!(interrupts_are_on(), kernels + count <= 128);
+                enable_interrupts();
                 assert!(!in_atomic());
             }
         }
         Ok(())
     }
 
+    /// The kernel corrects `preempt_count()` when a task or a function leaves proofs behind.
+    #[test]
+    fn interrupts_are_off_after_leaked_guards_were_corrected() -> Result {
+        for count in [1, 2, 128, 1000] {
+            let mut leaked = proofs(count)?;
+            // As `do_one_initcall()` in `init/main.c` does. The proofs are not used as such.
+            for proof in &mut leaked {
+                if core::mem::replace(&mut proof.is_counted, false) {
+                    // SAFETY: The proof is not counted any more.
+                    unsafe { bindings::local_interrupt_enable() };
+                }
+            }
+            enable_interrupts();
+
+            // The kernel's comes first: nothing sees that no proof is left.
+            let kernels = interrupt::local_interrupt_disable();
+            let proof = local_interrupt_disable();
+            drop(kernels);
+            let while_alive = interrupts_are_on();
+            drop(proof);
+
+            assert!(!while_alive);
+            assert!(interrupts_are_on());
+            assert!(!in_atomic());
+        }
+        Ok(())
+    }
+
     #[test]
     fn interrupts_are_off_after_an_interrupt_leaked_guards() -> Result {
-        // More than there are bits for.
-        const PROOFS: usize = 1000;
-        let mut leaked = KVec::with_capacity(PROOFS, GFP_KERNEL)?;
-        for _ in 0..PROOFS {
-            if leaked
-                .push_within_capacity(local_interrupt_disable())
-                .is_err()
-            {
-                break;
-            }
-        }
-        let count = leaked.len();
-        // As the return from an interrupt does.
-        //
-        // SAFETY: Interrupts were on before the first proof, and the code up to the next proof does
-        // not rely on the proofs.
-        unsafe { bindings::local_irq_enable() };
-        let before = interrupts_are_on();
-        let proof = local_interrupt_disable();
-        let while_alive = interrupts_are_on();
-        drop(proof);
-        drop(leaked);
+        for count in [1, 127, 128, 1000] {
+            let leaked = proofs(count)?;
+            // As the return from an interrupt does.
+            enable_interrupts();
+            let before = interrupts_are_on();
+            let proof = local_interrupt_disable();
+            let while_alive = interrupts_are_on();
+            drop(proof);
+            drop(leaked);
+            enable_interrupts();
 
-        assert_eq!(count, PROOFS);
-        assert!(before);
-        assert!(!while_alive);
-        assert!(interrupts_are_on());
+            assert!(before);
+            assert!(!while_alive);
+            assert!(!in_atomic());
+        }
         Ok(())
     }
 
