@@ -6,7 +6,8 @@
 //!
 //! - `end`: a function on a queue ends the bio;
 //! - `read`: a function on a queue ends the bio, and then reads the device;
-//! - `pass`: a function on a queue passes the bio to another queue, and waits for its function there.
+//! - `pass`: a function on a queue passes the bio to another queue, and waits for its function there;
+//! - `pass_often`: the function there does the same with the first queue, and so on, 20 times.
 
 #![forbid(unsafe_code)]
 
@@ -52,7 +53,12 @@ impl kernel::Module for ChainModule {
 
 type Function = fn(dm::Bio<Chain>);
 
-const NAMES: [(&str, Function); 3] = [("end", end), ("read", read), ("pass", pass)];
+const NAMES: [(&str, Function); 4] = [
+    ("end", end),
+    ("read", read),
+    ("pass", pass),
+    ("pass_often", pass_often),
+];
 
 struct Chain {
     device: dm::DeviceIndex,
@@ -69,7 +75,8 @@ impl dm::Target for Chain {
     const VERSION: [u32; 3] = [1, 0, 0];
 
     type ModuleData = ();
-    type PerBio = ();
+    /// The number of times the bio was passed on.
+    type PerBio = u32;
 
     fn ctr(
         (): &(),
@@ -126,4 +133,23 @@ fn pass(bio: dm::Bio<Chain>) {
     );
     passed.wait_for_completion();
     pr_info!("passed\n");
+}
+
+fn pass_often(mut bio: dm::Bio<Chain>) {
+    const TIMES: u32 = 20;
+    let passed = bio.target().passed.clone();
+
+    *bio.data() += 1;
+    if *bio.data() == TIMES {
+        passed.complete_all();
+        bio.end(Ok(()));
+        return;
+    }
+    if *bio.data() % 2 == 0 {
+        bio.queue(|target| &target.get_ref().queue, pass_often);
+    } else {
+        bio.queue(|target| &target.get_ref().other, pass_often);
+    }
+    passed.wait_for_completion();
+    pr_info!("passed often\n");
 }

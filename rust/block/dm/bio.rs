@@ -9,6 +9,7 @@ pub(super) mod bounce;
 pub(super) mod clone;
 pub(super) mod end_io;
 mod getters;
+pub(super) mod head;
 pub(super) mod integrity;
 pub(super) mod list;
 pub(super) mod map;

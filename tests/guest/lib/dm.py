@@ -559,6 +559,13 @@ class Suite(block.Suite):
         self.remove("above")
         assert [line for line in log.lines() if "dm_chain: passed" in line], "it was not passed"
 
+    def test_functions_of_a_bio_wait_for_the_next_one_without_a_limit(self) -> None:
+        log = KernelLog()
+        block.read(self.create("above", Target(0, SECTORS, "chain", "/dev/ram0 pass_often")), 4096)
+        self.remove("above")
+        passed = [line for line in log.lines() if "dm_chain: passed often" in line]
+        ktap.expect_equal(19, len(passed), "functions that waited for the next one")
+
     def test_long_chain_of_bios_is_dropped(self) -> None:
         node = self.create("probe", Target(0, SECTORS, "probe_chain", str(SECTORS)))
         self.expect_error(errno.EIO, block.read, node, 1 << 20)

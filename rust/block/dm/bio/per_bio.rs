@@ -8,7 +8,6 @@
 
 use kernel::{
     prelude::*,
-    sync::static_lock_class,
     types::Opaque, //
 };
 
@@ -34,10 +33,6 @@ use crate::{
         },
         dm::target::{
             devices::DeviceIndex,
-            target_type::{
-                self,
-                TargetType, //
-            },
             vtable::Inner,
             Target, //
         }, //
@@ -48,13 +43,13 @@ use crate::{
 
 use super::{
     clone::CloneEnd,
+    head::Head,
     owned::{
         Bio,
         IrqBio, //
     },
     parent::Parent,
-    raw,
-    running, //
+    raw, //
 };
 
 /// The function of a work item.
@@ -75,56 +70,6 @@ impl<T: Target> Clone for Func<T> {
 
 // A derived implementation would require `T: Copy`.
 impl<T: Target> Copy for Func<T> {}
-
-/// The first field of the per-bio data, independent of the target.
-#[repr(C)]
-pub(in crate::block::dm) struct Head {
-    /// The type of the target.
-    pub(in crate::block::dm) target_type: NonNull<TargetType>,
-    pub(in crate::block::dm) work: Opaque<bindings::work_struct>,
-}
-
-impl Head {
-    /// Queues `run` of the target type with the bio.
-    ///
-    /// Not generic: the lock class of the work is used when the code of the target may be gone.
-    ///
-    /// # Safety
-    ///
-    /// - `this` must be the head of a bio that has not left its target. The bio must not be used
-    ///   until `run` is called, and calling `run` with it must be allowed.
-    /// - `queue` must live until then. It must run work in softirq context if and only if `is_bh`
-    ///   is true.
-    #[inline(never)]
-    unsafe fn queue_on(this: NonNull<Self>, queue: *mut bindings::workqueue_struct, is_bh: bool) {
-        // Lockdep reports work that runs in both contexts as a deadlock: a flush could wait for the
-        // work that it interrupts. Nothing flushes this work; waiters only wait for the end of its
-        // bio.
-        let (of_tasks, of_softirqs) = (static_lock_class!(), static_lock_class!());
-        let key = if is_bh { of_softirqs } else { of_tasks };
-        // SAFETY: By this function's contract.
-        let work = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).work });
-        // This may be in a function for the same address, which waits for this work.
-        let run = target_type::RUN.get(running::unused(work.addr()));
-        // SAFETY:
-        // - `work` is memory for a work item, and no work is pending in it: otherwise the bio would
-        //   not be owned here.
-        // - It does not move until `run()` was called.
-        unsafe {
-            bindings::init_work_with_key(
-                work,
-                run.copied(),
-                false,
-                c"kscale_per_bio".as_char_ptr(),
-                key.as_ptr(),
-            )
-        };
-        // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
-        let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
-        // SAFETY: `work` was initialised above, and `queue` is alive by this function's contract.
-        unsafe { bindings::queue_work_on(cpu, queue, work) };
-    }
-}
 
 /// The per-bio data of a bio of a target `T`.
 ///

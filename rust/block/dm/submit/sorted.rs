@@ -18,10 +18,12 @@ use core::{
 use crate::{
     bindings,
     block::dm::{
-        bio::per_bio::{
-            Head,
-            PerBio,
-            PerBioRef, //
+        bio::{
+            head::Head,
+            per_bio::{
+                PerBio,
+                PerBioRef, //
+            }, //
         },
         target::{
             target_type,

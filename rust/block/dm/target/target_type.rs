@@ -35,7 +35,11 @@ use crate::{
     bindings,
     block::dm::{
         bio::{
-            per_bio::Head,
+            head::{
+                Head,
+                OtherWork,
+                WorkFunction, //
+            },
             running::{
                 self,
                 Running, //
@@ -331,8 +335,7 @@ pub(in crate::block::dm) unsafe extern "C" fn end_child(clone: *mut bindings::bi
 }
 
 /// The work functions of a bio. All do the same, see [`running`].
-pub(in crate::block::dm) static RUN: [unsafe extern "C" fn(*mut bindings::work_struct);
-    running::FUNCTIONS] = [
+pub(in crate::block::dm) static RUN: [WorkFunction; running::FUNCTIONS] = [
     run::<0>, run::<1>, run::<2>, run::<3>, run::<4>, run::<5>, run::<6>, run::<7>,
 ];
 
@@ -349,6 +352,33 @@ unsafe extern "C" fn run<const NUMBER: usize>(work: *mut bindings::work_struct) 
     // SAFETY: By this function's contract.
     let head = unsafe { NonNull::new_unchecked(container_of!(work, Head, work)) };
     // SAFETY: As above.
+    unsafe { run_head(head) };
+}
+
+/// The work function of an [`OtherWork`].
+///
+/// # Safety
+///
+/// The workqueue core must call this for an [`OtherWork`] of a bio that has not ended. Calling `run`
+/// for the bio must be allowed.
+#[inline(never)]
+pub(in crate::block::dm) unsafe extern "C" fn run_other(work: *mut bindings::work_struct) {
+    // SAFETY: By this function's contract. No work is pending in an item that runs.
+    let work = unsafe { OtherWork::from_work(work) };
+    // SAFETY: By this function's contract.
+    unsafe { run_head(work.head()) };
+    // Freed last: until then no other item has its address.
+    drop(work);
+}
+
+/// Runs the function of a bio.
+///
+/// # Safety
+///
+/// The bio with this head must not have ended. Calling `run` for it must be allowed.
+#[inline]
+unsafe fn run_head(head: NonNull<Head>) {
+    // SAFETY: By this function's contract.
     let this = unsafe { head.as_ref().target_type };
     // SAFETY: As above.
     unsafe { TargetType::call(this, |functions| (functions.run)(head)) };
