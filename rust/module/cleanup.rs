@@ -30,8 +30,7 @@ use crate::{
     lib::stack::{
         Node,
         Stack, //
-    },
-    sync::workqueue::MAX_GOING, //
+    }, //
 };
 
 mod notifier;
@@ -70,9 +69,8 @@ enum Stage {
 unsafe impl Send for Record {}
 
 /// A module that is going.
-#[derive(Clone, Copy)]
 struct GoingModule {
-    /// The address of the `struct module`, 0 if the entry is free.
+    /// The address of the `struct module`.
     address: usize,
     /// The number of records added for the module since it is going. A `u64` does not overflow.
     added: u64,
@@ -83,7 +81,7 @@ struct Records {
     stack: Stack<Record>,
     /// The number of the next record. A `u64` does not overflow.
     next: u64,
-    going: [GoingModule; MAX_GOING],
+    going: Stack<GoingModule>,
 }
 
 impl Records {
@@ -91,16 +89,13 @@ impl Records {
         Self {
             stack: Stack::new(),
             next: 0,
-            going: [GoingModule {
-                address: 0,
-                added: 0,
-            }; MAX_GOING],
+            going: Stack::new(),
         }
     }
 
-    /// Returns the entry of the going module at `address`, or a free entry for 0.
+    /// Returns the entry of the going module at `address`.
     fn going_mut(&mut self, address: usize) -> Option<&mut GoingModule> {
-        self.going.iter_mut().find(|going| going.address == address)
+        self.going.find_mut(|going| going.address == address)
     }
 }
 
@@ -110,12 +105,12 @@ struct AddCounter {
 }
 
 impl AddCounter {
-    /// Waits until fewer than [`MAX_GOING`] modules are going.
+    /// Waits until there is memory.
     fn new(module: *mut bindings::module) -> Self {
         let address = module.addr();
         loop {
-            if let Some(free) = RECORDS.lock().going_mut(0) {
-                *free = GoingModule { address, added: 0 };
+            if let Ok(node) = Node::new(GoingModule { address, added: 0 }) {
+                RECORDS.lock().going.push(node);
                 return Self { address };
             }
             fsleep(Delta::from_millis(10));
@@ -133,9 +128,9 @@ impl AddCounter {
 
 impl Drop for AddCounter {
     fn drop(&mut self) {
-        if let Some(going) = RECORDS.lock().going_mut(self.address) {
-            going.address = 0;
-        }
+        let address = self.address;
+        let node = RECORDS.lock().going.take(|going| going.address == address);
+        drop(node);
     }
 }
 
@@ -276,8 +271,8 @@ fn stop_last(is_fit: impl Fn(&Record) -> bool) -> bool {
 /// Calls both functions of a record that is still active. If it is not, the notifier calls both,
 /// unless they were called already.
 ///
-/// The caller may be another module than that of the functions. So the record exists until both have
-/// returned: the notifier of their module waits for it.
+/// The caller may be another module than that of the functions. So the record exists until both
+/// have returned: the notifier of their module waits for it.
 ///
 /// # Safety
 ///
@@ -301,7 +296,8 @@ pub(crate) unsafe fn end(id: RecordId) {
     remove(id);
 }
 
-/// Returns what `f` returns for the data of a record that is active. The record stays active meanwhile.
+/// Returns what `f` returns for the data of a record that is active. The record stays active
+/// meanwhile.
 ///
 /// `f` must not call functions of this module: they wait for it (deadlock).
 pub(crate) fn with_active<R>(id: RecordId, f: impl FnOnce(NonNull<c_void>) -> R) -> Option<R> {
@@ -617,21 +613,22 @@ mod tests {
         Ok(())
     }
 
+    /// Modules may wait for another going module.
     #[test]
-    fn going_modules_are_bounded() -> Result {
-        let mut counters = KVec::with_capacity(MAX_GOING + 1, GFP_KERNEL)?;
-        for number in 1..=MAX_GOING {
+    fn any_number_of_modules_may_be_going() -> Result {
+        const MODULES: usize = 20;
+        let mut counters = KVec::with_capacity(MODULES, GFP_KERNEL)?;
+        for number in 1..=MODULES {
             counters.push(AddCounter::new(fake_module(8 * number)), GFP_KERNEL)?;
         }
-        assert!(RECORDS.lock().going_mut(0).is_none());
-
-        drop(counters.pop());
-        counters.push(AddCounter::new(fake_module(8 * 99)), GFP_KERNEL)?;
+        assert!(cancel(add_digit(fake_module(8), 1, Stage::Active)?));
+        let added = counters.iter().map(AddCounter::added);
+        let (first, all) = (added.clone().next(), added.sum::<u64>());
         drop(counters);
-        let mut records = RECORDS.lock();
-        let is_free = (1..=99).all(|number| records.going_mut(8 * number).is_none());
-        drop(records);
-        assert!(is_free);
+        let is_empty = RECORDS.lock().going.iter().next().is_none();
+
+        assert_eq!((first, all), (Some(1), 1));
+        assert!(is_empty);
         Ok(())
     }
 }

@@ -136,6 +136,6 @@ pub use walk::{
 
 pub(crate) use pending::{
     forget_destructors,
-    wait_for_callbacks,
+    pending_values,
     Reaper, //
 };

@@ -43,8 +43,7 @@ pub(crate) use going::{
     flush_for,
     init,
     is_user,
-    Going,
-    MAX_GOING, //
+    Going, //
 };
 use going::{
     is_refused,
@@ -185,9 +184,9 @@ impl Workqueue {
 
     /// Queues `item`, which the calling module must have created.
     ///
-    /// An item has a pointer to a function of the module that created it. This module may be gone, so the
-    /// library leaks an item of another module, with a line in the log. That module may have a function
-    /// that queues the item.
+    /// An item has a pointer to a function of the module that created it. This module may be gone, so
+    /// the library leaks an item of another module, with a line in the log. That module may have a
+    /// function that queues the item.
     ///
     /// The output shows whether the item was already queued, as for
     /// [`Queue::enqueue`](kernel::workqueue::Queue::enqueue).
@@ -201,6 +200,9 @@ impl Workqueue {
         let queue = self.as_raw();
         // If the calling module created the item, it has this function, which is code of the module.
         let own = W::run as *const () as usize;
+        if let Some(entry) = &self.list_entry {
+            entry.functions.add(own);
+        }
         let queue_work = move |work| {
             // SAFETY: The item is valid while this closure runs, by the guarantees of
             // `__enqueue()`, which calls it.

@@ -55,6 +55,7 @@ use kscale::{
             Domain,
             Item,
             Normal,
+            OwnedDownGuard,
             Pointer, //
         },
         workqueue::{
@@ -84,11 +85,18 @@ module! {
             default: false,
             description: "Leak files in debugfs, and hotplug callbacks, with a registration or the value",
         },
+        guard: bool {
+            default: false,
+            description: "Have a guard in the data of a registration, for which another value waits",
+        },
     },
 }
 
 /// The data of a registration.
-struct Data;
+#[derive(Default)]
+struct Data {
+    _guard: Option<OwnedDownGuard<Normal>>,
+}
 
 impl Drop for Data {
     fn drop(&mut self) {
@@ -272,6 +280,16 @@ impl Values {
         let pointer = KBox::try_pin_init(new_pointer!(domain, item), GFP_KERNEL)?;
         Ok(Self(pointer))
     }
+
+    /// Returns a guard for which a destructor of the module waits.
+    fn leak_with_guard() -> Result<OwnedDownGuard<Normal>> {
+        let this = Self::new(Value::Empty)?;
+        let guard = this.0.domain().clone().into_down_read();
+        let item = Item::new(Value::Empty, GFP_KERNEL)?;
+        this.0.lock().replace(item).free_later();
+        leak::forget(this)?;
+        Ok(guard)
+    }
 }
 
 impl Drop for Values {
@@ -304,7 +322,7 @@ impl WorkItem for Job {
         // Longer than the removal of the module takes.
         fsleep(Delta::from_millis(500));
         if this.registers {
-            if let Err(error) = dm::Registration::<Idle>::new(Data) {
+            if let Err(error) = dm::Registration::<Idle>::new(Data::default()) {
                 pr_err!("no registration: {error:?}\n");
             }
         }
@@ -364,6 +382,7 @@ impl Shown {
 
 struct GoingModule {
     _files: Option<Dir<Shown>>,
+    _idle: Option<dm::Registration<Idle>>,
     _values: Option<Values>,
     _late: dm::Registration<Late>,
 }
@@ -372,7 +391,7 @@ impl kernel::Module for GoingModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let value = match module_parameters::value.value() {
             1 => Value::Registers,
-            2 => Value::Target(dm::Registration::new(Data)?),
+            2 => Value::Target(dm::Registration::new(Data::default())?),
             3 => Value::Late,
             _ => Value::Empty,
         };
@@ -380,11 +399,18 @@ impl kernel::Module for GoingModule {
             0 => (),
             how => Job::leak(how >= 2, how == 3)?,
         }
+        let idle = if module_parameters::guard.value() {
+            let _guard = Some(Values::leak_with_guard()?);
+            Some(dm::Registration::new(Data { _guard })?)
+        } else {
+            None
+        };
         let files = Dir::new(c"going_probe", Arc::new(Shown, GFP_KERNEL)?)?;
         let values = Values::new(value)?;
         if !module_parameters::leak.value() {
             return Ok(Self {
                 _files: Some(files),
+                _idle: idle,
                 _values: Some(values),
                 _late: dm::Registration::new(())?,
             });
@@ -395,9 +421,10 @@ impl kernel::Module for GoingModule {
         *callbacks.values.lock() = Some(values);
         forget(hotplug::Registration::new(callbacks.clone())?);
         // Registered later, so it is unregistered first.
-        *callbacks.target.lock() = Some(dm::Registration::new(Data)?);
+        *callbacks.target.lock() = Some(dm::Registration::new(Data::default())?);
         Ok(Self {
             _files: None,
+            _idle: idle,
             _values: None,
             _late: dm::Registration::new(())?,
         })

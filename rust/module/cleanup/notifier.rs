@@ -13,7 +13,9 @@ use kernel::{
     prelude::*,
     time::{
         delay::fsleep,
-        Delta, //
+        Delta,
+        Instant,
+        Monotonic, //
     },
     types::Opaque, //
 };
@@ -39,6 +41,16 @@ use super::{
 
 /// Rounds in which a going module may add records, until its work items are no longer queued.
 const MAX_ROUNDS: u32 = 4;
+
+/// The time for which values of a going module may be pending, until its work items are no longer
+/// queued.
+const MAX_PENDING_MS: i64 = 1000;
+
+/// The time for which values of a going module may be pending, until the log has a line.
+const WARN_PENDING_MS: i64 = 10_000;
+
+/// The polling interval of a waiting module.
+const INTERVAL_MS: i64 = 2;
 
 /// The module notifier, registered until it is dropped.
 ///
@@ -103,46 +115,55 @@ impl Notifier {
         bindings::NOTIFY_DONE as c_int
     }
 
-    /// Runs the records of a going module. Waits for the module's last reference.
+    /// Runs the records of a going module. Waits for the module's last reference, and for its
+    /// destructors of SRCU values.
     fn run_records(module: *mut bindings::module) {
         let counter = AddCounter::new(module);
+        let mut pending = PendingValues::new(module);
+        // Refuses work items once it is set. From then on, a destructor that has started earlier may
+        // still queue an item: it may not have seen this.
         let mut going = None;
+        let mut have_early_destructors_ended = false;
         let mut rounds = 0;
         loop {
             let added = counter.added();
             while stop_last(|record| record.module == module) {}
             workqueue::flush_for(module);
-            srcu::wait_for_callbacks(module);
-            // The `stop` functions, and destructors that were waited for, may have added records or
-            // given values to other destructors. So the loop ends when no record was added
-            // meanwhile. Records of other modules have no code of this one.
+            let is_pending = pending.poll();
+            // The functions, items and destructors that have run may have added records or given
+            // values to other destructors. So the loop ends when no record was added meanwhile.
+            // Records of other modules have no code of this one.
             let has_added = counter.added() != added;
-            if !has_added && !Self::has_records(module) {
-                if going.is_some() {
+            if !is_pending && !has_added && !Self::has_records(module) {
+                if have_early_destructors_ended {
                     break;
                 }
+                have_early_destructors_ended = going.is_some();
                 // Only work that always queues itself again can be left. Run once more without it.
-                going = Some(Self::refuse_work(module));
+                going.get_or_insert_with(|| workqueue::Going::new(module));
                 continue;
             }
             // A going module gets no new references, so the count only decreases.
             //
             // SAFETY: The module is not freed before the notifiers have returned.
             let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
-            if has_added && !is_referenced && going.is_none() {
-                // Work that always queues itself again may add records each time: stop it, too.
-                rounds += 1;
-                if rounds == MAX_ROUNDS {
-                    going = Some(Self::refuse_work(module));
+            if !is_referenced && going.is_none() {
+                // Work that always queues itself again may add a record or a value each time: stop
+                // it, too.
+                rounds += u32::from(has_added);
+                if rounds == MAX_ROUNDS || pending.waited_ms() >= MAX_PENDING_MS {
+                    going = Some(workqueue::Going::new(module));
                 }
             }
+            // The data of a record may own a guard that a pending value waits for. So records are
+            // freed while values are pending.
             let record = if is_referenced {
                 None
             } else {
                 Self::take_stopped(module)
             };
             let Some(record) = record else {
-                fsleep(Delta::from_millis(10));
+                fsleep(Delta::from_millis(INTERVAL_MS));
                 continue;
             };
             // SAFETY: `stop` has returned, or `abandon()` was called, and nothing refers to the
@@ -155,14 +176,6 @@ impl Notifier {
     fn forget(module: *mut bindings::module) {
         srcu::forget_destructors(module);
         lock_class::forget(module);
-    }
-
-    /// Stops work items of a going module from being queued. The next flush runs the last ones.
-    fn refuse_work(module: *mut bindings::module) -> workqueue::Going {
-        let going = workqueue::Going::new(module);
-        // A destructor that started earlier may not have seen this, and still queue an item.
-        srcu::wait_for_callbacks(module);
-        going
     }
 
     /// Returns whether there are records of a module.
@@ -181,6 +194,44 @@ impl Notifier {
     }
 }
 
+/// The values that destructors of a going module have not destroyed yet.
+struct PendingValues {
+    module: *mut bindings::module,
+    /// The time since which values are pending.
+    since: Option<Instant<Monotonic>>,
+    has_warned: bool,
+}
+
+impl PendingValues {
+    fn new(module: *mut bindings::module) -> Self {
+        Self {
+            module,
+            since: None,
+            has_warned: false,
+        }
+    }
+
+    /// Returns whether values are pending. If they are for a long time, the log has a line.
+    fn poll(&mut self) -> bool {
+        let count = srcu::pending_values(self.module);
+        if count == 0 {
+            self.since = None;
+            return false;
+        }
+        self.since.get_or_insert_with(Instant::now);
+        if !self.has_warned && self.waited_ms() >= WARN_PENDING_MS {
+            pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
+            self.has_warned = true;
+        }
+        true
+    }
+
+    /// Returns the time for which values have been pending.
+    fn waited_ms(&self) -> i64 {
+        self.since.map_or(0, |since| since.elapsed().as_millis())
+    }
+}
+
 #[pinned_drop]
 impl PinnedDrop for Notifier {
     fn drop(self: Pin<&mut Self>) {
@@ -190,7 +241,8 @@ impl PinnedDrop for Notifier {
         let library = this_module::<crate::LocalModule>().as_ptr();
         Self::run_records(library);
         Self::forget(library);
-        workqueue::destroy_leaked();
+        // SAFETY: All other modules that use the library are unloaded, and it has run its own items.
+        unsafe { workqueue::destroy_leaked() };
         dm::synchronize_rcu_tasks();
     }
 }

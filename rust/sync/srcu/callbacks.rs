@@ -120,19 +120,17 @@ unsafe fn header_of_rcu(rcu: *mut bindings::callback_head) -> NonNull<Header> {
 mod tests {
     use super::*;
 
-    use kernel::module::this_module;
-
     use super::super::{
         new_domain,
         testing::{
             nap,
             pointer,
             retire,
+            wait_for_callbacks,
             Counted,
             Drops,
             OtherTask, //
         },
-        wait_for_callbacks,
         Domain,
         Normal,
         Retired, //
@@ -298,9 +296,7 @@ mod tests {
         retire(&pointer, drops.value())?.free_in_workqueue();
 
         // As the exit of the library, which contains the code of this test.
-        let gone = OtherTask::start(|| {
-            wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
-        })?;
+        let gone = OtherTask::start(wait_for_callbacks)?;
         for _ in 0..10 {
             nap();
         }

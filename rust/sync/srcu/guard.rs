@@ -227,10 +227,7 @@ mod tests {
 
     use core::mem::forget;
 
-    use kernel::{
-        interrupt::local_interrupt_disable,
-        module::this_module, //
-    };
+    use kernel::interrupt::local_interrupt_disable;
 
     use super::super::{
         flavor::{
@@ -242,10 +239,10 @@ mod tests {
         new_domain,
         testing::{
             nap,
+            wait_for_callbacks,
             waits_for_leaked,
             OtherTask, //
-        },
-        wait_for_callbacks, //
+        }, //
     };
 
     /// Waits until a grace period has started and ended. Otherwise the test times out.
@@ -370,9 +367,7 @@ mod tests {
         while waits_for_leaked() == waits {
             nap();
         }
-        let gone = OtherTask::start(|| {
-            wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
-        })?;
+        let gone = OtherTask::start(wait_for_callbacks)?;
         gone.wait();
 
         // SAFETY: The drop of the domain waits for this call, and the cookie is unused.

@@ -23,10 +23,6 @@ use kernel::{
         global_lock,
         rcu::synchronize_rcu,
         Arc, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
     }, //
 };
 
@@ -52,12 +48,6 @@ use super::item::Header;
 mod counts;
 
 use counts::Counts;
-
-/// The time after which a waiting module logs an error.
-const WARN_TIMEOUT_MS: i64 = 10_000;
-
-/// The polling interval of a waiting module.
-const INTERVAL_MS: i64 = 2;
 
 /// The function that destroys a node with this header.
 pub(super) type Destructor = unsafe fn(NonNull<Header>);
@@ -210,31 +200,16 @@ pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
     known.map_or_else(|| add(Some(address)), Ok)
 }
 
-/// Waits until all values that need `module` are destroyed.
+/// Returns the number of values that need `module` and are not destroyed yet.
 ///
 /// Called when the exit function of the going module has returned. Its code may still retire
 /// earlier values, until [`forget_destructors()`].
-pub(crate) fn wait_for_callbacks(module: *mut bindings::module) {
-    let count = || {
-        let state = STATE.lock();
-        Counts::left(|| {
-            let own = state.pending.iter().filter(|it| it.needs(module, true));
-            own.map(|it| &it.counts)
-        })
-    };
-    let mut waited_ms = 0;
-
-    loop {
-        let count = count();
-        if count == 0 {
-            break;
-        }
-        if waited_ms == WARN_TIMEOUT_MS {
-            pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
-        }
-        waited_ms += INTERVAL_MS;
-        fsleep(Delta::from_millis(INTERVAL_MS));
-    }
+pub(crate) fn pending_values(module: *mut bindings::module) -> u64 {
+    let state = STATE.lock();
+    Counts::left(|| {
+        let own = state.pending.iter().filter(|it| it.needs(module, true));
+        own.map(|it| &it.counts)
+    })
 }
 
 /// Removes the counts of a module whose code does not run again.
@@ -292,6 +267,7 @@ mod tests {
 
     use super::super::testing::{
         nap,
+        wait_for_callbacks,
         OtherTask, //
     };
 
@@ -310,9 +286,7 @@ mod tests {
         assert!(Arc::ptr_eq(&pending.clone().of_caller(here), &pending));
         pending.begin();
 
-        let gone = OtherTask::start(|| {
-            wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
-        })?;
+        let gone = OtherTask::start(wait_for_callbacks)?;
         for _ in 0..10 {
             nap();
         }
@@ -374,7 +348,7 @@ mod tests {
         let other = of(3)?;
 
         other.begin();
-        wait_for_callbacks(this_module::<crate::LocalModule>().as_ptr());
+        wait_for_callbacks();
         other.end();
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Helpers for the tests of SRCU.
 
 use kernel::{
+    module::this_module,
     prelude::*,
     sync::{
         atomic::{
@@ -23,6 +24,7 @@ pub(super) use crate::testing::task::OtherTask;
 
 use super::{
     new_pointer,
+    pending_values,
     Domain,
     Flavor,
     Item,
@@ -61,6 +63,13 @@ pub(super) struct Counted(Arc<Atomic<u32>>);
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_add(1, Release);
+    }
+}
+
+/// Waits as the exit of the library, which contains the code of the tests.
+pub(super) fn wait_for_callbacks() {
+    while pending_values(this_module::<crate::LocalModule>().as_ptr()) > 0 {
+        nap();
     }
 }
 

@@ -2,9 +2,10 @@
 
 //! Work items of modules that are being unloaded.
 //!
-//! A dropped queue waits for its items. A leaked queue does not, and the exit function of a module does
-//! not drop a queue of another module. So all queues are listed here, and flushed when a module is
-//! unloaded. A queue that is dropped stays listed until it has no items.
+//! A dropped queue waits for its items. A leaked queue does not, and the exit function of a module
+//! does not drop a queue of another module. So all queues are listed here, and those that may have
+//! items of a module are flushed when it is unloaded. A queue that is dropped stays listed until it
+//! has no items.
 //!
 //! An item may queue itself again. So from some time on, items of the going module are not queued
 //! any more. A second flush waits for items that were being queued at that time.
@@ -20,7 +21,8 @@ use kernel::{
             Release, //
         },
         global_lock,
-        rcu, //
+        rcu,
+        Arc, //
     },
     time::{
         delay::fsleep,
@@ -41,13 +43,15 @@ use crate::{
     lib::stack::{
         Node,
         Stack, //
-    }, //
+    },
+    module::code, //
 };
 
 /// A listed queue.
 struct Queue {
     id: u64,
     raw: NonNull<bindings::workqueue_struct>,
+    functions: Arc<Functions>,
     /// The number of tasks that flush the queue. It is not destroyed before they have finished.
     flushes: usize,
 }
@@ -70,15 +74,64 @@ global_lock! {
     };
 }
 
-/// The most modules that can be going at a time. Further ones wait.
-pub(crate) const MAX_GOING: usize = 8;
+/// A slot for a module whose items are not queued any more.
+struct Slot {
+    /// NULL if the slot is free.
+    module: Atomic<*mut bindings::module>,
+    next: Option<&'static Slot>,
+}
 
-/// The modules whose items are not queued any more.
-static GOING: [Atomic<*mut bindings::module>; MAX_GOING] =
-    [const { Atomic::new(ptr::null_mut()) }; MAX_GOING];
+/// The newest slot. [`Slot::next`] has the others.
+///
+/// Slots are added when all are in use, and used again. They are freed with the library: an interrupt
+/// handler may read any of them at any time.
+static SLOTS: Atomic<*mut Slot> = Atomic::new(ptr::null_mut());
 
-/// The number of modules in [`GOING`], plus those that are about to be added.
+/// The number of modules in [`SLOTS`], plus those that are about to be added.
 static GOING_COUNT: Atomic<usize> = Atomic::new(0);
+
+/// Returns all slots.
+fn slots() -> impl Iterator<Item = &'static Slot> {
+    // SAFETY: NULL, or a slot that `add_slot()` has initialised before it stored this pointer. Slots
+    // do not change, except for atomic fields, and are freed when no other code of the library runs.
+    let first = unsafe { SLOTS.load(Acquire).as_ref() };
+    core::iter::successors(first, |slot| slot.next)
+}
+
+/// Adds a slot for a module, and returns it.
+///
+/// Fails with [`ENOMEM`].
+fn add_slot(module: *mut bindings::module) -> Result<&'static Slot> {
+    let module = Atomic::new(module);
+    let mut slot = KBox::new(Slot { module, next: None }, GFP_KERNEL)?;
+    // Held while the pointer is changed.
+    let queues = QUEUES.lock();
+
+    slot.next = slots().next();
+    let raw = KBox::into_raw(slot);
+    SLOTS.store(raw, Release);
+    drop(queues);
+    // SAFETY: It was just allocated. `free_slots()` frees it when no other code of the library runs.
+    Ok(unsafe { &*raw })
+}
+
+/// Frees all slots.
+///
+/// # Safety
+///
+/// No other code of the library may run, or run later, except for its exit function.
+unsafe fn free_slots() {
+    let mut raw = SLOTS.load(Relaxed);
+    SLOTS.store(ptr::null_mut(), Relaxed);
+    while !raw.is_null() {
+        // SAFETY: `add_slot()` leaked it from a `KBox`, and by the safety requirements nothing else
+        // uses it.
+        let slot = unsafe { KBox::from_raw(raw) };
+        raw = slot
+            .next
+            .map_or(ptr::null_mut(), |next| ptr::from_ref(next).cast_mut());
+    }
+}
 
 /// Initialises the list of queues.
 ///
@@ -90,9 +143,55 @@ pub(crate) unsafe fn init() {
     unsafe { QUEUES.init() };
 }
 
+/// The range of the functions of all items that a queue has had.
+///
+/// So the unload of a module does not wait for items of unrelated modules.
+pub(super) struct Functions {
+    lowest: Atomic<usize>,
+    highest: Atomic<usize>,
+}
+
+impl Functions {
+    fn new() -> Self {
+        Self {
+            lowest: Atomic::new(usize::MAX),
+            highest: Atomic::new(0),
+        }
+    }
+
+    /// Adds a function. Must be called before an item with this function is queued.
+    #[inline]
+    pub(super) fn add(&self, address: usize) {
+        if address < self.lowest.load(Relaxed) || address > self.highest.load(Relaxed) {
+            self.extend(address);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn extend(&self, address: usize) {
+        let rows = [
+            (&self.lowest, usize::min as fn(usize, usize) -> usize),
+            (&self.highest, usize::max),
+        ];
+        for (bound, choose) in rows {
+            let mut known = bound.load(Relaxed);
+            while let Err(other) = bound.cmpxchg(known, choose(known, address), Full) {
+                known = other;
+            }
+        }
+    }
+
+    /// Returns whether functions may be in `code`.
+    fn may_be_in(&self, code: &Range<usize>) -> bool {
+        self.lowest.load(Relaxed) < code.end && self.highest.load(Relaxed) >= code.start
+    }
+}
+
 /// A list entry: until it is dropped, the queue is flushed when modules are unloaded.
 pub(super) struct ListEntry {
     id: u64,
+    pub(super) functions: Arc<Functions>,
 }
 
 impl ListEntry {
@@ -100,9 +199,11 @@ impl ListEntry {
     ///
     /// Fails with [`ENOMEM`].
     pub(super) fn new(raw: NonNull<bindings::workqueue_struct>) -> Result<Self> {
+        let functions = Arc::new(Functions::new(), GFP_KERNEL)?;
         let mut node = Node::new(Queue {
             id: 0,
             raw,
+            functions: functions.clone(),
             flushes: 0,
         })?;
         let mut queues = QUEUES.lock();
@@ -111,7 +212,7 @@ impl ListEntry {
         queues.next = queues.next.wrapping_add(1);
         node.value.id = id;
         queues.stack.push(node);
-        Ok(Self { id })
+        Ok(Self { id, functions })
     }
 
     /// Unlists the queue unless a task flushes it. Returns whether the queue is unlisted.
@@ -122,9 +223,13 @@ impl ListEntry {
             .find_mut(|queue| queue.id == self.id)
             .is_some_and(|queue| queue.flushes > 0);
 
-        if !is_used {
-            queues.stack.take(|queue| queue.id == self.id);
-        }
+        let node = if is_used {
+            None
+        } else {
+            queues.stack.take(|queue| queue.id == self.id)
+        };
+        drop(queues);
+        drop(node);
         !is_used
     }
 }
@@ -139,14 +244,14 @@ impl Drop for ListEntry {
     }
 }
 
-/// Runs all items that are queued now.
+/// Runs all items that are queued now and whose functions are in `code`.
 ///
 /// Queues that are created meanwhile have no such items. They are not flushed, so that a task that
 /// creates queues all the time does not delay this.
-fn flush_all() {
+fn flush_all(code: &Range<usize>) {
     let mut ids = 0..QUEUES.lock().next;
 
-    while let Some((id, raw)) = begin_flush(&ids) {
+    while let Some((id, raw)) = begin_flush(&ids, code) {
         // SAFETY: The queue is not destroyed before `end_flush()`.
         unsafe { bindings::__flush_workqueue(raw.as_ptr()) };
         end_flush(id);
@@ -154,11 +259,17 @@ fn flush_all() {
     }
 }
 
-/// Returns the first queue with one of the `ids`, and pins it until [`end_flush()`].
-fn begin_flush(ids: &Range<u64>) -> Option<(u64, NonNull<bindings::workqueue_struct>)> {
+/// Returns the first queue with one of the `ids` that may have had items whose functions are in
+/// `code`, and pins it until [`end_flush()`].
+fn begin_flush(
+    ids: &Range<u64>,
+    code: &Range<usize>,
+) -> Option<(u64, NonNull<bindings::workqueue_struct>)> {
     let mut queues = QUEUES.lock();
-    let listed = queues.stack.iter().map(|queue| queue.id);
-    let id = listed.filter(|id| ids.contains(id)).min()?;
+    let listed = queues.stack.iter();
+    let used = listed.filter(|queue| queue.functions.may_be_in(code));
+    let used = used.map(|queue| queue.id);
+    let id = used.filter(|id| ids.contains(id)).min()?;
     let queue = queues.stack.find_mut(|queue| queue.id == id)?;
 
     // OVERFLOW: There are fewer tasks than `usize::MAX`.
@@ -188,7 +299,8 @@ pub(crate) fn is_user(module: *mut bindings::module) -> bool {
 /// Context: Process context. May sleep.
 pub(crate) fn flush_for(module: *mut bindings::module) {
     if is_user(module) {
-        flush_all();
+        // SAFETY: The module is going, so it is not freed.
+        flush_all(&unsafe { code::code_of(module) });
     }
 }
 
@@ -196,10 +308,9 @@ pub(crate) fn flush_for(module: *mut bindings::module) {
 ///
 /// # Invariants
 ///
-/// If `slot` is [`Some`], the module is in that slot of [`GOING`], and is counted in
-/// [`GOING_COUNT`].
+/// If `slot` is [`Some`], the module is in that slot, and is counted in [`GOING_COUNT`].
 pub(crate) struct Going {
-    slot: Option<&'static Atomic<*mut bindings::module>>,
+    slot: Option<&'static Slot>,
 }
 
 impl Going {
@@ -221,18 +332,24 @@ impl Going {
     /// As [`new()`](Self::new), for a module that may have items.
     fn begin(module: *mut bindings::module) -> Self {
         GOING_COUNT.fetch_add(1, Relaxed);
-        let is_free = |slot: &&Atomic<_>| slot.cmpxchg(ptr::null_mut(), module, Full).is_ok();
+        let is_free = |slot: &&Slot| {
+            let slot = &slot.module;
+            slot.cmpxchg(ptr::null_mut(), module, Full).is_ok()
+        };
         let slot = loop {
-            if let Some(slot) = GOING.iter().find(is_free) {
+            let free = slots().find(is_free);
+            if let Some(slot) = free.or_else(|| add_slot(module).ok()) {
                 break slot;
             }
+            // There is no memory.
             fsleep(Delta::from_millis(10));
         };
 
         // After the grace period every interrupt handler sees the slot. Items that do not see it
         // are flushed.
         rcu::synchronize_rcu();
-        flush_all();
+        // SAFETY: The module is going, so it is not freed.
+        flush_all(&unsafe { code::code_of(module) });
         // INVARIANT: The module was just added and counted.
         Self { slot: Some(slot) }
     }
@@ -241,7 +358,7 @@ impl Going {
 impl Drop for Going {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
-            slot.store(ptr::null_mut(), Release);
+            slot.module.store(ptr::null_mut(), Release);
             GOING_COUNT.fetch_sub(1, Relaxed);
         }
     }
@@ -278,17 +395,22 @@ fn is_going(address: usize) -> bool {
     // The kernel waits for a grace period after the slot is cleared, before it frees the module.
     let _rcu = rcu::read_lock();
 
-    GOING.iter().any(|slot| {
-        let module = slot.load(Acquire);
+    slots().any(|slot| {
+        let module = slot.module.load(Acquire);
         // SAFETY: The module is not freed before the critical section ends.
         !module.is_null() && unsafe { bindings::within_module(address, module) }
     })
 }
 
-/// Destroys leaked queues.
+/// Destroys leaked queues, and frees what belongs to this file.
 ///
-/// Context: Process context. May sleep. Called when all modules that use the library are unloaded.
-pub(crate) fn destroy_leaked() {
+/// # Safety
+///
+/// All modules that use the library must be unloaded. No code of the library may use a queue any
+/// more, except for its exit function.
+///
+/// Context: Process context. May sleep.
+pub(crate) unsafe fn destroy_leaked() {
     loop {
         let Some(node) = QUEUES.lock().stack.take(|_| true) else {
             break;
@@ -297,6 +419,8 @@ pub(crate) fn destroy_leaked() {
         // by a module that is unloaded, so nothing queues to it.
         unsafe { bindings::destroy_workqueue(node.value.raw.as_ptr()) };
     }
+    // SAFETY: By the safety requirements.
+    unsafe { free_slots() };
 }
 
 #[cfg(kscale_kunit)]
@@ -315,10 +439,7 @@ mod tests {
         module::this_module,
         new_mutex,
         new_work,
-        sync::{
-            Arc,
-            Mutex, //
-        },
+        sync::Mutex,
         workqueue::{
             Work,
             WorkItem, //
@@ -376,6 +497,12 @@ mod tests {
         this_module::<crate::LocalModule>().as_ptr()
     }
 
+    /// Returns the code of the items.
+    fn own_code() -> Range<usize> {
+        // SAFETY: The library is loaded.
+        unsafe { code::code_of(own_module()) }
+    }
+
     /// Returns whether a queue is flushed when modules are unloaded.
     fn is_listed(queue: &Workqueue) -> bool {
         let queues = QUEUES.lock();
@@ -405,7 +532,7 @@ mod tests {
             assert!(queue.enqueue(item.clone()).is_ok());
         }
 
-        flush_all();
+        flush_all(&own_code());
 
         assert!(items.iter().all(|item| item.runs() == 1));
         Ok(())
@@ -415,8 +542,9 @@ mod tests {
     fn a_queue_is_not_destroyed_while_it_is_flushed() -> Result {
         let queue = queue()?;
         let (id, raw) = (queue.list_entry.as_ref().ok_or(EINVAL)?.id, queue.raw);
-        let ids = id..id + 1;
-        let flushes = [begin_flush(&ids), begin_flush(&ids)];
+        let (ids, code) = (id..id + 1, own_code());
+        assert!(queue.enqueue(Slow::new()?).is_ok());
+        let flushes = [begin_flush(&ids, &code), begin_flush(&ids, &code)];
 
         let destroyer = OtherTask::start(move || drop(queue))?;
         let mut was_there = true;
@@ -431,7 +559,38 @@ mod tests {
 
         assert!(was_there);
         assert!(flushes == [Some((id, raw)); 2]);
-        assert!(begin_flush(&ids).is_none());
+        assert!(begin_flush(&ids, &code).is_none());
+        Ok(())
+    }
+
+    /// The unload of a module does not wait for items of others.
+    #[test]
+    fn queues_without_items_of_the_module_are_not_flushed() -> Result {
+        let queue = queue()?;
+        let id = queue.list_entry.as_ref().ok_or(EINVAL)?.id;
+        let (ids, own) = (id..id + 1, own_code());
+        let unused = begin_flush(&ids, &own);
+        assert!(queue.enqueue(Slow::new()?).is_ok());
+        let function =
+            <Arc<Slow> as kernel::workqueue::WorkItemPointer<0>>::run as *const () as usize;
+
+        // A range, whether the function is in it.
+        let rows = [
+            (own, true),
+            (0..0, false),
+            (0..function, false),
+            (function..function + 1, true),
+            (0..function + 1, true),
+            (function + 1..usize::MAX, false),
+        ];
+        for (code, is_in) in rows {
+            let found = begin_flush(&ids, &code);
+            if found.is_some() {
+                end_flush(id);
+            }
+            assert_eq!(found.is_some(), is_in);
+        }
+        assert!(unused.is_none());
         Ok(())
     }
 
@@ -503,7 +662,7 @@ mod tests {
         )?;
         assert!(queue.enqueue::<Arc<Creator>, 0>(item.clone()).is_ok());
 
-        flush_all();
+        flush_all(&own_code());
 
         let (has_created, has_ended) =
             (item.has_created.load(Acquire), item.has_ended.load(Acquire));
@@ -552,6 +711,25 @@ mod tests {
 
         assert_eq!(item.runs(), 1);
         assert!(Arc::into_unique_or_drop(item).is_some());
+        Ok(())
+    }
+
+    /// Modules may wait for another going module.
+    #[test]
+    fn any_number_of_modules_may_be_going() -> Result {
+        const MODULES: usize = 20;
+        let mut going = KVec::with_capacity(MODULES, GFP_KERNEL)?;
+        for _ in 0..MODULES {
+            going.push(Going::begin(empty_module()), GFP_KERNEL)?;
+        }
+        let slots_then = slots().count();
+        drop(going);
+        let again = Going::begin(empty_module());
+
+        assert!(slots_then >= MODULES);
+        // Slots are used again.
+        assert_eq!(slots().count(), slots_then);
+        drop(again);
         Ok(())
     }
 }

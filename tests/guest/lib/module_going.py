@@ -78,6 +78,13 @@ class Suite(block.Suite):
         assert self.said("going_probe: destroyed"), "the value was not waited for"
         self.expect_nothing_left()
 
+    def test_the_data_of_a_registration_has_a_guard_that_a_value_waits_for(self) -> None:
+        load("going_probe", "guard=1")
+        unload("going_probe")
+        # The data is dropped first, then the value.
+        ktap.expect_equal(1, len(self.said("going_probe: the data is dropped")), "number of drops")
+        self.expect_nothing_left()
+
     def test_a_leaked_queue_has_work(self) -> None:
         load("going_probe", "queue=1")
         unload("going_probe")
