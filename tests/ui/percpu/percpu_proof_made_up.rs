@@ -7,9 +7,8 @@ use kernel::types::NotThreadSafe;
 use kscale::percpu::IrqsOffGuard;
 
 fn makes() -> IrqsOffGuard {
-    IrqsOffGuard(NotThreadSafe)
-}
-
-fn copies(proof: &IrqsOffGuard) -> IrqsOffGuard {
-    proof.clone()
+    IrqsOffGuard {
+        is_counted: true,
+        _task: NotThreadSafe,
+    }
 }
