@@ -135,6 +135,7 @@ pub use walk::{
 };
 
 pub(crate) use pending::{
+    begun_values,
     forget_destructors,
     pending_values,
     Reaper, //

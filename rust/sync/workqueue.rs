@@ -98,9 +98,9 @@ impl BitOr for Flags {
 /// (deadlock).
 ///
 /// A leaked queue stays until this library is unloaded. When a module is unloaded, all queues that
-/// may have items of this module are flushed. An item could queue itself again forever. So after
-/// the exit function of the module has returned, its items are not queued any more: they are
-/// leaked, and do not run.
+/// may have items of this module are flushed. An item could queue itself again forever. So
+/// when the exit function of the module has returned and nothing else is left to end, its items are
+/// not queued any more: they are leaked with all that they own, and do not run.
 ///
 /// # Invariants
 ///

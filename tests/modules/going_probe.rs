@@ -12,6 +12,10 @@ use kernel::{
     new_work,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     },
@@ -75,7 +79,7 @@ module! {
     params: {
         value: i32 {
             default: 0,
-            description: "1: its destructor leaks a registration, 2: drops that of a target, 3: is late",
+            description: "1: its destructor leaks a registration, 2: drops that of a target, 3: is late, 4: is later and queues an item",
         },
         queue: u8 {
             default: 0,
@@ -85,9 +89,9 @@ module! {
             default: false,
             description: "Leak files in debugfs, and hotplug callbacks, with a registration or the value",
         },
-        guard: bool {
-            default: false,
-            description: "Have a guard in the data of a registration, for which another value waits",
+        guard: u8 {
+            default: 0,
+            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item waits",
         },
     },
 }
@@ -96,6 +100,8 @@ module! {
 #[derive(Default)]
 struct Data {
     _guard: Option<OwnedDownGuard<Normal>>,
+    /// Has an item that waits for the guard. So it is dropped later.
+    _queue: Option<Workqueue>,
 }
 
 impl Drop for Data {
@@ -250,6 +256,7 @@ enum Value {
     Empty,
     Registers,
     Late,
+    Queues(Arc<Job>),
     Target(#[expect(dead_code, reason = "is only dropped")] dm::Registration<Idle>),
 }
 
@@ -265,6 +272,11 @@ impl Drop for Value {
                 Ok(registration) => forget(registration),
                 Err(error) => pr_err!("no registration: {error:?}\n"),
             }
+        }
+        if let Self::Queues(job) = self {
+            // Longer than items may queue themselves again without an end.
+            fsleep(Delta::from_millis(1500));
+            let _ = job.queue.enqueue(job.clone());
         }
         pr_info!("destroyed\n");
     }
@@ -282,13 +294,16 @@ impl Values {
     }
 
     /// Returns a guard for which a destructor of the module waits.
-    fn leak_with_guard() -> Result<OwnedDownGuard<Normal>> {
+    fn leak_with_guard() -> Result<Data> {
         let this = Self::new(Value::Empty)?;
         let guard = this.0.domain().clone().into_down_read();
         let item = Item::new(Value::Empty, GFP_KERNEL)?;
         this.0.lock().replace(item).free_later();
         leak::forget(this)?;
-        Ok(guard)
+        Ok(Data {
+            _guard: Some(guard),
+            _queue: None,
+        })
     }
 }
 
@@ -307,6 +322,7 @@ struct Job {
     queue: Arc<Workqueue>,
     is_endless: bool,
     registers: bool,
+    runs: Atomic<u32>,
     #[pin]
     work: Work<Job>,
 }
@@ -319,8 +335,9 @@ impl WorkItem for Job {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // Longer than the removal of the module takes.
-        fsleep(Delta::from_millis(500));
+        // The first run is longer than the removal of the module takes.
+        let is_first = this.runs.fetch_add(1, Relaxed) == 0;
+        fsleep(Delta::from_millis(if is_first { 500 } else { 5 }));
         if this.registers {
             if let Err(error) = dm::Registration::<Idle>::new(Data::default()) {
                 pr_err!("no registration: {error:?}\n");
@@ -334,6 +351,29 @@ impl WorkItem for Job {
 }
 
 impl Job {
+    fn new(queue: Arc<Workqueue>, is_endless: bool, registers: bool) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                queue,
+                is_endless,
+                registers,
+                runs: Atomic::new(0),
+                work <- new_work!("going_probe::Job"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns an item for a queue that is leaked.
+    fn of_leaked_queue() -> Result<Arc<Self>> {
+        let queue = Arc::new(
+            Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?,
+            GFP_KERNEL,
+        )?;
+        leak::forget(queue.clone())?;
+        Self::new(queue, false, false)
+    }
+
     /// Leaks a queue that has work items.
     fn leak(is_endless: bool, registers: bool) -> Result {
         // One item at a time: the other two wait.
@@ -341,16 +381,7 @@ impl Job {
         let queue = Arc::new(queue, GFP_KERNEL)?;
 
         for _ in 0..3 {
-            let theirs = queue.clone();
-            let job = Arc::pin_init(
-                pin_init!(Self {
-                    queue: theirs,
-                    is_endless,
-                    registers,
-                    work <- new_work!("going_probe::Job"),
-                }),
-                GFP_KERNEL,
-            )?;
+            let job = Self::new(queue.clone(), is_endless, registers)?;
             // C never runs the item after the module has gone, so nothing drops it.
             if is_endless {
                 leak::forget(job.clone())?;
@@ -358,6 +389,48 @@ impl Job {
             let _ = queue.enqueue(job);
         }
         leak::forget(queue)
+    }
+}
+
+/// A work item that waits for all readers of a domain.
+#[pin_data]
+struct Waiter {
+    domain: Domain<Normal>,
+    #[pin]
+    work: Work<Waiter>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Waiter { self.work }
+}
+
+impl WorkItem for Waiter {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.domain.synchronize();
+        pr_info!("a work item ends\n");
+    }
+}
+
+impl Waiter {
+    /// Returns a guard for which an item of the module waits.
+    fn with_guard() -> Result<Data> {
+        let domain: Domain<Normal> = new_domain!()?;
+        let guard = domain.clone().into_down_read();
+        let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
+        let item = Arc::pin_init(
+            pin_init!(Self {
+                domain,
+                work <- new_work!("going_probe::Waiter"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let _ = queue.enqueue(item);
+        Ok(Data {
+            _guard: Some(guard),
+            _queue: Some(queue),
+        })
     }
 }
 
@@ -393,17 +466,17 @@ impl kernel::Module for GoingModule {
             1 => Value::Registers,
             2 => Value::Target(dm::Registration::new(Data::default())?),
             3 => Value::Late,
+            4 => Value::Queues(Job::of_leaked_queue()?),
             _ => Value::Empty,
         };
         match module_parameters::queue.value() {
             0 => (),
             how => Job::leak(how >= 2, how == 3)?,
         }
-        let idle = if module_parameters::guard.value() {
-            let _guard = Some(Values::leak_with_guard()?);
-            Some(dm::Registration::new(Data { _guard })?)
-        } else {
-            None
+        let idle = match module_parameters::guard.value() {
+            1 => Some(dm::Registration::new(Values::leak_with_guard()?)?),
+            2 => Some(dm::Registration::new(Waiter::with_guard()?)?),
+            _ => None,
         };
         let files = Dir::new(c"going_probe", Arc::new(Shown, GFP_KERNEL)?)?;
         let values = Values::new(value)?;

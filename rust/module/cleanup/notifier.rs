@@ -39,12 +39,12 @@ use super::{
     RECORDS, //
 };
 
-/// Rounds in which a going module may add records, until its work items are no longer queued.
-const MAX_ROUNDS: u32 = 4;
+/// Rounds in which a going module may add records, until its work items are no longer queued. A few, as
+/// memory may get short meanwhile.
+const MAX_RECORD_ROUNDS: u32 = 4;
 
-/// The time for which values of a going module may be pending, until its work items are no longer
-/// queued.
-const MAX_PENDING_MS: i64 = 1000;
+/// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
+const MAX_VALUE_ROUNDS: u32 = 100;
 
 /// The time for which values of a going module may be pending, until the log has a line.
 const WARN_PENDING_MS: i64 = 10_000;
@@ -124,52 +124,59 @@ impl Notifier {
         // still queue an item: it may not have seen this.
         let mut going = None;
         let mut have_early_destructors_ended = false;
-        let mut rounds = 0;
+        let (mut record_rounds, mut value_rounds) = (0, 0);
         loop {
-            let added = counter.added();
-            while stop_last(|record| record.module == module) {}
-            workqueue::flush_for(module);
-            let is_pending = pending.poll();
-            // The functions, items and destructors that have run may have added records or given
-            // values to other destructors. So the loop ends when no record was added meanwhile.
-            // Records of other modules have no code of this one.
-            let has_added = counter.added() != added;
-            if !is_pending && !has_added && !Self::has_records(module) {
-                if have_early_destructors_ended {
-                    break;
-                }
-                have_early_destructors_ended = going.is_some();
-                // Only work that always queues itself again can be left. Run once more without it.
-                going.get_or_insert_with(|| workqueue::Going::new(module));
-                continue;
-            }
+            let (added, begun) = (counter.added(), pending.begun());
+            let has_added = || counter.added() != added;
+            while stop_last(|record| record.module == module) && !has_added() {}
             // A going module gets no new references, so the count only decreases.
             //
             // SAFETY: The module is not freed before the notifiers have returned.
             let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
+            // The data of a record may own a guard that a work item or a pending value waits for.
+            while !is_referenced && Self::free_last(module) && !has_added() {}
+            if !has_added() {
+                workqueue::flush_for(module);
+            }
+            let is_pending = pending.poll();
+            // The functions, items and destructors that have run may have added records or given
+            // values to other destructors. So the loop ends when neither was done meanwhile.
+            // Records of other modules have no code of this one.
+            let (has_added, has_begun) = (has_added(), pending.begun() != begun);
+            if !is_pending && !has_added && !has_begun && !Self::has_records(module) {
+                if have_early_destructors_ended {
+                    break;
+                }
+                have_early_destructors_ended = going.is_some();
+                // Only work that always queues itself again can be left. Flush once more without it.
+                going.get_or_insert_with(|| workqueue::Going::new(module));
+                continue;
+            }
             if !is_referenced && going.is_none() {
                 // Work that always queues itself again may add a record or a value each time: stop
                 // it, too.
-                rounds += u32::from(has_added);
-                if rounds == MAX_ROUNDS || pending.waited_ms() >= MAX_PENDING_MS {
+                record_rounds += u32::from(has_added);
+                value_rounds += u32::from(has_begun);
+                if record_rounds == MAX_RECORD_ROUNDS || value_rounds == MAX_VALUE_ROUNDS {
                     going = Some(workqueue::Going::new(module));
                 }
             }
-            // The data of a record may own a guard that a pending value waits for. So records are
-            // freed while values are pending.
-            let record = if is_referenced {
-                None
-            } else {
-                Self::take_stopped(module)
-            };
-            let Some(record) = record else {
-                fsleep(Delta::from_millis(INTERVAL_MS));
-                continue;
-            };
-            // SAFETY: `stop` has returned, or `abandon()` was called, and nothing refers to the
-            // module any more. The record was removed from the stack, so `free` is called once.
-            unsafe { (record.value.free)(record.value.data) };
+            fsleep(Delta::from_millis(INTERVAL_MS));
         }
+    }
+
+    /// Calls `free` of the newest stopped record of a module, and returns whether there was one.
+    ///
+    /// Nothing may refer to the module.
+    fn free_last(module: *mut bindings::module) -> bool {
+        let Some(record) = Self::take_stopped(module) else {
+            return false;
+        };
+        // SAFETY: `stop` has returned, or `abandon()` was called, and the caller guarantees that
+        // nothing refers to the module any more. The record was removed from the stack, so `free` is
+        // called once.
+        unsafe { (record.value.free)(record.value.data) };
+        true
     }
 
     /// Forgets the addresses of a module that the library has.
@@ -211,6 +218,11 @@ impl PendingValues {
         }
     }
 
+    /// Returns the number of values that the module has passed to its destructors so far.
+    fn begun(&self) -> u64 {
+        srcu::begun_values(self.module)
+    }
+
     /// Returns whether values are pending. If they are for a long time, the log has a line.
     fn poll(&mut self) -> bool {
         let count = srcu::pending_values(self.module);
@@ -218,17 +230,12 @@ impl PendingValues {
             self.since = None;
             return false;
         }
-        self.since.get_or_insert_with(Instant::now);
-        if !self.has_warned && self.waited_ms() >= WARN_PENDING_MS {
+        let since = self.since.get_or_insert_with(Instant::now);
+        if !self.has_warned && since.elapsed().as_millis() >= WARN_PENDING_MS {
             pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
             self.has_warned = true;
         }
         true
-    }
-
-    /// Returns the time for which values have been pending.
-    fn waited_ms(&self) -> i64 {
-        self.since.map_or(0, |since| since.elapsed().as_millis())
     }
 }
 

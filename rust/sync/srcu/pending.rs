@@ -212,6 +212,13 @@ pub(crate) fn pending_values(module: *mut bindings::module) -> u64 {
     })
 }
 
+/// Returns the number of values that destructors of `module` got so far.
+pub(crate) fn begun_values(module: *mut bindings::module) -> u64 {
+    let state = STATE.lock();
+    let own = state.pending.iter().filter(|it| it.needs(module, false));
+    own.fold(0, |sum, it| it.counts.begun().wrapping_add(sum))
+}
+
 /// Removes the counts of a module whose code does not run again.
 ///
 /// Pointers and lists that the module created may still refer to them.

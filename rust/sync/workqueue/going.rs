@@ -314,11 +314,11 @@ pub(crate) struct Going {
 }
 
 impl Going {
-    /// Starts to refuse items of `module`, and runs the items that are already queued.
+    /// Starts to refuse items of `module`.
     ///
-    /// An item that runs meanwhile may still queue one, and so may a destructor of
-    /// [`srcu`](crate::sync::srcu). So the caller must wait for these destructors, and flush once
-    /// more afterwards. The value must be dropped before the module is freed.
+    /// An item or a destructor of [`srcu`](crate::sync::srcu) that has started earlier may still queue
+    /// an item. So the caller must flush, wait for these destructors, and flush once more. The value
+    /// must be dropped before the module is freed.
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn new(module: *mut bindings::module) -> Self {
@@ -346,10 +346,8 @@ impl Going {
         };
 
         // After the grace period every interrupt handler sees the slot. Items that do not see it
-        // are flushed.
+        // are flushed by the caller.
         rcu::synchronize_rcu();
-        // SAFETY: The module is going, so it is not freed.
-        flush_all(&unsafe { code::code_of(module) });
         // INVARIANT: The module was just added and counted.
         Self { slot: Some(slot) }
     }
@@ -683,6 +681,7 @@ mod tests {
         assert!(queue.enqueue(before.clone()).is_ok());
         // Twice, as for two modules.
         let first = Going::begin(own_module());
+        flush_all(&own_code());
         let has_run = before.runs();
         let second = Going::begin(own_module());
         drop(first);

@@ -85,6 +85,18 @@ class Suite(block.Suite):
         ktap.expect_equal(1, len(self.said("going_probe: the data is dropped")), "number of drops")
         self.expect_nothing_left()
 
+    def test_the_data_of_a_registration_has_a_guard_that_an_item_waits_for(self) -> None:
+        load("going_probe", "guard=2")
+        unload("going_probe")
+        ktap.expect_equal(1, len(self.said("going_probe: a work item ends")), "items that have run")
+        self.expect_nothing_left()
+
+    def test_a_late_destructor_queues_an_item(self) -> None:
+        load("going_probe", "value=4")
+        unload("going_probe")
+        ktap.expect_equal(1, len(self.said("going_probe: a work item ends")), "items that have run")
+        self.expect_nothing_left()
+
     def test_a_leaked_queue_has_work(self) -> None:
         load("going_probe", "queue=1")
         unload("going_probe")

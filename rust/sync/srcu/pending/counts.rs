@@ -48,6 +48,11 @@ impl Counts {
         self.ended.fetch_add(1, Release);
     }
 
+    /// Returns the number of values that became pending.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
     /// Returns the number of values left in all `counts`: 0 only if none is left.
     ///
     /// The caller sees all effects of the destructors of ended values.
