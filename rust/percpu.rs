@@ -11,7 +11,7 @@
 //!
 //! | access | for | safe because of |
 //! | --- | --- | --- |
-//! | [`PerCpu::this_cpu()`] | `T: Send` | [`IrqsOffGuard`]: no other code runs here |
+//! | [`PerCpu::this_cpu()`] | `T: Send` | [`with_interrupts_disabled()`]: no other code runs here |
 //! | [`PerCpu::raw_cpu()`] | `T: Sync` | the type; the task may move to another CPU |
 //! | [`PerCpu::get_cpu()`] | `T: Sync` | the type; the task stays on its CPU |
 //! | [`PerCpu::per_cpu()`], [`PerCpu::iter()`] | `T: Sync` | the type |
@@ -58,9 +58,9 @@ pub use cpus::{
     PossibleCpus, //
 };
 pub use guard::{
-    local_interrupt_disable,
     preempt_disable,
-    IrqsOffGuard,
+    with_interrupts_disabled,
+    InterruptsDisabled,
     PreemptDisabled, //
 };
 pub use ints::{

@@ -16,8 +16,8 @@ use kernel::{
 use core::cell::Cell;
 
 use kscale::percpu::{
-    local_interrupt_disable,
     preempt_disable,
+    with_interrupts_disabled,
     PerCpu,
     PerCpuInts, //
 };
@@ -48,7 +48,7 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
         c"this_cpu_read" => |b| b.ints.at::<1>().this_cpu(),
         c"per_cpu_sum" => |b| b.ints.at::<1>().sum(),
         c"preempt_disable" => |_| drop(preempt_disable()),
-        c"local_interrupt_disable" => |_| drop(local_interrupt_disable()),
+        c"local_interrupt_disable" => |_| with_interrupts_disabled(|_| ()),
         c"this_cpu_ptr_irqs_off" => add_with_interrupts_off,
         c"raw_cpu_ptr" => |b| b.atomics.raw_cpu().load(Relaxed),
         c"get_cpu_ptr" => |b| b.atomics.get_cpu().load(Relaxed),
@@ -57,8 +57,8 @@ pub(crate) fn add_cases<'a>(bench: &'a Bench, dir: &ScopedDir<'a, '_>) {
 }
 
 fn add_with_interrupts_off(bench: &Bench) {
-    let irqs_off = local_interrupt_disable();
-    let cell = bench.cells.this_cpu(&irqs_off);
-
-    cell.set(cell.get().wrapping_add(3));
+    with_interrupts_disabled(|interrupts_off| {
+        let cell = bench.cells.this_cpu(interrupts_off);
+        cell.set(cell.get().wrapping_add(3));
+    });
 }

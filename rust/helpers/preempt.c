@@ -56,9 +56,8 @@ __kscale_helper void kscale_helper_preempt_enable(void)
  * As local_interrupt_disable(), and returns true, unless half of the bits that preempt_count() has for it
  * are in use. The other half is for the kernel's own guards.
  *
- * Beyond that, makes interrupts stay disabled when the last counted guard ends: nothing tells whether
- * uncounted guards are left then. A count of them elsewhere would outlive a leaked guard, while the kernel
- * corrects preempt_count().
+ * Beyond that, makes interrupts stay disabled when the last counted guard ends, which may be before the
+ * end of the caller's section.
  */
 __kscale_helper bool kscale_helper_local_interrupt_disable_unless_deep(void)
 {

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     use super::super::{
-        guard::local_interrupt_disable,
+        guard::with_interrupts_disabled,
         testing::on_all_cpus, //
     };
 
@@ -341,15 +341,14 @@ mod tests {
         let ints = PerCpuInts::<u32, 1>::new()?;
         let signed = PerCpuInts::<i64, 1>::new()?;
         // On one CPU, because each integer wraps on its own.
-        let proof = local_interrupt_disable();
-
-        ints.at::<0>().dec();
-        let below = ints.at::<0>().this_cpu();
-        ints.at::<0>().inc();
-        signed.at::<0>().add(i64::MAX);
-        signed.at::<0>().inc();
-        let above = signed.at::<0>().this_cpu();
-        drop(proof);
+        let (below, above) = with_interrupts_disabled(|_| {
+            ints.at::<0>().dec();
+            let below = ints.at::<0>().this_cpu();
+            ints.at::<0>().inc();
+            signed.at::<0>().add(i64::MAX);
+            signed.at::<0>().inc();
+            (below, signed.at::<0>().this_cpu())
+        });
 
         assert_eq!(below, u32::MAX);
         assert_eq!(ints.at::<0>().sum(), 0);
@@ -384,10 +383,10 @@ mod tests {
     #[test]
     fn a_cpu_updates_its_own_integer() -> Result {
         let ints = PerCpuInts::<u64, 2>::new()?;
-        let proof = local_interrupt_disable();
-        let cpu = CpuId::current();
-        ints.at::<1>().add(3);
-        drop(proof);
+        let cpu = with_interrupts_disabled(|_| {
+            ints.at::<1>().add(3);
+            CpuId::current()
+        });
 
         for (other, value) in ints.at::<1>().iter() {
             assert_eq!(value, if other == cpu { 3 } else { 0 });
@@ -418,16 +417,19 @@ mod tests {
         let wide = PerCpuInts::<u64, 2>::new()?;
         let narrow = PerCpuInts::<u32, 2>::new()?;
         // On one CPU, which reads its own integers.
-        let proof = local_interrupt_disable();
-        for amount in [1 << 32, 1 << 63, 5] {
-            wide.at::<1>().add(amount);
-        }
-        wide.at::<1>().sub(6);
-        narrow.at::<1>().add(1 << 31);
-        narrow.at::<1>().dec();
-        let (of_wide, of_narrow) = (wide.at::<1>().this_cpu(), narrow.at::<1>().this_cpu());
-        let cpu = CpuId::current();
-        drop(proof);
+        let (of_wide, of_narrow, cpu) = with_interrupts_disabled(|_| {
+            for amount in [1 << 32, 1 << 63, 5] {
+                wide.at::<1>().add(amount);
+            }
+            wide.at::<1>().sub(6);
+            narrow.at::<1>().add(1 << 31);
+            narrow.at::<1>().dec();
+            (
+                wide.at::<1>().this_cpu(),
+                narrow.at::<1>().this_cpu(),
+                CpuId::current(),
+            )
+        });
 
         assert_eq!(of_wide, (1 << 63) + (1 << 32) - 1);
         assert_eq!(of_narrow, (1 << 31) - 1);

@@ -23,7 +23,7 @@ use super::{
     },
     guard::{
         preempt_disable,
-        IrqsOffGuard,
+        InterruptsDisabled,
         PreemptDisabled, //
     },
     partial::{
@@ -124,7 +124,7 @@ impl<T> PerCpu<T> {
     /// Context: Any context except NMI. Never sleeps. C: `this_cpu_ptr()` in
     /// `include/linux/percpu-defs.h`.
     #[inline]
-    pub fn this_cpu<'a>(&'a self, _interrupts_off: &'a IrqsOffGuard) -> &'a T
+    pub fn this_cpu<'a>(&'a self, _interrupts_off: &'a InterruptsDisabled) -> &'a T
     where
         T: Send,
     {
@@ -133,7 +133,7 @@ impl<T> PerCpu<T> {
         //   Every CPU that runs code is possible.
         // - If `T` is not `Sync`, every other live `&T` of this slot came from this method. It
         //   belongs to this task, on this CPU: since then no other task and no interrupt has run
-        //   here, and none runs before the proof is dropped.
+        //   here, and none runs while the proof lives.
         // - No `&mut T` exists, as it requires a mutable borrow of `self`.
         unsafe { &*self.current_slot() }
     }
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     use super::super::{
-        guard::local_interrupt_disable,
+        guard::with_interrupts_disabled,
         testing::on_all_cpus, //
     };
 
@@ -316,9 +316,8 @@ mod tests {
     fn this_cpu_matches_per_cpu() -> Result {
         let numbers = PerCpu::new(|cpu| Ok(cpu.as_u32()))?;
 
-        let proof = local_interrupt_disable();
-        let with_proof = (*numbers.this_cpu(&proof), CpuId::current().as_u32());
-        drop(proof);
+        let with_proof =
+            with_interrupts_disabled(|proof| (*numbers.this_cpu(proof), CpuId::current().as_u32()));
         let guard = numbers.get_cpu();
         let with_guard = (*guard, CpuId::current().as_u32());
         drop(guard);
@@ -384,16 +383,14 @@ mod tests {
     }
 
     #[test]
-    fn cell_is_changed_under_a_guard_and_read_by_the_owner() -> Result {
+    fn cell_is_changed_with_interrupts_disabled_and_read_by_the_owner() -> Result {
         let mut cells = PerCpu::new(|_| Ok(Cell::new(0_u32)))?;
 
-        let outer = local_interrupt_disable();
-        let cell = cells.this_cpu(&outer);
-        cell.set(1);
-        let inner = local_interrupt_disable();
-        cells.this_cpu(&inner).set(cell.get() + 1);
-        drop(inner);
-        drop(outer);
+        with_interrupts_disabled(|outer| {
+            let cell = cells.this_cpu(outer);
+            cell.set(1);
+            with_interrupts_disabled(|inner| cells.this_cpu(inner).set(cell.get() + 1));
+        });
 
         let sum: u32 = cells.iter_mut().map(|(_, cell)| cell.get()).sum();
         assert_eq!(sum, 2);
@@ -407,9 +404,10 @@ mod tests {
 
         let tasks = on_all_cpus(&cells, |cells| {
             for _ in 0..ROUNDS {
-                let proof = local_interrupt_disable();
-                let cell = cells.this_cpu(&proof);
-                cell.set(cell.get() + 1);
+                with_interrupts_disabled(|proof| {
+                    let cell = cells.this_cpu(proof);
+                    cell.set(cell.get() + 1);
+                });
             }
         })?;
 
@@ -456,10 +454,10 @@ mod tests {
                 let guard = numbers.get_cpu();
                 let mut is_own = guard.0 == CpuId::current().as_u32();
                 drop(guard);
-                let proof = local_interrupt_disable();
-                is_own &= numbers.this_cpu(&proof).0 == CpuId::current().as_u32();
-                is_own &= numbers.raw_cpu().0 == CpuId::current().as_u32();
-                drop(proof);
+                with_interrupts_disabled(|proof| {
+                    is_own &= numbers.this_cpu(proof).0 == CpuId::current().as_u32();
+                    is_own &= numbers.raw_cpu().0 == CpuId::current().as_u32();
+                });
                 numbers.raw_cpu().1.add(u32::from(!is_own), Relaxed);
             }
         })?;

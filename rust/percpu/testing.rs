@@ -8,10 +8,7 @@ use kernel::{
     types::NotThreadSafe, //
 };
 
-use super::{
-    local_interrupt_disable,
-    IrqsOffGuard, //
-};
+use super::with_interrupts_disabled;
 
 use crate::{
     bindings,
@@ -50,7 +47,10 @@ impl Drop for MigrationDisabled {
     }
 }
 
-/// Disables interrupts, except with `CONFIG_PREEMPT_RT`, where spinlocks sleep.
-pub(crate) fn interrupts_off_for_locks() -> Option<IrqsOffGuard> {
-    (!cfg!(CONFIG_PREEMPT_RT)).then(local_interrupt_disable)
+/// Calls `f` with interrupts disabled, except with `CONFIG_PREEMPT_RT`, where spinlocks sleep.
+pub(crate) fn with_interrupts_off_for_locks<R>(f: impl FnOnce() -> R) -> R {
+    if cfg!(CONFIG_PREEMPT_RT) {
+        return f();
+    }
+    with_interrupts_disabled(|_| f())
 }

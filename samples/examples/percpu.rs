@@ -11,7 +11,7 @@ use kernel::{
 use core::cell::Cell;
 
 use kscale::percpu::{
-    local_interrupt_disable,
+    with_interrupts_disabled,
     PerCpu,
     PerCpuInts, //
 };
@@ -44,8 +44,9 @@ impl Events {
         self.counts.at::<IN_FLIGHT>().inc();
         self.counts.at::<BYTES>().add(bytes);
 
-        let interrupts_off = local_interrupt_disable();
-        self.last_bytes.this_cpu(&interrupts_off).set(bytes);
+        with_interrupts_disabled(|interrupts_off| {
+            self.last_bytes.this_cpu(interrupts_off).set(bytes);
+        });
     }
 
     /// Counts the end of an event, maybe on another CPU: only the sum of all CPUs has a meaning.

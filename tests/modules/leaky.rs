@@ -4,15 +4,15 @@
 
 #![forbid(unsafe_code)]
 
-use kernel::prelude::*;
+use kernel::{
+    interrupt::local_interrupt_disable,
+    prelude::*, //
+};
 
 use core::mem::forget;
 
 use kscale::{
-    percpu::{
-        local_interrupt_disable,
-        preempt_disable, //
-    },
+    percpu::preempt_disable,
     sync::rcu_list::{
         new_list,
         List, //
@@ -28,7 +28,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "0: leak memory, 1: a preemption guard, 2: an interrupt guard; 3, 4: remove in a walk",
+            description: "0: leak memory, 1: a preemption guard, 2: an interrupt guard of the kernel; 3, 4: remove in a walk",
         },
     },
 }

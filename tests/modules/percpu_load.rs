@@ -48,7 +48,7 @@ use kscale::{
             PerCpuCounter, //
         },
         limiter::CreditCounter,
-        local_interrupt_disable,
+        with_interrupts_disabled,
         PerCpu,
         PerCpuInts, //
     },
@@ -124,13 +124,14 @@ impl Numbers {
 
                 self.take_credits(amount);
 
-                let interrupts_off = local_interrupt_disable();
-                let (first, second) = self.pairs.this_cpu(&interrupts_off);
-                let number = first.get();
-                first.set(number + amount);
-                if second.replace(number + amount) != number {
-                    self.torn.add(1, Relaxed);
-                }
+                with_interrupts_disabled(|interrupts_off| {
+                    let (first, second) = self.pairs.this_cpu(interrupts_off);
+                    let number = first.get();
+                    first.set(number + amount);
+                    if second.replace(number + amount) != number {
+                        self.torn.add(1, Relaxed);
+                    }
+                });
             }
             self.wanted.add(ROUNDS * (ROUNDS + 1) / 2, Relaxed);
         }

@@ -266,7 +266,7 @@ mod tests {
         Pages, //
     };
 
-    use crate::percpu::testing::interrupts_off_for_locks;
+    use crate::percpu::testing::with_interrupts_off_for_locks;
 
     use kernel::sync::atomic::Relaxed;
 
@@ -353,13 +353,14 @@ mod tests {
         let ledger = Ledger::new()?;
         let pool = counting_pool(1, &ledger)?;
 
-        let irq = interrupts_off_for_locks();
-        let from_allocator = pool.alloc(Gfp::ATOMIC)?;
-        ledger.refuse();
-        let from_reserve = pool.alloc(Gfp::ATOMIC)?;
-        drop(from_reserve);
-        drop(from_allocator);
-        drop(irq);
+        with_interrupts_off_for_locks(|| {
+            let from_allocator = pool.alloc(Gfp::ATOMIC)?;
+            ledger.refuse();
+            let from_reserve = pool.alloc(Gfp::ATOMIC)?;
+            drop(from_reserve);
+            drop(from_allocator);
+            Ok::<_, Error>(())
+        })?;
 
         assert_eq!(pool.source().stats().reserve, 1);
         assert_eq!(ledger.live(), 1);

@@ -64,7 +64,7 @@ mod tests {
         Ledger, //
     };
 
-    use crate::percpu::testing::interrupts_off_for_locks;
+    use crate::percpu::testing::with_interrupts_off_for_locks;
 
     use core::ptr;
 
@@ -80,10 +80,8 @@ mod tests {
         pool.alloc_bulk_raw(&mut pages)?;
         assert!(pages.iter().all(|page| !page.is_null()));
         assert_eq!(ledger.live(), 6);
-        let irq = interrupts_off_for_locks();
         // SAFETY: `pages` come from `alloc_bulk_raw()`, and there are no other users.
-        unsafe { pool.free_bulk_raw(&mut pages) };
-        drop(irq);
+        with_interrupts_off_for_locks(|| unsafe { pool.free_bulk_raw(&mut pages) });
 
         assert_eq!(ledger.live(), 4);
         Ok(())

@@ -198,9 +198,9 @@ mod tests {
             }, //
         },
         percpu::{
-            local_interrupt_disable,
             possible_cpus,
             testing::on_all_cpus, //
+            with_interrupts_disabled,
         }, //
     };
 
@@ -314,20 +314,17 @@ mod tests {
         }
 
         // A task may migrate to another CPU, except with interrupts disabled.
-        let interrupts_off = local_interrupt_disable();
-        cache.put_bulk(&mut pages);
-        assert_eq!(pages.iter().flatten().count(), 1);
-        assert_eq!(cache.cached(), 4);
-
         let mut taken = [const { None }; 3];
-        taken[1] = pages[5].take();
-        assert_eq!(cache.get_bulk(&mut taken), 3);
-        assert_eq!(cache.cached(), 2);
         let mut rest = [const { None }; 3];
-        assert_eq!(cache.get_bulk(&mut rest), 2);
-        assert_eq!(cache.get_bulk(&mut []), 0);
-        drop(interrupts_off);
+        let counts = with_interrupts_disabled(|_| {
+            cache.put_bulk(&mut pages);
+            let put = (pages.iter().flatten().count(), cache.cached());
+            taken[1] = pages[5].take();
+            let got = (cache.get_bulk(&mut taken), cache.cached());
+            (put, got, cache.get_bulk(&mut rest), cache.get_bulk(&mut []))
+        });
 
+        assert_eq!(counts, ((1, 4), (3, 2), 2, 0));
         assert!(taken.into_iter().all(|page| is_filled(page, 3)));
         Ok(())
     }
@@ -448,12 +445,12 @@ mod tests {
         let cache = cache(2, 0)?;
         let mine = page(7)?;
 
-        let interrupts_off = local_interrupt_disable();
-        assert!(cache.put(mine).is_ok());
-        let mine = cache.get();
-        let none = cache.get();
-        drop(interrupts_off);
+        let (is_put, mine, none) = with_interrupts_disabled(|_| {
+            let is_put = cache.put(mine).is_ok();
+            (is_put, cache.get(), cache.get())
+        });
 
+        assert!(is_put);
         assert!(is_filled(mine, 7));
         assert!(none.is_none());
         Ok(())

@@ -18,8 +18,8 @@ use kernel::{
 use core::cell::Cell;
 
 use kscale::percpu::{
-    local_interrupt_disable,
     preempt_disable,
+    with_interrupts_disabled,
     PerCpu,
     PerCpuInts, //
 };
@@ -27,9 +27,7 @@ use kscale::percpu::{
 /// A value that one at a time may touch.
 pub fn cell() -> Result<u64> {
     let mut cells = PerCpu::new(|_| Ok(Cell::new(0)))?;
-    let proof = local_interrupt_disable();
-    cells.this_cpu(&proof).set(1);
-    drop(proof);
+    with_interrupts_disabled(|proof| cells.this_cpu(proof).set(1));
     Ok(cells.iter_mut().map(|(_, cell)| cell.get()).sum())
 }
 

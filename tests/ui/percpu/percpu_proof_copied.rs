@@ -2,8 +2,8 @@
 
 //! A proof cannot be copied.
 
-use kscale::percpu::IrqsOffGuard;
+use kscale::percpu::InterruptsDisabled;
 
-fn copies(proof: &IrqsOffGuard) -> IrqsOffGuard {
+fn copies(proof: &InterruptsDisabled) -> InterruptsDisabled {
     proof.clone()
 }

@@ -4,11 +4,8 @@
 
 use kernel::types::NotThreadSafe;
 
-use kscale::percpu::IrqsOffGuard;
+use kscale::percpu::InterruptsDisabled;
 
-fn makes() -> IrqsOffGuard {
-    IrqsOffGuard {
-        is_counted: true,
-        _task: NotThreadSafe,
-    }
+fn makes() -> InterruptsDisabled {
+    InterruptsDisabled(NotThreadSafe)
 }

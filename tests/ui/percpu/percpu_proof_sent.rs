@@ -4,7 +4,7 @@
 
 use kscale::percpu::{
     CpuGuard,
-    IrqsOffGuard,
+    InterruptsDisabled,
     PreemptDisabled, //
 };
 
@@ -12,11 +12,11 @@ fn assert_send<T: Send>() {}
 fn assert_sync<T: Sync>() {}
 
 fn sends<'a>() {
-    assert_send::<IrqsOffGuard>();
+    assert_send::<InterruptsDisabled>();
     assert_send::<PreemptDisabled>();
     assert_send::<CpuGuard<'a, u64>>();
 }
 
 fn shares() {
-    assert_sync::<IrqsOffGuard>();
+    assert_sync::<InterruptsDisabled>();
 }

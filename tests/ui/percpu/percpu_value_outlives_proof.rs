@@ -5,24 +5,16 @@
 use core::cell::Cell;
 
 use kscale::percpu::{
-    local_interrupt_disable,
+    with_interrupts_disabled,
     PerCpu, //
 };
 
 fn keeps(cells: &PerCpu<Cell<u64>>) {
-    let proof = local_interrupt_disable();
-    let cell = cells.this_cpu(&proof);
-    drop(proof);
-    cell.set(1);
+    let mut kept = None;
+    with_interrupts_disabled(|proof| kept = Some(cells.this_cpu(proof)));
+    kept.unwrap().set(1);
 }
 
 fn returns(cells: &PerCpu<Cell<u64>>) -> &Cell<u64> {
-    cells.this_cpu(&local_interrupt_disable())
-}
-
-fn leaks(cells: &PerCpu<Cell<u64>>) {
-    let proof = local_interrupt_disable();
-    let cell = cells.this_cpu(&proof);
-    core::mem::forget(proof);
-    cell.set(1);
+    with_interrupts_disabled(|proof| cells.this_cpu(proof))
 }
