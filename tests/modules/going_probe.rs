@@ -133,6 +133,22 @@ impl dm::Target for Idle {
     }
 }
 
+/// The data of a registration, with a guard.
+struct Guarded {
+    _guard: OwnedDownGuard<Normal>,
+    domain: Domain<Normal>,
+}
+
+impl Guarded {
+    fn new() -> Result<Self> {
+        let domain: Domain<Normal> = new_domain!()?;
+        Ok(Self {
+            _guard: domain.clone().into_down_read(),
+            domain,
+        })
+    }
+}
+
 /// The context in which a bio reaches the late function.
 #[derive(Clone, Copy)]
 enum How {
@@ -142,15 +158,18 @@ enum How {
     EndIo,
     /// In a queue that is leaked.
     Queue,
+    /// As [`How::Queue`], and then it waits for the guard of the registration.
+    Wait,
 }
 
 /// A target whose functions still run after they have ended their bio.
 ///
-/// Table line: `<start> <len> going_late <dev path> <clone|end_io|queue>`.
+/// Table line: `<start> <len> going_late <dev path> <clone|end_io|queue|wait>`.
 #[pin_data]
 struct Late {
     device: dm::DeviceIndex,
     how: How,
+    domain: Domain<Normal>,
     queue: ManuallyDrop<Workqueue>,
     #[pin]
     bios: BioSet,
@@ -160,11 +179,11 @@ struct Late {
 impl dm::Target for Late {
     const NAME: &'static CStr = c"going_late";
     const VERSION: [u32; 3] = [1, 0, 0];
-    type ModuleData = ();
+    type ModuleData = Guarded;
     type PerBio = ();
 
     fn ctr(
-        _data: &(),
+        data: &Guarded,
         builder: &mut dm::TargetBuilder<'_>,
         mut args: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
@@ -173,6 +192,7 @@ impl dm::Target for Late {
             ("clone", How::Clone),
             ("end_io", How::EndIo),
             ("queue", How::Queue),
+            ("wait", How::Wait),
         ];
         let how = args.one_of(&names, c"unknown name")?;
         let device = builder.get_device(path, 0)?;
@@ -181,6 +201,7 @@ impl dm::Target for Late {
         Ok(try_pin_init!(Self {
             device,
             how,
+            domain: data.domain.clone(),
             queue: ManuallyDrop::new(queue),
             bios <- BioSet::new(NonZeroU16::MIN),
         }))
@@ -196,6 +217,9 @@ impl dm::Target for Late {
             How::EndIo => bio.remap(device, sector),
             How::Queue => bio.defer(|bio| {
                 bio.queue(|target| &target.get_ref().queue, end_queued_late);
+            }),
+            How::Wait => bio.defer(|bio| {
+                bio.queue(|target| &target.get_ref().queue, end_and_wait);
             }),
         }
     }
@@ -215,6 +239,14 @@ fn end_late(bio: dm::IrqBio<Late>, result: BlkResult) {
 /// As [`end_late()`].
 fn end_queued_late(bio: dm::Bio<Late>) {
     bio.end(Ok(()));
+    be_late();
+}
+
+/// As [`end_late()`].
+fn end_and_wait(bio: dm::Bio<Late>) {
+    let domain = bio.target().domain.clone();
+    bio.end(Ok(()));
+    domain.synchronize();
     be_late();
 }
 
@@ -485,7 +517,7 @@ impl kernel::Module for GoingModule {
                 _files: Some(files),
                 _idle: idle,
                 _values: Some(values),
-                _late: dm::Registration::new(())?,
+                _late: dm::Registration::new(Guarded::new()?)?,
             });
         }
 
@@ -499,7 +531,7 @@ impl kernel::Module for GoingModule {
             _files: None,
             _idle: idle,
             _values: None,
-            _late: dm::Registration::new(())?,
+            _late: dm::Registration::new(Guarded::new()?)?,
         })
     }
 }

@@ -151,6 +151,9 @@ class Suite(block.Suite):
     def test_a_queued_bio_is_ended_late(self) -> None:
         self.expect_waited_for("queue")
 
+    def test_a_function_waits_for_a_guard_in_the_data_of_its_registration(self) -> None:
+        self.expect_waited_for("wait")
+
     def expect_stale_file(self, parameters: str) -> None:
         """An open file of a module that is unloaded cannot be read. It keeps the library loaded."""
         load("going_probe", parameters)

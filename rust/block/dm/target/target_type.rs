@@ -27,6 +27,7 @@ use kernel::{
 };
 
 use core::{
+    mem::ManuallyDrop,
     ops::Range,
     ptr::NonNull, //
 };
@@ -224,11 +225,12 @@ pub(super) unsafe fn unregister(this: NonNull<c_void>) {
 #[repr(C)]
 #[pin_data]
 pub(super) struct Registered<T: Target> {
-    /// First, so that a pointer to it is also a pointer to the whole. Dropped first: that waits for
-    /// the functions of the targets.
+    /// First, so that a pointer to it is also a pointer to the whole. Its drop waits for the functions
+    /// of the targets.
     #[pin]
     target_type: TargetType,
-    data: T::ModuleData,
+    /// Dropped first: functions of targets do not use it, and may wait for a guard that it owns.
+    data: ManuallyDrop<T::ModuleData>,
 }
 
 impl<T: Target> Registered<T> {
@@ -241,7 +243,7 @@ impl<T: Target> Registered<T> {
         let this = KBox::try_pin_init(
             try_pin_init!(Self {
                 target_type <- TargetType::new(raw, functions),
-                data,
+                data: ManuallyDrop::new(data),
             }? Error),
             GFP_KERNEL,
         )?;
@@ -260,7 +262,7 @@ impl<T: Target> Registered<T> {
         unsafe { &(*this.cast::<Self>().as_ptr()).data }
     }
 
-    /// Frees a target type after all functions of its targets have returned, and drops the data.
+    /// Drops the data of a target type, and frees it after all functions of its targets have returned.
     ///
     /// # Safety
     ///
@@ -269,8 +271,10 @@ impl<T: Target> Registered<T> {
     pub(super) unsafe fn free(this: NonNull<c_void>) {
         let this = this.cast::<Self>();
         // SAFETY: `alloc()` leaked such a box. By this function's contract, only the functions that
-        // the drop of `target_type` waits for have a pointer to it, and these use no data. It is not
-        // moved before it is dropped.
+        // the drop of `target_type` waits for have a pointer to it, and these use no data. It is
+        // dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut (*this.as_ptr()).data) };
+        // SAFETY: As above. It is not moved before it is dropped.
         drop(unsafe { KBox::from_raw(this.as_ptr()) });
     }
 }
