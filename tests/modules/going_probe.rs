@@ -83,7 +83,7 @@ module! {
         },
         queue: u8 {
             default: 0,
-            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers",
+            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers, 4: and passes a value on",
         },
         leak: bool {
             default: false,
@@ -325,6 +325,14 @@ impl Values {
         Ok(Self(pointer))
     }
 
+    /// Gives the value to a work item.
+    fn pass_on(&self) {
+        match Item::new(Value::Empty, GFP_KERNEL) {
+            Ok(item) => self.0.lock().replace(item).free_in_workqueue(),
+            Err(_) => pr_err!("no item\n"),
+        }
+    }
+
     /// Returns a guard for which a destructor of the module waits.
     fn leak_with_guard() -> Result<Data> {
         let this = Self::new(Value::Empty)?;
@@ -341,10 +349,7 @@ impl Values {
 
 impl Drop for Values {
     fn drop(&mut self) {
-        match Item::new(Value::Empty, GFP_KERNEL) {
-            Ok(item) => self.0.lock().replace(item).free_in_workqueue(),
-            Err(_) => pr_err!("no item\n"),
-        }
+        self.pass_on();
     }
 }
 
@@ -354,6 +359,8 @@ struct Job {
     queue: Arc<Workqueue>,
     is_endless: bool,
     registers: bool,
+    /// Of which it passes one on each time.
+    values: Option<Values>,
     runs: Atomic<u32>,
     #[pin]
     work: Work<Job>,
@@ -375,6 +382,9 @@ impl WorkItem for Job {
                 pr_err!("no registration: {error:?}\n");
             }
         }
+        if let Some(values) = &this.values {
+            values.pass_on();
+        }
         pr_info!("a work item ends\n");
         if this.is_endless {
             let _ = this.queue.enqueue(this.clone());
@@ -383,12 +393,18 @@ impl WorkItem for Job {
 }
 
 impl Job {
-    fn new(queue: Arc<Workqueue>, is_endless: bool, registers: bool) -> Result<Arc<Self>> {
+    fn new(
+        queue: Arc<Workqueue>,
+        is_endless: bool,
+        registers: bool,
+        values: Option<Values>,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 queue,
                 is_endless,
                 registers,
+                values,
                 runs: Atomic::new(0),
                 work <- new_work!("going_probe::Job"),
             }),
@@ -403,17 +419,18 @@ impl Job {
             GFP_KERNEL,
         )?;
         leak::forget(queue.clone())?;
-        Self::new(queue, false, false)
+        Self::new(queue, false, false, None)
     }
 
     /// Leaks a queue that has work items.
-    fn leak(is_endless: bool, registers: bool) -> Result {
+    fn leak(is_endless: bool, registers: bool, passes: bool) -> Result {
         // One item at a time: the other two wait.
         let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
 
         for _ in 0..3 {
-            let job = Self::new(queue.clone(), is_endless, registers)?;
+            let values = passes.then(|| Values::new(Value::Empty)).transpose()?;
+            let job = Self::new(queue.clone(), is_endless, registers, values)?;
             // C never runs the item after the module has gone, so nothing drops it.
             if is_endless {
                 leak::forget(job.clone())?;
@@ -503,7 +520,7 @@ impl kernel::Module for GoingModule {
         };
         match module_parameters::queue.value() {
             0 => (),
-            how => Job::leak(how >= 2, how == 3)?,
+            how => Job::leak(how >= 2, how == 3, how == 4)?,
         }
         let idle = match module_parameters::guard.value() {
             1 => Some(dm::Registration::new(Values::leak_with_guard()?)?),

@@ -119,6 +119,9 @@ class Suite(block.Suite):
     def test_a_leaked_queue_has_work_that_queues_itself_and_registers(self) -> None:
         self.expect_no_item(3)
 
+    def test_a_leaked_queue_has_work_that_queues_itself_and_passes_a_value_on(self) -> None:
+        self.expect_no_item(4)
+
     def test_a_queue_is_dropped_while_it_has_work_of_another_module(self) -> None:
         load("heir", "what=4")
         load("outlives", "step=6")
