@@ -45,6 +45,7 @@ struct Record {
     id: RecordId,
     module: *mut bindings::module,
     stop: Action,
+    release: Action,
     free: Action,
     data: NonNull<c_void>,
     stage: Stage,
@@ -59,9 +60,11 @@ enum Stage {
     Active,
     /// `stop` is running.
     Stopping,
-    /// `stop` has returned, or will never be called. `free` has not been called.
+    /// `stop` has returned, or will never be called. `release` has not been called.
     Stopped,
-    /// [`end()`] calls both functions. The notifier waits until it has removed the record.
+    /// `release` was called. `free` has not been called.
+    Released,
+    /// [`end()`] calls all functions. The notifier waits until it has removed the record.
     Ending,
 }
 
@@ -147,7 +150,7 @@ global_lock! {
 /// Adds a record. Allocates with no lock held, as callbacks of shrinkers take the lock.
 fn add(
     module: *mut bindings::module,
-    (stop, free): (Action, Action),
+    (stop, release, free): (Action, Action, Action),
     data: NonNull<c_void>,
     stage: Stage,
 ) -> Result<RecordId> {
@@ -157,6 +160,7 @@ fn add(
         id: RecordId(0),
         module,
         stop,
+        release,
         free,
         data,
         stage,
@@ -193,24 +197,35 @@ pub(crate) unsafe fn register(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<RecordId> {
-    add(module, (stop, free), data, Stage::Active)
+    add(module, (stop, nothing, free), data, Stage::Active)
 }
 
-/// As [`register()`], but neither function is called before [`activate()`] or [`abandon()`].
-///
-/// The notifier waits for one of these, as a work item of a going module may add the record.
+/// An action that does nothing.
 ///
 /// # Safety
 ///
-/// As for [`register()`], except that `stop` need not be sound to call before [`activate()`] is.
+/// There are no requirements.
+unsafe fn nothing(_: NonNull<c_void>) {}
+
+/// As [`register()`], but no function is called before [`activate()`] or [`abandon()`].
+///
+/// The notifier waits for one of these, as a work item of a going module may add the record. It calls
+/// `release` for all records of the module before `free` of any of these: `free` may wait for code
+/// that waits for what `release` drops.
+///
+/// # Safety
+///
+/// As for [`register()`], except that `stop` need not be sound to call before [`activate()`] is. It
+/// must be sound to call `release` once under the conditions for `free`, before `free`.
 /// The caller must soon call [`activate()`] or [`abandon()`].
 pub(crate) unsafe fn prepare(
     module: *mut bindings::module,
     stop: Action,
+    release: Action,
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<RecordId> {
-    add(module, (stop, free), data, Stage::Prepared)
+    add(module, (stop, release, free), data, Stage::Prepared)
 }
 
 /// Sets the stage of a record, if the record still exists.
@@ -268,10 +283,10 @@ fn stop_last(is_fit: impl Fn(&Record) -> bool) -> bool {
     true
 }
 
-/// Calls both functions of a record that is still active. If it is not, the notifier calls both,
+/// Calls the functions of a record that is still active. If it is not, the notifier calls them,
 /// unless they were called already.
 ///
-/// The caller may be another module than that of the functions. So the record exists until both
+/// The caller may be another module than that of the functions. So the record exists until all
 /// have returned: the notifier of their module waits for it.
 ///
 /// # Safety
@@ -286,12 +301,15 @@ pub(crate) unsafe fn end(id: RecordId) {
         return;
     };
     record.stage = Stage::Ending;
-    let (stop, free, data) = (record.stop, record.free, record.data);
+    let (stop, release, free) = (record.stop, record.release, record.free);
+    let data = record.data;
     drop(records);
 
     // SAFETY: The record was active, so `stop` is called once, and before `free`.
     unsafe { stop(data) };
     // SAFETY: By the safety requirements. It is called once, as the record was active.
+    unsafe { release(data) };
+    // SAFETY: As above.
     unsafe { free(data) };
     remove(id);
 }
@@ -363,13 +381,6 @@ mod tests {
     use core::ptr;
 
     use crate::testing::lockdep;
-
-    /// A cleanup function that does nothing.
-    ///
-    /// # Safety
-    ///
-    /// There are no requirements.
-    unsafe fn nothing(_: NonNull<c_void>) {}
 
     /// Removes a record that is still active, and returns whether there was one.
     fn cancel(id: RecordId) -> bool {
@@ -450,7 +461,8 @@ mod tests {
         let module = fake_module(data.addr().get());
         let has_own = Notifier::has_records(module)
             && !stop_last(|record| record.module == module)
-            && Notifier::take_stopped(module).is_none();
+            && !Notifier::release_last(module)
+            && Notifier::take_released(module).is_none();
         CALLS.stopped.store(
             10 * CALLS.stopped.load(Relaxed) + u32::from(has_own),
             Relaxed,
@@ -459,16 +471,17 @@ mod tests {
 
     /// Another module may call `end()`.
     #[test]
-    fn a_record_exists_until_both_functions_have_returned() -> Result {
+    fn a_record_exists_until_its_functions_have_returned() -> Result {
         let module = fake_module(8);
         calls();
         let data = NonNull::new(ptr::without_provenance_mut(8)).ok_or(EINVAL)?;
-        let id = add(module, (log_records, log_records), data, Stage::Active)?;
+        let actions: (Action, Action, Action) = (log_records, log_records, log_records);
+        let id = add(module, actions, data, Stage::Active)?;
 
         // SAFETY: The functions have no requirements.
         unsafe { end(id) };
 
-        assert_eq!(calls(), (11, 0));
+        assert_eq!(calls(), (111, 0));
         assert!(!Notifier::has_records(module));
         // SAFETY: As above.
         unsafe { end(id) };
@@ -484,12 +497,13 @@ mod tests {
     /// Adds a record with a digit as its data.
     fn add_digit(module: *mut bindings::module, digit: usize, stage: Stage) -> Result<RecordId> {
         let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
-        add(module, (log_stop, log_free), data, stage)
+        add(module, (log_stop, nothing, log_free), data, stage)
     }
 
     /// Frees the newest stopped record, and returns whether there was one.
     fn free_next(module: *mut bindings::module) -> bool {
-        let Some(record) = Notifier::take_stopped(module) else {
+        Notifier::release_last(module);
+        let Some(record) = Notifier::take_released(module) else {
             return false;
         };
         // SAFETY: The functions have no requirements.
@@ -519,6 +533,24 @@ mod tests {
         assert!(cancel(others));
         assert!(!Notifier::has_records(other));
         assert_eq!(calls(), (0, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn all_records_are_released_before_one_is_freed() -> Result {
+        let module = fake_module(8);
+        calls();
+        for digit in 1..=3 {
+            let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
+            let actions: (Action, Action, Action) = (nothing, log_stop, log_free);
+            add(module, actions, data, Stage::Stopped)?;
+        }
+
+        while Notifier::release_last(module) {}
+        assert_eq!(calls(), (321, 0));
+        while Notifier::free_last(module) {}
+        assert_eq!(calls(), (0, 321));
+        assert!(!Notifier::has_records(module));
         Ok(())
     }
 
@@ -576,7 +608,7 @@ mod tests {
         calls();
         let data = NonNull::new(ptr::without_provenance_mut(1)).ok_or(EINVAL)?;
         // SAFETY: No module has that address, and the functions have no requirements.
-        let id = unsafe { prepare(module, log_stop, log_free, data) }?;
+        let id = unsafe { prepare(module, log_stop, nothing, log_free, data) }?;
 
         // As the notifier does while a work item of the going module registers a target.
         assert!(!stop_last(|record| record.module == module));

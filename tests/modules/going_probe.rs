@@ -91,7 +91,7 @@ module! {
         },
         guard: u8 {
             default: 0,
-            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item waits",
+            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item, 3: functions of another target wait",
         },
     },
 }
@@ -135,7 +135,7 @@ impl dm::Target for Idle {
 
 /// The data of a registration, with a guard.
 struct Guarded {
-    _guard: OwnedDownGuard<Normal>,
+    guard: Option<OwnedDownGuard<Normal>>,
     domain: Domain<Normal>,
 }
 
@@ -143,7 +143,7 @@ impl Guarded {
     fn new() -> Result<Self> {
         let domain: Domain<Normal> = new_domain!()?;
         Ok(Self {
-            _guard: domain.clone().into_down_read(),
+            guard: Some(domain.clone().into_down_read()),
             domain,
         })
     }
@@ -522,11 +522,17 @@ impl kernel::Module for GoingModule {
             0 => (),
             how => Job::leak(how >= 2, how == 3, how == 4)?,
         }
+        let mut late = Guarded::new()?;
         let idle = match module_parameters::guard.value() {
-            1 => Some(dm::Registration::new(Values::leak_with_guard()?)?),
-            2 => Some(dm::Registration::new(Waiter::with_guard()?)?),
+            1 => Some(Values::leak_with_guard()?),
+            2 => Some(Waiter::with_guard()?),
+            3 => Some(Data {
+                _guard: late.guard.take(),
+                _queue: None,
+            }),
             _ => None,
         };
+        let idle = idle.map(dm::Registration::new).transpose()?;
         let files = Dir::new(c"going_probe", Arc::new(Shown, GFP_KERNEL)?)?;
         let values = Values::new(value)?;
         if !module_parameters::leak.value() {
@@ -534,7 +540,7 @@ impl kernel::Module for GoingModule {
                 _files: Some(files),
                 _idle: idle,
                 _values: Some(values),
-                _late: dm::Registration::new(Guarded::new()?)?,
+                _late: dm::Registration::new(late)?,
             });
         }
 
@@ -548,7 +554,7 @@ impl kernel::Module for GoingModule {
             _files: None,
             _idle: idle,
             _values: None,
-            _late: dm::Registration::new(Guarded::new()?)?,
+            _late: dm::Registration::new(late)?,
         })
     }
 }

@@ -133,17 +133,22 @@ impl Notifier {
             //
             // SAFETY: The module is not freed before the notifiers have returned.
             let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
-            // The data of a record may own a guard that a work item or a pending value waits for.
-            while !is_referenced && Self::free_last(module) && !has_added() {}
-            if !has_added() {
-                workqueue::flush_for(module);
+            // The data of a record may own a guard that a function of a bio, a work item or a pending
+            // value waits for.
+            if !is_referenced {
+                while Self::release_last(module) && !has_added() {}
+                while !has_added() && Self::free_last(module) {}
+                if !has_added() {
+                    workqueue::flush_for(module);
+                }
             }
             let is_pending = pending.poll();
             // The functions, items and destructors that have run may have added records or given
             // values to other destructors. So the loop ends when neither was done meanwhile.
             // Records of other modules have no code of this one.
             let (has_added, has_begun) = (has_added(), pending.begun() != begun);
-            if !is_pending && !has_added && !has_begun && !Self::has_records(module) {
+            let has_more = has_added || has_begun || Self::has_records(module);
+            if !is_referenced && !is_pending && !has_more {
                 if have_early_destructors_ended {
                     break;
                 }
@@ -165,16 +170,37 @@ impl Notifier {
         }
     }
 
-    /// Calls `free` of the newest stopped record of a module, and returns whether there was one.
+    /// Calls `release` of the newest stopped record of a module, and returns whether there was one.
     ///
     /// Nothing may refer to the module.
-    fn free_last(module: *mut bindings::module) -> bool {
-        let Some(record) = Self::take_stopped(module) else {
+    pub(super) fn release_last(module: *mut bindings::module) -> bool {
+        let mut records = RECORDS.lock();
+        let record = records
+            .stack
+            .find_mut(|record| record.module == module && record.stage == Stage::Stopped);
+        let Some(record) = record else {
             return false;
         };
+        record.stage = Stage::Released;
+        let (release, data) = (record.release, record.data);
+        drop(records);
+
         // SAFETY: `stop` has returned, or `abandon()` was called, and the caller guarantees that
-        // nothing refers to the module any more. The record was removed from the stack, so `free` is
-        // called once.
+        // nothing refers to the module any more. The stage has changed, so `release` is called once.
+        // Only the task that calls this also frees records that are released.
+        unsafe { release(data) };
+        true
+    }
+
+    /// Calls `free` of the newest released record of a module, and returns whether there was one.
+    ///
+    /// Nothing may refer to the module.
+    pub(super) fn free_last(module: *mut bindings::module) -> bool {
+        let Some(record) = Self::take_released(module) else {
+            return false;
+        };
+        // SAFETY: `release` has returned, and the caller guarantees that nothing refers to the module
+        // any more. The record was removed from the stack, so `free` is called once.
         unsafe { (record.value.free)(record.value.data) };
         true
     }
@@ -192,12 +218,12 @@ impl Notifier {
         has_records
     }
 
-    /// Removes the newest stopped record of a module.
-    pub(super) fn take_stopped(module: *mut bindings::module) -> Option<KBox<Node<Record>>> {
+    /// Removes the newest released record of a module.
+    pub(super) fn take_released(module: *mut bindings::module) -> Option<KBox<Node<Record>>> {
         RECORDS
             .lock()
             .stack
-            .take(|record| record.module == module && record.stage == Stage::Stopped)
+            .take(|record| record.module == module && record.stage == Stage::Released)
     }
 }
 

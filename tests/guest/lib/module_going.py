@@ -132,12 +132,12 @@ class Suite(block.Suite):
         assert self.said("outlives: a work item ends"), "the module went while its item ran"
         ktap.expect_equal(None, dropping.end(), "error of the other unload")
 
-    def expect_waited_for(self, how: str) -> None:
+    def expect_waited_for(self, how: str, parameters: str = "guard=0") -> None:
         """Unloading waits for a function that has ended the last bio of a target but has not returned. The
         device below ends bios in process context, where the function may sleep.
         """
         self.make_ram(1024)
-        load("going_probe")
+        load("going_probe", parameters)
         below = self.create("below", Target(0, 2048, "delay", "/dev/ram0 0 50"))
         late = self.create("late", Target(0, 2048, "going_late", f"{below} {how}"))
         block.read(late, 4096)
@@ -156,6 +156,10 @@ class Suite(block.Suite):
 
     def test_a_function_waits_for_a_guard_in_the_data_of_its_registration(self) -> None:
         self.expect_waited_for("wait")
+
+    def test_a_function_waits_for_a_guard_in_the_data_of_another_registration(self) -> None:
+        # That target was registered earlier, so its registration ends later.
+        self.expect_waited_for("wait", "guard=3")
 
     def expect_stale_file(self, parameters: str) -> None:
         """An open file of a module that is unloaded cannot be read. It keeps the library loaded."""

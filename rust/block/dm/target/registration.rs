@@ -90,15 +90,17 @@ impl<T: Target> Registration<T> {
         let target_type = Registered::<T>::alloc(raw, functions, data)?;
         // SAFETY:
         // - The module with the code of `T` is loaded, and its code calls this.
-        // - `unregister()` may be called as soon as the type is registered. `free()` may be called
-        //   after that, or if the type was never registered. Every table that uses the target has a
-        //   reference to the module, see `get_target_type()` in `drivers/md/dm-target.c`, so no
-        //   table is left at `free()`. Any task may drop the data, which is `Send`.
+        // - `unregister()` may be called as soon as the type is registered. `release()` and `free()`
+        //   may be called after that, or if the type was never registered. Every table that uses the
+        //   target has a reference to the module, see `get_target_type()` in
+        //   `drivers/md/dm-target.c`, so no table is left then. Any task may drop the data, which is
+        //   `Send`.
         // - `activate()` or `abandon()` is called below.
         let id = unsafe {
             cleanup::prepare(
                 module,
                 target_type::unregister,
+                Registered::<T>::release,
                 Registered::<T>::free,
                 target_type.cast(),
             )
@@ -107,6 +109,8 @@ impl<T: Target> Registration<T> {
             Ok(id) => id,
             Err(error) => {
                 // SAFETY: It was allocated above, and no pointer to it is left.
+                unsafe { Registered::<T>::release(target_type.cast()) };
+                // SAFETY: As above, and it was just released.
                 unsafe { Registered::<T>::free(target_type.cast()) };
                 return Err(error);
             }

@@ -229,7 +229,8 @@ pub(super) struct Registered<T: Target> {
     /// of the targets.
     #[pin]
     target_type: TargetType,
-    /// Dropped first: functions of targets do not use it, and may wait for a guard that it owns.
+    /// Dropped by [`Registered::release()`]: functions of targets do not use it, and may wait for a
+    /// guard that it owns.
     data: ManuallyDrop<T::ModuleData>,
 }
 
@@ -262,19 +263,29 @@ impl<T: Target> Registered<T> {
         unsafe { &(*this.cast::<Self>().as_ptr()).data }
     }
 
-    /// Drops the data of a target type, and frees it after all functions of its targets have returned.
+    /// Drops the data of a target type.
     ///
     /// # Safety
     ///
     /// `this` must be from [`Registered::<T>::alloc()`], and not registered. No table may use it. It
-    /// must not be used again.
+    /// must only be used for [`free()`](Self::free) from now on.
+    pub(super) unsafe fn release(this: NonNull<c_void>) {
+        let this = this.cast::<Self>();
+        // SAFETY: `alloc()` leaked such a box. By this function's contract, only functions of bios
+        // may still run, and these use no data. It is dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut (*this.as_ptr()).data) };
+    }
+
+    /// Frees a target type after all functions of its targets have returned.
+    ///
+    /// # Safety
+    ///
+    /// [`release()`](Self::release) must have been called. `this` must not be used again.
     pub(super) unsafe fn free(this: NonNull<c_void>) {
         let this = this.cast::<Self>();
         // SAFETY: `alloc()` leaked such a box. By this function's contract, only the functions that
-        // the drop of `target_type` waits for have a pointer to it, and these use no data. It is
-        // dropped once, here.
-        unsafe { ManuallyDrop::drop(&mut (*this.as_ptr()).data) };
-        // SAFETY: As above. It is not moved before it is dropped.
+        // the drop of `target_type` waits for have a pointer to it. It is not moved before it is
+        // dropped.
         drop(unsafe { KBox::from_raw(this.as_ptr()) });
     }
 }
