@@ -138,9 +138,11 @@ impl Notifier {
             if !is_referenced {
                 while Self::release_last(module) && !has_added() {}
                 while !has_added() && Self::free_last(module) {}
-                if !has_added() {
-                    workqueue::flush_for(module);
-                }
+            }
+            // A module whose parameters were refused has a reference until it is freed, but no records.
+            let may_flush = !has_added() && (!is_referenced || !Self::has_records(module));
+            if may_flush {
+                workqueue::flush_for(module);
             }
             let is_pending = pending.poll();
             // The functions, items and destructors that have run may have added records or given
@@ -148,7 +150,7 @@ impl Notifier {
             // Records of other modules have no code of this one.
             let (has_added, has_begun) = (has_added(), pending.begun() != begun);
             let has_more = has_added || has_begun || Self::has_records(module);
-            if !is_referenced && !is_pending && !has_more {
+            if may_flush && !is_pending && !has_more {
                 if have_early_destructors_ended {
                     break;
                 }
