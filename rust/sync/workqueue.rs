@@ -201,7 +201,7 @@ impl Workqueue {
         // If the calling module created the item, it has this function, which is code of the module.
         let own = W::run as *const () as usize;
         if let Some(entry) = &self.list_entry {
-            entry.functions.add(own);
+            entry.add_function(own);
         }
         let queue_work = move |work| {
             // SAFETY: The item is valid while this closure runs, by the guarantees of

@@ -21,8 +21,7 @@ use kernel::{
             Release, //
         },
         global_lock,
-        rcu,
-        Arc, //
+        rcu, //
     },
     time::{
         delay::fsleep,
@@ -51,13 +50,29 @@ use crate::{
 struct Queue {
     id: u64,
     raw: NonNull<bindings::workqueue_struct>,
-    functions: Arc<Functions>,
+    /// From a `KBox`, which is freed with this value. The entry of the queue has the pointer, too.
+    functions: NonNull<Functions>,
     /// The number of tasks that flush the queue. It is not destroyed before they have finished.
     flushes: usize,
 }
 
 // SAFETY: Any task may flush or destroy a queue.
 unsafe impl Send for Queue {}
+
+impl Queue {
+    fn functions(&self) -> &Functions {
+        // SAFETY: The value lives as long as `self`, and has no `&mut`.
+        unsafe { self.functions.as_ref() }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: It came from a `KBox`. The entry of the queue is being dropped, or leaked and not
+        // used again.
+        drop(unsafe { KBox::from_raw(self.functions.as_ptr()) });
+    }
+}
 
 /// The list of all queues.
 struct Queues {
@@ -146,7 +161,7 @@ pub(crate) unsafe fn init() {
 /// The range of the functions of all items that a queue has had.
 ///
 /// So the unload of a module does not wait for items of unrelated modules.
-pub(super) struct Functions {
+struct Functions {
     lowest: Atomic<usize>,
     highest: Atomic<usize>,
 }
@@ -161,7 +176,7 @@ impl Functions {
 
     /// Adds a function. Must be called before an item with this function is queued.
     #[inline]
-    pub(super) fn add(&self, address: usize) {
+    fn add(&self, address: usize) {
         if address < self.lowest.load(Relaxed) || address > self.highest.load(Relaxed) {
             self.extend(address);
         }
@@ -191,7 +206,7 @@ impl Functions {
 /// A list entry: until it is dropped, the queue is flushed when modules are unloaded.
 pub(super) struct ListEntry {
     id: u64,
-    pub(super) functions: Arc<Functions>,
+    functions: NonNull<Functions>,
 }
 
 impl ListEntry {
@@ -199,11 +214,12 @@ impl ListEntry {
     ///
     /// Fails with [`ENOMEM`].
     pub(super) fn new(raw: NonNull<bindings::workqueue_struct>) -> Result<Self> {
-        let functions = Arc::new(Functions::new(), GFP_KERNEL)?;
+        let functions = KBox::new(Functions::new(), GFP_KERNEL)?;
+        let functions = NonNull::from(KBox::leak(functions));
         let mut node = Node::new(Queue {
             id: 0,
             raw,
-            functions: functions.clone(),
+            functions,
             flushes: 0,
         })?;
         let mut queues = QUEUES.lock();
@@ -213,6 +229,13 @@ impl ListEntry {
         node.value.id = id;
         queues.stack.push(node);
         Ok(Self { id, functions })
+    }
+
+    /// Adds a function to those of the queue. Must be called before an item with it is queued.
+    #[inline]
+    pub(super) fn add_function(&self, address: usize) {
+        // SAFETY: The queue is listed until `self` is dropped, or until the library is unloaded.
+        unsafe { self.functions.as_ref() }.add(address);
     }
 
     /// Unlists the queue unless a task flushes it. Returns whether the queue is unlisted.
@@ -267,7 +290,7 @@ fn begin_flush(
 ) -> Option<(u64, NonNull<bindings::workqueue_struct>)> {
     let mut queues = QUEUES.lock();
     let listed = queues.stack.iter();
-    let used = listed.filter(|queue| queue.functions.may_be_in(code));
+    let used = listed.filter(|queue| queue.functions().may_be_in(code));
     let used = used.map(|queue| queue.id);
     let id = used.filter(|id| ids.contains(id)).min()?;
     let queue = queues.stack.find_mut(|queue| queue.id == id)?;
@@ -437,7 +460,10 @@ mod tests {
         module::this_module,
         new_mutex,
         new_work,
-        sync::Mutex,
+        sync::{
+            Arc,
+            Mutex, //
+        },
         workqueue::{
             Work,
             WorkItem, //
