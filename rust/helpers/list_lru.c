@@ -4,6 +4,7 @@
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
+#include <linux/sched/task.h>
 
 #include "../mm/list_lru.h"
 
@@ -36,43 +37,48 @@ __kscale_helper bool kscale_helper_list_lru_in_isolate(void)
 #else /* CONFIG_PREEMPT_RT */
 
 /*
- * The tasks that isolate an item on this CPU. The lock of a list is a sleeping lock here, so other tasks
- * may run meanwhile, but each task stays on this CPU. Accessed with preemption disabled.
+ * The tasks that isolate an item. The lock of a list is a sleeping lock here, so several may do so on a
+ * CPU. Nothing is on their stacks: a callback that panics does not return. Its task is not freed then, so
+ * that no other task has its address.
  */
-DECLARE_PER_CPU(struct kscale_list_lru_walker *, kscale_list_lru_walkers);
+extern struct task_struct *kscale_list_lru_walkers[KSCALE_LIST_LRU_SLOTS];
+extern atomic_t kscale_list_lru_nr_walkers;
 
 __kscale_helper void kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
 {
-	preempt_disable();
-	walker->task = current;
-	walker->next = __this_cpu_read(kscale_list_lru_walkers);
-	__this_cpu_write(kscale_list_lru_walkers, walker);
-	preempt_enable();
+	struct task_struct **slot = kscale_list_lru_walkers;
+
+	get_task_struct(current);
+	atomic_inc(&kscale_list_lru_nr_walkers);
+	for (; slot < kscale_list_lru_walkers + KSCALE_LIST_LRU_SLOTS; slot++) {
+		if (!READ_ONCE(*slot) && !cmpxchg(slot, NULL, current)) {
+			walker->slot = slot;
+			return;
+		}
+	}
+	/* The callback can use other lists then, with the risk of a deadlock. */
+	walker->slot = NULL;
 }
 
 __kscale_helper void kscale_helper_list_lru_end_isolate(struct kscale_list_lru_walker *walker)
 {
-	struct kscale_list_lru_walker **link;
-
-	preempt_disable();
-	link = this_cpu_ptr(&kscale_list_lru_walkers);
-	while (*link != walker)
-		link = &(*link)->next;
-	*link = walker->next;
-	preempt_enable();
+	if (walker->slot)
+		WRITE_ONCE(*walker->slot, NULL);
+	atomic_dec(&kscale_list_lru_nr_walkers);
+	put_task_struct(current);
 }
 
 /* Whether the current task isolates an item. */
 __kscale_helper bool kscale_helper_list_lru_in_isolate(void)
 {
-	struct kscale_list_lru_walker *walker;
+	unsigned int i;
 
-	preempt_disable();
-	walker = __this_cpu_read(kscale_list_lru_walkers);
-	while (walker && walker->task != current)
-		walker = walker->next;
-	preempt_enable();
-	return walker;
+	if (!atomic_read(&kscale_list_lru_nr_walkers))
+		return false;
+	for (i = 0; i < KSCALE_LIST_LRU_SLOTS; i++)
+		if (READ_ONCE(kscale_list_lru_walkers[i]) == current)
+			return true;
+	return false;
 }
 
 #endif /* CONFIG_PREEMPT_RT */

@@ -6,10 +6,13 @@ struct task_struct;
 
 /* A call of a walk's callback, on the stack of its task. */
 struct kscale_list_lru_walker {
-	/* CONFIG_PREEMPT_RT: the walking task. Otherwise: the task of the outer call, or NULL. */
+	/* Without CONFIG_PREEMPT_RT: the task of the outer call, or NULL. */
 	struct task_struct *task;
-	/* CONFIG_PREEMPT_RT: the previous call on this CPU that is still running. */
-	struct kscale_list_lru_walker *next;
+	/* CONFIG_PREEMPT_RT: the slot of the walking task, or NULL if all are in use. */
+	struct task_struct **slot;
 };
+
+/* CONFIG_PREEMPT_RT: the number of tasks that can be in a callback and be known. */
+#define KSCALE_LIST_LRU_SLOTS 256
 
 #endif

@@ -297,6 +297,9 @@ mod tests {
         testing::lockdep, //
     };
 
+    #[cfg(CONFIG_PREEMPT_RT)]
+    use crate::testing::task::run_jobs;
+
     /// Returns lists with `count` numbered values.
     fn numbered(count: usize, drops: &Arc<Atomic<usize>>) -> Result<ListLru<Value>> {
         let lru = lists()?;
@@ -512,6 +515,31 @@ mod tests {
             assert_eq!(isolated.scanned(), isolated.len());
         }
         assert_eq!(counted, 5);
+        Ok(())
+    }
+
+    /// Stands for a callback that panics. Its task ends, as each case has a task of its own.
+    #[cfg(CONFIG_PREEMPT_RT)]
+    #[test]
+    fn a_callback_does_not_return() {
+        let mut walker = bindings::kscale_list_lru_walker::default();
+        // SAFETY: The function keeps no pointer to `walker`.
+        unsafe { bindings::list_lru_begin_isolate(&raw mut walker) };
+        assert!(!may_lock());
+    }
+
+    /// Runs after the case above. Other tasks have its stack now.
+    #[cfg(CONFIG_PREEMPT_RT)]
+    #[test]
+    fn lists_are_used_after_a_callback_that_did_not_return() -> Result {
+        let refused = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        run_jobs(64, |_| {
+            let refused = refused.clone();
+            Ok(move || {
+                refused.fetch_add(i32::from(!may_lock()), Relaxed);
+            })
+        })?;
+        assert_eq!(refused.load(Relaxed), 0);
         Ok(())
     }
 }
