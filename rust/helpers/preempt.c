@@ -89,3 +89,9 @@ __kscale_helper bool kscale_helper_may_block(void)
 	return IS_ENABLED(CONFIG_PREEMPT_COUNT) && !in_atomic() && !irqs_disabled() &&
 	       !rcu_preempt_depth();
 }
+
+/* Whether memory may be allocated without a wait. With CONFIG_PREEMPT_RT, the allocator has sleeping locks. */
+__kscale_helper bool kscale_helper_may_allocate_nowait(void)
+{
+	return IS_ENABLED(CONFIG_PREEMPT_RT) ? preemptible() : !in_hardirq();
+}

@@ -52,7 +52,10 @@ use kscale::{
             Normal,
             Pointer, //
         },
-        workqueue::Workqueue, //
+        workqueue::{
+            Flags,
+            Workqueue, //
+        }, //
     },
     testing::handover::{
         store,
@@ -69,17 +72,29 @@ module! {
     params: {
         step: u8 {
             default: 0,
-            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item, 7: hand over files, 8: hand over bios, 9: hand over an item",
+            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item, 7: hand over files, 8: hand over bios, 9: hand over an item, 10: replace the value again and again, in an item of a leaked queue",
         },
     },
 }
 
 /// A value whose destructor is code of this module.
-struct Value;
+struct Value {
+    is_slow: bool,
+}
+
+impl Value {
+    fn item(is_slow: bool) -> Result<Item<Self>> {
+        Ok(Item::new(Self { is_slow }, GFP_KERNEL)?)
+    }
+}
 
 impl Drop for Value {
     fn drop(&mut self) {
-        pr_info!("destroyed\n");
+        if self.is_slow {
+            fsleep(Delta::from_millis(100));
+        } else {
+            pr_info!("destroyed\n");
+        }
     }
 }
 
@@ -87,7 +102,7 @@ type Shared = Arc<Pointer<Value, Normal>>;
 
 fn store_pointer() -> Result {
     let domain: Domain<Normal> = new_domain!()?;
-    let item = Item::new(Value, GFP_KERNEL)?;
+    let item = Value::item(false)?;
     store::<Shared>(Arc::pin_init(new_pointer!(domain, item), GFP_KERNEL)?)
 }
 
@@ -95,9 +110,54 @@ fn store_pointer() -> Result {
 fn replace_value() -> Result {
     let pointer: Shared = take().ok_or(ENOENT)?;
     store(pointer.domain().clone().into_down_read())?;
-    let item = Item::new(Value, GFP_KERNEL)?;
+    let item = Value::item(false)?;
     pointer.lock().replace(item).free_later();
     store(pointer)
+}
+
+/// A work item that queues itself again, and each time replaces the value of a pointer that an earlier
+/// load of the module handed over.
+#[pin_data]
+struct Endless {
+    #[pin]
+    work: Work<Endless>,
+    pointer: Shared,
+    queue: Arc<Workqueue>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Endless { self.work }
+}
+
+impl WorkItem for Endless {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if let Ok(item) = Value::item(true) {
+            this.pointer.lock().replace(item).free_in_workqueue();
+        }
+        // Values are pending at all times.
+        fsleep(Delta::from_millis(10));
+        let queue = this.queue.clone();
+        // It fails when the module is unloaded.
+        let _ = queue.enqueue(this);
+    }
+}
+
+fn replace_always() -> Result {
+    let pointer: Shared = take().ok_or(ENOENT)?;
+    let queue = Arc::new(Workqueue::new(c"outlives", Flags::UNBOUND, 0)?, GFP_KERNEL)?;
+    let own = (pointer.clone(), queue.clone());
+    let item = Arc::pin_init(
+        pin_init!(Endless {
+            work <- new_work!("outlives::Endless"),
+            pointer: own.0,
+            queue: own.1,
+        }),
+        GFP_KERNEL,
+    )?;
+    store(pointer)?;
+    queue.enqueue(item).map_err(|_| EINVAL)
 }
 
 fn store_locks() -> Result {
@@ -246,6 +306,7 @@ impl kernel::Module for OutlivesModule {
             7 => store_files()?,
             8 => this._target = Some(dm::Registration::new(())?),
             9 => store(item()?)?,
+            10 => replace_always()?,
             _ => return Err(EINVAL),
         }
         Ok(this)

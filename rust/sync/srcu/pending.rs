@@ -13,6 +13,13 @@
 //! functions.
 
 use kernel::{
+    alloc::{
+        self,
+        flags::{
+            __GFP_NOWARN,
+            GFP_NOWAIT, //
+        }, //
+    },
     prelude::*,
     sync::{
         atomic::{
@@ -21,7 +28,10 @@ use kernel::{
             Relaxed, //
         },
         global_lock,
-        rcu::synchronize_rcu,
+        rcu::{
+            self,
+            synchronize_rcu, //
+        },
         Arc, //
     }, //
 };
@@ -33,10 +43,6 @@ use core::ptr::{
 
 use crate::{
     bindings,
-    lib::stack::{
-        Node,
-        Stack, //
-    },
     sync::workqueue::{
         Flags,
         Workqueue, //
@@ -46,6 +52,7 @@ use crate::{
 use super::item::Header;
 
 mod counts;
+mod index;
 
 use counts::Counts;
 
@@ -93,9 +100,8 @@ impl Pending {
 
     /// Returns the count for a value whose destructor is in the calling module.
     ///
-    /// This is `self`, unless `self` belongs to another module or to an unloaded module. Then it is
-    /// the count that all modules wait for: a search for the right count would take locks and
-    /// allocate.
+    /// This is `self`, unless `self` belongs to another module or to an unloaded module. Then the
+    /// count is searched for, and added if there is none.
     #[inline]
     pub(super) fn of_caller(self: Arc<Self>, destructor: Destructor) -> Arc<Self> {
         // If another module has the address now, `is_forgotten` is set: code of that module runs
@@ -103,10 +109,32 @@ impl Pending {
         let is_own = self.address == Some(destructor as *const () as usize)
             && !self.is_forgotten.load(Relaxed);
 
-        match &self.foreign {
-            Some(foreign) if !is_own => foreign.clone(),
-            _ => self,
+        if is_own {
+            self
+        } else {
+            self.of_address(destructor as *const () as usize)
         }
+    }
+
+    /// Returns the count of a destructor.
+    ///
+    /// If there is no memory for a new count, it is the count that all modules wait for. The same
+    /// holds in an interrupt, where no memory is allocated.
+    #[cold]
+    fn of_address(self: Arc<Self>, address: usize) -> Arc<Self> {
+        let Some(foreign) = &self.foreign else {
+            return self;
+        };
+        let address = Some(address);
+        // SAFETY: The function reads the state of this CPU and of the current task.
+        let may_allocate = || unsafe { bindings::may_allocate_nowait() };
+        index::find(address).unwrap_or_else(|| {
+            let flags = GFP_NOWAIT | __GFP_NOWARN;
+            let added = may_allocate()
+                .then(|| add(address, Some(foreign.clone()), self.queue, flags))
+                .and_then(Result::ok);
+            added.unwrap_or_else(|| foreign.clone())
+        })
     }
 
     /// Returns the queue for destructors that sleep.
@@ -129,41 +157,31 @@ impl Pending {
     }
 }
 
-/// The global state.
-///
-/// Nothing is allocated while the lock is held: a shrinker callback may create a pointer and acquire
-/// the lock during reclaim.
+/// The global state. Its lock is also that for removals from [`index`].
 struct State {
     queue: Option<Workqueue>,
-    /// One entry has no address. The others have one each, and are removed with their module.
-    pending: Stack<Arc<Pending>>,
 }
 
 global_lock! {
     // SAFETY: `Reaper::new()` initialises it before any other function of `srcu` runs.
-    unsafe(uninit) static STATE: Mutex<State> = State { queue: None, pending: Stack::new() };
+    unsafe(uninit) static STATE: Mutex<State> = State { queue: None };
 }
 
-impl State {
-    fn queue(&self) -> *mut bindings::workqueue_struct {
-        self.queue
-            .as_ref()
-            .map_or(ptr::null_mut(), Workqueue::as_raw)
-    }
-
-    /// Returns the count of `address`, if there is one.
-    fn find(&self, address: Option<usize>) -> Option<Arc<Pending>> {
-        let mut pending = self.pending.iter();
-        pending.find(|it| it.address == address).cloned()
-    }
-}
+/// Fails the addition of a count in tests.
+#[cfg(kscale_kunit)]
+static ADD: crate::testing::failpoint::Failpoint = crate::testing::failpoint::Failpoint::new();
 
 /// Returns the count of `address`, and adds it if there is none.
-fn add(address: Option<usize>) -> Result<Arc<Pending>> {
-    let (queue, foreign) = {
-        let state = STATE.lock();
-        (state.queue(), state.find(None))
-    };
+///
+/// `queue` must be the queue of [`State`].
+fn add(
+    address: Option<usize>,
+    foreign: Option<Arc<Pending>>,
+    queue: *mut bindings::workqueue_struct,
+    flags: alloc::Flags,
+) -> Result<Arc<Pending>> {
+    #[cfg(kscale_kunit)]
+    ADD.check()?;
     // INVARIANT: `queue` is the queue until the library exits.
     let pending = Arc::new(
         Pending {
@@ -173,31 +191,26 @@ fn add(address: Option<usize>) -> Result<Arc<Pending>> {
             counts: Counts::new(),
             queue,
         },
-        GFP_KERNEL,
+        flags,
     )?;
-    let node = Node::new(pending.clone())?;
-
-    let mut state = STATE.lock();
-    if let Some(known) = state.find(address) {
-        // Another task was faster. `node` is freed after the lock is released.
-        drop(state);
-        return Ok(known);
-    }
-    state.pending.push(node);
-    Ok(pending)
+    Ok(index::add(index::Entry::new(pending, flags)?))
 }
 
 /// Returns the queue for destructors that sleep.
 pub(super) fn queue() -> *mut bindings::workqueue_struct {
-    STATE.lock().queue()
+    let state = STATE.lock();
+    state
+        .queue
+        .as_ref()
+        .map_or(ptr::null_mut(), Workqueue::as_raw)
 }
 
 /// Returns the count of the destructor at `address`.
 ///
 /// Fails with [`ENOMEM`].
 pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
-    let known = STATE.lock().find(Some(address));
-    known.map_or_else(|| add(Some(address)), Ok)
+    let address = Some(address);
+    index::find(address).map_or_else(|| add(address, index::find(None), queue(), GFP_KERNEL), Ok)
 }
 
 /// Returns the number of values that need `module` and are not destroyed yet.
@@ -205,17 +218,17 @@ pub(super) fn of(address: usize) -> Result<Arc<Pending>> {
 /// Called when the exit function of the going module has returned. Its code may still retire
 /// earlier values, until [`forget_destructors()`].
 pub(crate) fn pending_values(module: *mut bindings::module) -> u64 {
-    let state = STATE.lock();
+    let rcu = rcu::read_lock();
     Counts::left(|| {
-        let own = state.pending.iter().filter(|it| it.needs(module, true));
+        let own = index::iter(&rcu).filter(|it| it.needs(module, true));
         own.map(|it| &it.counts)
     })
 }
 
 /// Returns the number of values that destructors of `module` got so far.
 pub(crate) fn begun_values(module: *mut bindings::module) -> u64 {
-    let state = STATE.lock();
-    let own = state.pending.iter().filter(|it| it.needs(module, false));
+    let rcu = rcu::read_lock();
+    let own = index::iter(&rcu).filter(|it| it.needs(module, false));
     own.fold(0, |sum, it| it.counts.begun().wrapping_add(sum))
 }
 
@@ -223,11 +236,7 @@ pub(crate) fn begun_values(module: *mut bindings::module) -> u64 {
 ///
 /// Pointers and lists that the module created may still refer to them.
 pub(crate) fn forget_destructors(module: *mut bindings::module) {
-    loop {
-        let node = STATE.lock().pending.take(|it| it.needs(module, false));
-        let Some(node) = node else { break };
-        node.value.forget();
-    }
+    index::remove(|it| it.needs(module, false));
 }
 
 /// The owner of the queue for destructors that sleep.
@@ -245,7 +254,7 @@ impl Reaper {
         STATE.lock().queue = Some(queue);
         // From here on, the drop of `this` destroys the queue on error.
         let this = Self(());
-        add(None)?;
+        add(None, None, self::queue(), GFP_KERNEL)?;
         Ok(this)
     }
 }
@@ -258,8 +267,7 @@ impl Drop for Reaper {
         synchronize_rcu();
         let queue = STATE.lock().queue.take();
         drop(queue);
-        // One entry at a time: the drop of the whole stack would recurse.
-        while STATE.lock().pending.take(|_| true).is_some() {}
+        index::remove(|_| true);
     }
 }
 
@@ -268,7 +276,29 @@ impl Drop for Reaper {
 mod tests {
     use super::*;
 
-    use kernel::module::this_module;
+    use kernel::{
+        impl_has_hr_timer,
+        module::this_module,
+        sync::{
+            atomic::{
+                Acquire,
+                Release, //
+            },
+            ArcBorrow, //
+        },
+        time::{
+            hrtimer::{
+                HrTimer,
+                HrTimerCallback,
+                HrTimerCallbackContext,
+                HrTimerPointer,
+                HrTimerRestart,
+                RelativeHardMode, //
+            },
+            Delta,
+            Monotonic, //
+        }, //
+    };
 
     use crate::testing::lockdep;
 
@@ -281,25 +311,101 @@ mod tests {
     /// Stands for a destructor.
     fn here(_: NonNull<Header>) {}
 
-    /// A module waits for values that may need it, even if another module owns the pointer.
+    /// A module waits for values of its destructors, even if another module owns the pointer. It does
+    /// not wait for values of other modules.
     #[test]
-    fn module_waits_for_values_of_foreign_pointers() -> Result {
+    fn values_of_foreign_pointers_count_for_the_caller() -> Result {
+        let address = here as *const () as usize;
+        // An equal function of another test may have the same address.
+        index::remove(|it| it.address == Some(address));
         // This address is in no module.
         let foreign = of(1)?;
-        let own = of(here as *const () as usize)?;
-        assert!(Arc::ptr_eq(&own.clone().of_caller(here), &own));
+        // Without memory, all modules wait.
+        let shared = ADD.fail(|| foreign.clone().of_caller(here));
+        assert!(shared.address.is_none());
+        // The library has no pointer of its own with this destructor.
         let pending = foreign.clone().of_caller(here);
-        assert!(!Arc::ptr_eq(&pending, &foreign));
+        assert_eq!(pending.address, Some(address));
+        assert!(Arc::ptr_eq(&foreign.of_caller(here), &pending));
+        assert!(Arc::ptr_eq(&of(address)?, &pending));
         assert!(Arc::ptr_eq(&pending.clone().of_caller(here), &pending));
-        pending.begin();
 
-        let gone = OtherTask::start(wait_for_callbacks)?;
-        for _ in 0..10 {
+        for pending in [pending, shared] {
+            pending.begin();
+            let gone = OtherTask::start(wait_for_callbacks)?;
+            for _ in 0..10 {
+                nap();
+            }
+            assert!(!gone.is_done());
+            pending.end();
+            gone.wait();
+        }
+        Ok(())
+    }
+
+    /// Stands for a destructor.
+    fn in_interrupt(_: NonNull<Header>) {}
+
+    /// A search in an interrupt.
+    #[pin_data]
+    struct Search {
+        #[pin]
+        timer: HrTimer<Self>,
+        pending: Arc<Pending>,
+        /// The address of the count that was found, 0 for that without an address.
+        found: Atomic<usize>,
+        is_done: Atomic<bool>,
+    }
+
+    impl_has_hr_timer! {
+        impl HasHrTimer<Self> for Search {
+            mode: RelativeHardMode<Monotonic>, field: self.timer
+        }
+    }
+
+    impl HrTimerCallback for Search {
+        type Pointer<'a> = Arc<Self>;
+
+        fn run(this: ArcBorrow<'_, Self>, _: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
+            let pending = this.pending.clone().of_caller(in_interrupt);
+            this.found.store(pending.address.unwrap_or(0), Relaxed);
+            this.is_done.store(true, Release);
+            HrTimerRestart::NoRestart
+        }
+    }
+
+    /// Returns the address of the count that an interrupt gets for `in_interrupt`.
+    fn find_in_interrupt(pending: Arc<Pending>) -> Result<usize> {
+        let search = Arc::pin_init(
+            pin_init!(Search {
+                timer <- HrTimer::new(),
+                pending,
+                found: Atomic::new(0),
+                is_done: Atomic::new(false),
+            }),
+            GFP_KERNEL,
+        )?;
+        let started = HrTimerPointer::start(search.clone(), Delta::from_millis(1));
+        while !search.is_done.load(Acquire) {
             nap();
         }
-        assert!(!gone.is_done());
-        pending.end();
-        gone.wait();
+        drop(started);
+        Ok(search.found.load(Relaxed))
+    }
+
+    /// No memory is allocated in an interrupt.
+    #[test]
+    fn counts_are_found_in_interrupts() -> Result {
+        let address = in_interrupt as *const () as usize;
+        // An equal function of another test may have the same address.
+        index::remove(|it| it.address == Some(address));
+        // This address is in no module.
+        let foreign = of(5)?;
+        assert_eq!(find_in_interrupt(foreign.clone())?, 0);
+
+        let own = foreign.clone().of_caller(in_interrupt);
+        assert_eq!(own.address, Some(address));
+        assert_eq!(Some(find_in_interrupt(foreign)?), own.address);
         Ok(())
     }
 
@@ -312,16 +418,41 @@ mod tests {
     fn count_of_an_unloaded_module_is_not_reused() -> Result {
         let address = again as *const () as usize;
         let before = of(address)?;
-        before.forget();
-        let taken = STATE.lock().pending.take(|it| Arc::ptr_eq(it, &before));
-        assert!(taken.is_some());
+        index::remove(|it| ptr::eq(it, &*before));
 
-        let pending = before.clone().of_caller(again);
-        // The count that every module waits for.
-        assert!(pending.address.is_none());
-        let now = of(address)?;
+        let now = before.clone().of_caller(again);
         assert!(!Arc::ptr_eq(&now, &before));
+        assert_eq!(now.address, Some(address));
+        assert!(Arc::ptr_eq(&of(address)?, &now));
         assert!(Arc::ptr_eq(&now.clone().of_caller(again), &now));
+        Ok(())
+    }
+
+    /// Tasks add and remove counts at the same time.
+    #[test]
+    fn counts_are_added_while_others_are_removed() -> Result {
+        let churn = || {
+            for _ in 0..20 {
+                for address in 1000..1020 {
+                    let _ = of(address);
+                }
+                index::remove(|it| matches!(it.address, Some(1000..1010)));
+            }
+        };
+        let tasks = [OtherTask::start(churn)?, OtherTask::start(churn)?];
+        // Each count that is not removed is added once.
+        let kept = of(1019)?;
+        for task in tasks {
+            task.wait();
+        }
+
+        for address in 1000..1020 {
+            let rcu = rcu::read_lock();
+            let known = index::iter(&rcu).filter(|it| it.address == Some(address));
+            assert_eq!(known.count(), usize::from(address >= 1010));
+        }
+        assert!(Arc::ptr_eq(&of(1019)?, &kept));
+        index::remove(|it| matches!(it.address, Some(1000..1020)));
         Ok(())
     }
 
@@ -341,11 +472,9 @@ mod tests {
         assert!(own.is_forgotten.load(Relaxed) && !other.is_forgotten.load(Relaxed));
         assert!(!Arc::ptr_eq(&of(address)?, &own));
         assert!(Arc::ptr_eq(&of(2)?, &other));
-        // The count without an address stays, and all destructors share it.
-        let pending = own.of_caller(forgotten);
-        assert!(pending.address.is_none());
-        assert!(!pending.is_forgotten.load(Relaxed));
-        assert!(Arc::ptr_eq(&other.of_caller(forgotten), &pending));
+        // The count without an address stays.
+        let shared = index::find(None).ok_or(EINVAL)?;
+        assert!(!shared.is_forgotten.load(Relaxed));
         Ok(())
     }
 

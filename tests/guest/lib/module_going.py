@@ -216,10 +216,23 @@ class Suite(block.Suite):
         # It does not use the library.
         for option in ("-a", "-r"):
             subprocess.run(["modprobe", option, "dm-delay"], check=True)
+        # It uses the library, but has no part in the value.
+        load("going_probe")
+        ktap.expect_equal(None, self.start(unload, "going_probe").end(), "error of another unload")
+        assert test_modules.is_loaded("outlives"), "the module went before its value was destroyed"
         ktap.expect_equal([], self.said("outlives: destroyed"), "values destroyed during a read")
         load("heir", "what=1")
         ktap.expect_equal(None, unloading.end(), "error of the unload")
         assert self.said("outlives: destroyed"), "the value was not destroyed"
+        self.step(3)
+
+    def test_an_endless_item_replaces_the_value_of_a_pointer_of_an_earlier_load(self) -> None:
+        self.step(1)
+        load("outlives", "step=10")
+        time.sleep(1)
+        load("going_probe")
+        unload("going_probe")
+        unload("outlives")
         self.step(3)
 
     def test_a_file_is_read_while_another_module_removes_it(self) -> None:
