@@ -91,7 +91,7 @@ module! {
         },
         guard: u8 {
             default: 0,
-            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item, 3: functions of another target wait",
+            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item, 3: functions of another target, 4: a work item of the failing init function wait",
         },
     },
 }
@@ -110,7 +110,10 @@ impl Drop for Data {
     }
 }
 
-/// A target that is registered and never used.
+/// Set when [`Idle`] has a table.
+static HAS_TABLE: Atomic<bool> = Atomic::new(false);
+
+/// A target that is registered and never used for I/O.
 struct Idle;
 
 #[vtable]
@@ -125,6 +128,7 @@ impl dm::Target for Idle {
         _: &mut dm::TargetBuilder<'_>,
         _: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
+        HAS_TABLE.store(true, Relaxed);
         Ok(Ok::<Self, Error>(Self))
     }
 
@@ -463,19 +467,47 @@ impl WorkItem for Waiter {
 }
 
 impl Waiter {
-    /// Returns a guard for which an item of the module waits.
-    fn with_guard() -> Result<Data> {
-        let domain: Domain<Normal> = new_domain!()?;
-        let guard = domain.clone().into_down_read();
-        let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
-        let item = Arc::pin_init(
+    fn new(domain: Domain<Normal>) -> Result<Arc<Self>> {
+        Arc::pin_init(
             pin_init!(Self {
                 domain,
                 work <- new_work!("going_probe::Waiter"),
             }),
             GFP_KERNEL,
+        )
+    }
+
+    /// Fails while a table has the target whose data has the guard for which the item waits.
+    fn fail_with_table() -> Result<Data> {
+        let domain: Domain<Normal> = new_domain!()?;
+        let guard = domain.clone().into_down_read();
+        let queue = Arc::new(
+            Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?,
+            GFP_KERNEL,
         )?;
-        let _ = queue.enqueue(item);
+        leak::forget(queue.clone())?;
+        let _target = dm::Registration::<Idle>::new(Data {
+            _guard: Some(guard),
+            _queue: None,
+        })?;
+        // Not forever: the test may fail.
+        for _ in 0..1000 {
+            if HAS_TABLE.load(Relaxed) {
+                break;
+            }
+            fsleep(Delta::from_millis(10));
+        }
+        let _ = queue.enqueue(Self::new(domain)?);
+        pr_info!("the init function fails\n");
+        Err(EIO)
+    }
+
+    /// Returns a guard for which an item of the module waits.
+    fn with_guard() -> Result<Data> {
+        let domain: Domain<Normal> = new_domain!()?;
+        let guard = domain.clone().into_down_read();
+        let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
+        let _ = queue.enqueue(Self::new(domain)?);
         Ok(Data {
             _guard: Some(guard),
             _queue: Some(queue),
@@ -526,6 +558,7 @@ impl kernel::Module for GoingModule {
         let idle = match module_parameters::guard.value() {
             1 => Some(Values::leak_with_guard()?),
             2 => Some(Waiter::with_guard()?),
+            4 => Some(Waiter::fail_with_table()?),
             3 => Some(Data {
                 _guard: late.guard.take(),
                 _queue: None,

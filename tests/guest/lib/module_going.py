@@ -91,6 +91,21 @@ class Suite(block.Suite):
         ktap.expect_equal(1, len(self.said("going_probe: a work item ends")), "items that have run")
         self.expect_nothing_left()
 
+    def test_the_data_of_a_used_target_has_a_guard_that_an_item_waits_for(self) -> None:
+        loading = self.start(load, "going_probe", "guard=4")
+        block.wait_until(lambda: "going_probe" in self.control.types())
+        self.create("held", Target(0, 8, "going_probe", ""))
+        block.wait_until(lambda: bool(self.said("going_probe: the init function fails")))
+        # The notifier waits for the table.
+        time.sleep(1)
+        assert loading.is_alive(), "the module went while a table had its target"
+        self.remove("held")
+        error = loading.end()
+        assert isinstance(error, OSError), f"the load ended with {error!r}"
+        ktap.expect_equal(errno.EIO, error.errno, "error of the load")
+        ktap.expect_equal(1, len(self.said("going_probe: the data is dropped")), "number of drops")
+        self.expect_nothing_left()
+
     def test_a_late_destructor_queues_an_item(self) -> None:
         load("going_probe", "value=4")
         unload("going_probe")
