@@ -37,17 +37,19 @@ use core::{
 use crate::bindings;
 
 mod going;
+mod queues;
+#[cfg(kscale_kunit)]
+mod testing;
 
-pub(crate) use going::{
+use going::is_refused;
+use queues::ListEntry;
+
+pub(crate) use going::Going;
+pub(crate) use queues::{
     destroy_leaked,
     flush_for,
     init,
-    is_user,
-    Going, //
-};
-use going::{
-    is_refused,
-    ListEntry, //
+    is_user, //
 };
 
 /// The flags of a [`Workqueue`]: the CPU and the priority of its workers.
