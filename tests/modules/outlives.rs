@@ -133,11 +133,13 @@ impl WorkItem for Endless {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        // The notifier flushes the queue, and sleeps now.
+        fsleep(Delta::from_millis(1));
         if let Ok(item) = Value::item(true) {
             this.pointer.lock().replace(item).free_in_workqueue();
         }
         // Values are pending at all times.
-        fsleep(Delta::from_millis(10));
+        fsleep(Delta::from_millis(30));
         let queue = this.queue.clone();
         // It fails when the module is unloaded.
         let _ = queue.enqueue(this);

@@ -125,6 +125,8 @@ impl Notifier {
         let mut going = None;
         let mut have_early_destructors_ended = false;
         let (mut record_rounds, mut value_rounds) = (0, 0);
+        // At the end of the last round.
+        let mut last = (counter.added(), pending.begun());
         loop {
             let (added, begun) = (counter.added(), pending.begun());
             let has_added = || counter.added() != added;
@@ -161,9 +163,11 @@ impl Notifier {
             }
             if !is_referenced && going.is_none() {
                 // Work that always queues itself again may add a record or a value each time: stop
-                // it, too.
-                record_rounds += u32::from(has_added);
-                value_rounds += u32::from(has_begun);
+                // it, too. It may do so while this task sleeps.
+                let now = (counter.added(), pending.begun());
+                record_rounds += u32::from(now.0 != last.0);
+                value_rounds += u32::from(now.1 != last.1);
+                last = now;
                 if record_rounds == MAX_RECORD_ROUNDS || value_rounds == MAX_VALUE_ROUNDS {
                     going = Some(workqueue::Going::new(module));
                 }
