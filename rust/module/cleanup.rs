@@ -47,6 +47,8 @@ struct Record {
     stop: Action,
     release: Action,
     free: Action,
+    /// Whether `free` waits for code of the module.
+    waits: bool,
     data: NonNull<c_void>,
     stage: Stage,
 }
@@ -151,6 +153,7 @@ global_lock! {
 fn add(
     module: *mut bindings::module,
     (stop, release, free): (Action, Action, Action),
+    waits: bool,
     data: NonNull<c_void>,
     stage: Stage,
 ) -> Result<RecordId> {
@@ -162,6 +165,7 @@ fn add(
         stop,
         release,
         free,
+        waits,
         data,
         stage,
     })?;
@@ -183,7 +187,7 @@ pub(crate) struct RecordId(u64);
 
 /// Calls `stop` with `data` when `module` is going, and `free` after the last reference is dropped.
 ///
-/// Cleanup actions run in LIFO order. Fails with [`ENOMEM`].
+/// The oldest record is stopped first, and freed last. Fails with [`ENOMEM`].
 ///
 /// # Safety
 ///
@@ -197,7 +201,7 @@ pub(crate) unsafe fn register(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<RecordId> {
-    add(module, (stop, nothing, free), data, Stage::Active)
+    add(module, (stop, nothing, free), false, data, Stage::Active)
 }
 
 /// An action that does nothing.
@@ -209,9 +213,9 @@ unsafe fn nothing(_: NonNull<c_void>) {}
 
 /// As [`register()`], but no function is called before [`activate()`] or [`abandon()`].
 ///
-/// The notifier waits for one of these, as a work item of a going module may add the record. It calls
-/// `release` for all records of the module before `free` of any of these: `free` may wait for code
-/// that waits for what `release` drops.
+/// The notifier waits for one of these, as a work item of a going module may add the record. `free` may
+/// wait for code of the module, and this code may wait for what another record has. So the notifier first
+/// calls `release` of these records, and `free` of the records of [`register()`].
 ///
 /// # Safety
 ///
@@ -225,7 +229,7 @@ pub(crate) unsafe fn prepare(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<RecordId> {
-    add(module, (stop, release, free), data, Stage::Prepared)
+    add(module, (stop, release, free), true, data, Stage::Prepared)
 }
 
 /// Sets the stage of a record, if the record still exists.
@@ -260,15 +264,15 @@ pub(crate) unsafe fn abandon(id: RecordId) {
 ///
 /// `free` is called later in any case. Does nothing if `stop` was called already.
 pub(crate) fn stop_now(id: RecordId) {
-    stop_last(|record| record.id == id);
+    stop_first(|record| record.id == id);
 }
 
-/// Calls `stop` of the newest active record that `is_fit`, and returns whether there was one.
-fn stop_last(is_fit: impl Fn(&Record) -> bool) -> bool {
+/// Calls `stop` of the oldest active record that `is_fit`, and returns whether there was one.
+fn stop_first(is_fit: impl Fn(&Record) -> bool) -> bool {
     let mut records = RECORDS.lock();
     let record = records
         .stack
-        .find_mut(|record| record.stage == Stage::Active && is_fit(record));
+        .find_last_mut(|record| record.stage == Stage::Active && is_fit(record));
     let Some(record) = record else {
         return false;
     };
@@ -460,7 +464,7 @@ mod tests {
     unsafe fn log_records(data: NonNull<c_void>) {
         let module = fake_module(data.addr().get());
         let has_own = Notifier::has_records(module)
-            && !stop_last(|record| record.module == module)
+            && !stop_first(|record| record.module == module)
             && !Notifier::release_last(module)
             && Notifier::take_released(module).is_none();
         CALLS.stopped.store(
@@ -476,7 +480,7 @@ mod tests {
         calls();
         let data = NonNull::new(ptr::without_provenance_mut(8)).ok_or(EINVAL)?;
         let actions: (Action, Action, Action) = (log_records, log_records, log_records);
-        let id = add(module, actions, data, Stage::Active)?;
+        let id = add(module, actions, false, data, Stage::Active)?;
 
         // SAFETY: The functions have no requirements.
         unsafe { end(id) };
@@ -497,7 +501,7 @@ mod tests {
     /// Adds a record with a digit as its data.
     fn add_digit(module: *mut bindings::module, digit: usize, stage: Stage) -> Result<RecordId> {
         let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
-        add(module, (log_stop, nothing, log_free), data, stage)
+        add(module, (log_stop, nothing, log_free), false, data, stage)
     }
 
     /// Frees the newest stopped record, and returns whether there was one.
@@ -512,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn records_run_in_lifo_order() -> Result {
+    fn records_are_stopped_in_fifo_and_freed_in_lifo_order() -> Result {
         let (module, other) = (fake_module(8), fake_module(16));
         calls();
         for digit in 1..=4 {
@@ -522,8 +526,8 @@ mod tests {
         assert!(Notifier::has_records(module));
         assert!(!free_next(module));
 
-        while stop_last(|record| record.module == module) {}
-        assert_eq!(calls(), (4321, 0));
+        while stop_first(|record| record.module == module) {}
+        assert_eq!(calls(), (1234, 0));
         while free_next(module) {}
         assert_eq!(calls(), (0, 4321));
         assert!(!Notifier::has_records(module));
@@ -540,16 +544,17 @@ mod tests {
     fn all_records_are_released_before_one_is_freed() -> Result {
         let module = fake_module(8);
         calls();
-        for digit in 1..=3 {
+        for digit in 1..=4 {
             let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
             let actions: (Action, Action, Action) = (nothing, log_stop, log_free);
-            add(module, actions, data, Stage::Stopped)?;
+            add(module, actions, digit % 2 == 0, data, Stage::Stopped)?;
         }
 
         while Notifier::release_last(module) {}
-        assert_eq!(calls(), (321, 0));
+        assert_eq!(calls(), (4321, 0));
+        // Those that wait are freed last.
         while Notifier::free_last(module) {}
-        assert_eq!(calls(), (0, 321));
+        assert_eq!(calls(), (0, 3142));
         assert!(!Notifier::has_records(module));
         Ok(())
     }
@@ -586,7 +591,7 @@ mod tests {
         let other = add_digit(module, 2, Stage::Prepared)?;
 
         stop_now(id);
-        assert!(!stop_last(|record| record.module == module));
+        assert!(!stop_first(|record| record.module == module));
         assert!(!cancel(id));
         // SAFETY: The functions have no requirements.
         unsafe { activate(id) };
@@ -594,7 +599,7 @@ mod tests {
         unsafe { abandon(other) };
         stop_now(other);
         assert_eq!(calls(), (0, 0));
-        assert!(stop_last(|record| record.module == module));
+        assert!(stop_first(|record| record.module == module));
         assert_eq!(calls(), (1, 0));
 
         assert!(free_next(module) && free_next(module));
@@ -611,13 +616,13 @@ mod tests {
         let id = unsafe { prepare(module, log_stop, nothing, log_free, data) }?;
 
         // As the notifier does while a work item of the going module registers a target.
-        assert!(!stop_last(|record| record.module == module));
+        assert!(!stop_first(|record| record.module == module));
         assert!(!free_next(module));
         assert!(Notifier::has_records(module));
 
         // SAFETY: As above.
         unsafe { activate(id) };
-        assert!(stop_last(|record| record.module == module));
+        assert!(stop_first(|record| record.module == module));
         assert!(free_next(module));
         assert_eq!(calls(), (1, 1));
         Ok(())

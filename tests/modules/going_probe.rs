@@ -11,6 +11,7 @@ use kernel::{
     new_mutex,
     new_work,
     prelude::*,
+    str::CString,
     sync::{
         atomic::{
             Atomic,
@@ -91,7 +92,7 @@ module! {
         },
         guard: u8 {
             default: 0,
-            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item, 3: functions of another target, 4: a work item of the failing init function wait",
+            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item, 3: functions of another target, 4: a work item of the failing init function wait; 5: as 3, with the data of a leaked directory; 6: a function of a leaked directory waits",
         },
     },
 }
@@ -523,14 +524,67 @@ impl Files for Shown {
     const FILES: &'static [File<Self>] = &[
         File::read_only(c"value", |_, f| f.write_str("1\n")),
         File::read_only(c"late", Self::show_late),
+        File::read_only(c"more", Self::show_more),
     ];
 }
 
 impl Shown {
+    /// Leaks directories.
+    fn show_more(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        static NUMBER: Atomic<u32> = Atomic::new(0);
+
+        for _ in 0..20 {
+            let number = NUMBER.fetch_add(1, Relaxed);
+            let new = || {
+                let name = CString::try_from_fmt(fmt!("going_probe_{number}"))?;
+                Dir::new(&name, Arc::new(More, GFP_KERNEL)?)
+            };
+            new().map(forget).map_err(|_| fmt::Error)?;
+        }
+        f.write_str("20\n")
+    }
+
     fn show_late(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         pr_info!("is read\n");
         be_late();
         f.write_str("late\n")
+    }
+}
+
+/// A directory without files.
+struct More;
+
+#[vtable]
+impl Files for More {
+    const FILES: &'static [File<Self>] = &[];
+}
+
+/// The data of a directory that is leaked.
+struct Held {
+    _guard: Option<OwnedDownGuard<Normal>>,
+    domain: Domain<Normal>,
+}
+
+#[vtable]
+impl Files for Held {
+    const FILES: &'static [File<Self>] = &[File::read_only(c"wait", Self::show)];
+}
+
+impl Held {
+    fn leak(guard: Option<OwnedDownGuard<Normal>>, domain: Domain<Normal>) -> Result {
+        let held = Self {
+            _guard: guard,
+            domain,
+        };
+        forget(Dir::new(c"going_probe_held", Arc::new(held, GFP_KERNEL)?)?);
+        Ok(())
+    }
+
+    /// Waits for the guard of a registration.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        pr_info!("a function waits\n");
+        self.domain.synchronize();
+        f.write_str("it ends\n")
     }
 }
 
@@ -563,9 +617,20 @@ impl kernel::Module for GoingModule {
                 _guard: late.guard.take(),
                 _queue: None,
             }),
+            5 => {
+                Held::leak(late.guard.take(), late.domain.clone())?;
+                None
+            }
+            6 => Some(Data {
+                _guard: late.guard.take(),
+                _queue: None,
+            }),
             _ => None,
         };
         let idle = idle.map(dm::Registration::new).transpose()?;
+        if module_parameters::guard.value() == 6 {
+            Held::leak(None, late.domain.clone())?;
+        }
         let files = Dir::new(c"going_probe", Arc::new(Shown, GFP_KERNEL)?)?;
         let values = Values::new(value)?;
         if !module_parameters::leak.value() {

@@ -32,7 +32,7 @@ use crate::{
 };
 
 use super::{
-    stop_last,
+    stop_first,
     AddCounter,
     Record,
     Stage,
@@ -130,15 +130,24 @@ impl Notifier {
         loop {
             let (added, begun) = (counter.added(), pending.begun());
             let has_added = || counter.added() != added;
-            while stop_last(|record| record.module == module) && !has_added() {}
-            // A going module gets no new references, so the count only decreases.
-            //
-            // SAFETY: The module is not freed before the notifiers have returned.
-            let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
-            // The data of a record may own a guard that a function of a bio, a work item or a pending
-            // value waits for.
+            // Callbacks that have not been stopped yet may add records all the time. So a round stops those
+            // of its begin, the oldest first: a callback is older than what it adds.
+            let end = RECORDS.lock().next;
+            let is_referenced = loop {
+                // A going module gets no new references, so the count only decreases.
+                //
+                // SAFETY: The module is not freed before the notifiers have returned.
+                let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
+                // The data of a record may own a guard that a function of a bio, a work item, a pending
+                // value or a callback of the next record waits for.
+                if !is_referenced {
+                    while Self::release_last(module) {}
+                }
+                if !stop_first(|record| record.module == module && record.id.0 < end) {
+                    break is_referenced;
+                }
+            };
             if !is_referenced {
-                while Self::release_last(module) && !has_added() {}
                 while !has_added() && Self::free_last(module) {}
             }
             // A module whose parameters were refused has a reference until it is freed, but no records.
@@ -198,7 +207,7 @@ impl Notifier {
         true
     }
 
-    /// Calls `free` of the newest released record of a module, and returns whether there was one.
+    /// Calls `free` of a released record of a module, and returns whether there was one.
     ///
     /// Nothing may refer to the module.
     pub(super) fn free_last(module: *mut bindings::module) -> bool {
@@ -224,12 +233,14 @@ impl Notifier {
         has_records
     }
 
-    /// Removes the newest released record of a module.
+    /// Removes the newest released record of a module. Those whose `free` waits come last.
     pub(super) fn take_released(module: *mut bindings::module) -> Option<KBox<Node<Record>>> {
-        RECORDS
-            .lock()
-            .stack
-            .take(|record| record.module == module && record.stage == Stage::Released)
+        let is_released =
+            |record: &Record| record.module == module && record.stage == Stage::Released;
+        let stack = &mut RECORDS.lock().stack;
+        stack
+            .take(|record| is_released(record) && !record.waits)
+            .or_else(|| stack.take(is_released))
     }
 }
 

@@ -150,7 +150,8 @@ impl<T, F: Flavor> Retired<T, F> {
     /// Frees the item after a grace period, in a work item.
     ///
     /// The destructor of `T` may sleep. The destructor may use the domain, and wait for its grace
-    /// periods. Memory reclaim must not wait for the destructor.
+    /// periods. Memory reclaim must not wait for the destructor. At most 1024 destructors of all
+    /// modules run at once, so a destructor must not wait for another one (deadlock).
     ///
     /// Context: As [`Retired::free_later()`].
     pub fn free_in_workqueue(self)

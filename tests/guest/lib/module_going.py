@@ -176,6 +176,17 @@ class Suite(block.Suite):
         # That target was registered earlier, so its registration ends later.
         self.expect_waited_for("wait", "guard=3")
 
+    def test_a_function_waits_for_a_guard_in_the_data_of_a_leaked_directory(self) -> None:
+        self.expect_waited_for("wait", "guard=5")
+
+    def test_a_file_of_a_leaked_directory_waits_for_a_guard_in_the_data_of_a_target(self) -> None:
+        load("going_probe", "guard=6")
+        reading = self.start(block.text_of, "/sys/kernel/debug/going_probe_held/wait")
+        block.wait_until(lambda: bool(self.said("going_probe: a function waits")))
+        unload("going_probe")
+        reading.end()
+        self.expect_nothing_left()
+
     def expect_stale_file(self, parameters: str) -> None:
         """An open file of a module that is unloaded cannot be read. It keeps the library loaded."""
         load("going_probe", parameters)
@@ -214,6 +225,17 @@ class Suite(block.Suite):
 
     def test_a_leaked_file_is_read_late(self) -> None:
         self.expect_reader("leak=1")
+
+    def test_files_that_are_read_all_the_time_leak_directories(self) -> None:
+        load("going_probe", "leak=1")
+        readers = [self.start(read_always, f"{_FILES}/more") for _ in range(2)]
+        time.sleep(1)
+        unload("going_probe")
+        for reader in readers:
+            assert isinstance(reader.end(), OSError), "the file stayed"
+        self.expect_nothing_left()
+        left = [name for name in os.listdir(os.path.dirname(_FILES)) if "going_probe" in name]
+        ktap.expect_equal([], left, "directories that stayed")
 
     def step(self, number: int) -> None:
         """Loads and unloads `outlives`, which leaks values that other modules use. The module is most likely
@@ -307,6 +329,12 @@ def expect_error(number: int, call: Callable[..., object], *args: object) -> Non
         ktap.expect_equal(number, error.errno, "error")
     else:
         raise AssertionError(f"no error of {call.__name__}")
+
+
+def read_always(path: str) -> None:
+    """Reads a file until this fails."""
+    while True:
+        block.text_of(path)
 
 
 def has_cpu_hotplug() -> bool:
