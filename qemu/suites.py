@@ -32,7 +32,7 @@ KUNIT_KERNELS = ("release", "debug", "uml")
 # Kernels that a line of the table may name.
 _LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, *SHORT_KERNELS))
 _ALLOWED = {
-    "kunit": {*KUNIT_KERNELS, *_LEFT_OUT},
+    "kunit": {*KUNIT_KERNELS, *LONG_KERNELS, *_LEFT_OUT},
     "guest": {"release", "debug", UML, STOCK, *SHORT_KERNELS, *_LEFT_OUT},
 }
 # Words that may follow the kernels.
@@ -66,7 +66,8 @@ class Planned:
             return kernel in self.kernels and (is_long or is_chosen)
         if kernel in (*LONG_KERNELS, *SHORT_KERNELS):
             in_time = is_long if kernel in LONG_KERNELS else kernel in self.kernels or not self.is_long
-            return in_time and "release" in self.kernels and f"-{kernel}" not in self.kernels
+            is_run = kernel in self.kernels or "release" in self.kernels
+            return in_time and is_run and f"-{kernel}" not in self.kernels
         return kernel in self.kernels and is_long == self.is_long
 
 

@@ -3,10 +3,15 @@
 #include <linux/list_lru.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
-#include <linux/sched/task.h>
 
 #include "../mm/list_lru.h"
+
+/*
+ * A callback that panics does not return. Then the address of its task stays below. The task has a
+ * reference during the whole walk, which is leaked then, so that no other task gets the address.
+ */
 
 #ifndef CONFIG_PREEMPT_RT
 
@@ -17,10 +22,11 @@
 DECLARE_PER_CPU(struct task_struct *, kscale_list_lru_walker);
 
 /* May be nested: a walk may drop another list, which walks that list. */
-__kscale_helper void kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
+__kscale_helper bool kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
 {
 	walker->task = raw_cpu_read(kscale_list_lru_walker);
 	raw_cpu_write(kscale_list_lru_walker, current);
+	return true;
 }
 
 __kscale_helper void kscale_helper_list_lru_end_isolate(struct kscale_list_lru_walker *walker)
@@ -38,34 +44,38 @@ __kscale_helper bool kscale_helper_list_lru_in_isolate(void)
 
 /*
  * The tasks that isolate an item. The lock of a list is a sleeping lock here, so several may do so on a
- * CPU. Nothing is on their stacks: a callback that panics does not return. Its task is not freed then, so
- * that no other task has its address.
+ * CPU. Nothing is on their stacks, which are freed after a panic.
  */
 extern struct task_struct *kscale_list_lru_walkers[KSCALE_LIST_LRU_SLOTS];
 extern atomic_t kscale_list_lru_nr_walkers;
 
-__kscale_helper void kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
+/* Returns false if all slots are in use. Then the callback must not be called. */
+__kscale_helper bool kscale_helper_list_lru_begin_isolate(struct kscale_list_lru_walker *walker)
 {
 	struct task_struct **slot = kscale_list_lru_walkers;
 
-	get_task_struct(current);
-	atomic_inc(&kscale_list_lru_nr_walkers);
+	/* The task in a slot is not freed before the slot is cleared, and then after a grace period. */
+	guard(rcu)();
 	for (; slot < kscale_list_lru_walkers + KSCALE_LIST_LRU_SLOTS; slot++) {
-		if (!READ_ONCE(*slot) && !cmpxchg(slot, NULL, current)) {
-			walker->slot = slot;
-			return;
-		}
+		struct task_struct *task = READ_ONCE(*slot);
+
+		/* The slot of a task that has panicked is used again. */
+		if (task && !READ_ONCE(task->exit_state))
+			continue;
+		if (cmpxchg(slot, task, current) != task)
+			continue;
+		if (!task)
+			atomic_inc(&kscale_list_lru_nr_walkers);
+		walker->slot = slot;
+		return true;
 	}
-	/* The callback can use other lists then, with the risk of a deadlock. */
-	walker->slot = NULL;
+	return false;
 }
 
 __kscale_helper void kscale_helper_list_lru_end_isolate(struct kscale_list_lru_walker *walker)
 {
-	if (walker->slot)
-		WRITE_ONCE(*walker->slot, NULL);
+	WRITE_ONCE(*walker->slot, NULL);
 	atomic_dec(&kscale_list_lru_nr_walkers);
-	put_task_struct(current);
 }
 
 /* Whether the current task isolates an item. */

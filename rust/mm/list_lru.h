@@ -8,7 +8,7 @@ struct task_struct;
 struct kscale_list_lru_walker {
 	/* Without CONFIG_PREEMPT_RT: the task of the outer call, or NULL. */
 	struct task_struct *task;
-	/* CONFIG_PREEMPT_RT: the slot of the walking task, or NULL if all are in use. */
+	/* CONFIG_PREEMPT_RT: the slot of the walking task. */
 	struct task_struct **slot;
 };
 

@@ -285,12 +285,13 @@ class Table(unittest.TestCase):
         self.assertEqual("".join(names), "kabd")
 
     def test_suites_of_the_release_kernel_run_on_long_kernels(self) -> None:
-        table = suites.parse("guest a release\nguest b debug long\nguest c release,-rt long # why\n")
+        text = "kunit k rt\nguest a release\nguest b debug long\nguest c release,-rt long # why\n"
+        table = suites.parse(text, ["k"])
         for kernel, expected in (("release", "a"), ("debug", ""), ("kcsan", ""), ("rt", "")):
             with self.subTest(kernel):
                 names = [suite.name for suite in table if suite.runs(kernel, False)]
                 self.assertEqual("".join(names), expected)
-        for kernel, expected in (("release", "c"), ("debug", "b"), ("kcsan", "ac"), ("rt", "a")):
+        for kernel, expected in (("release", "c"), ("debug", "b"), ("kcsan", "ac"), ("rt", "ka")):
             with self.subTest(kernel):
                 names = [suite.name for suite in table if suite.runs(kernel, True)]
                 self.assertEqual("".join(names), expected)

@@ -5,9 +5,12 @@
 use kernel::{
     ffi::c_void,
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        }, //
     }, //
 };
 
@@ -85,7 +88,10 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
             decide,
             isolated: Isolated::new(),
         };
+        // Leaked if `decide` panics: see `helpers/list_lru.c`.
+        let task = ARef::from(&**current!());
         let scanned = walk(Some(Self::isolate), ptr::from_mut(&mut this).cast());
+        drop(task);
         this.isolated.scanned = scanned;
         this.isolated
     }
@@ -109,9 +115,10 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
         let value = unsafe { &node.as_ref().value };
 
         let mut walker = bindings::kscale_list_lru_walker::default();
-        // SAFETY: A list is locked, so this task does not migrate. `walker` does not move until the
-        // call below.
-        unsafe { bindings::list_lru_begin_isolate(&raw mut walker) };
+        // SAFETY: A list is locked, so this task does not migrate. The task has a reference, see `run()`.
+        if !unsafe { bindings::list_lru_begin_isolate(&raw mut walker) } {
+            return bindings::lru_status::LRU_SKIP;
+        }
         let status = (this.decide)(value);
         // SAFETY: The first call was above, on this CPU.
         unsafe { bindings::list_lru_end_isolate(&raw mut walker) };
@@ -297,11 +304,8 @@ mod tests {
         testing::lockdep, //
     };
 
-    #[cfg(CONFIG_PREEMPT_RT)]
-    use crate::testing::task::run_jobs;
-
     /// Returns lists with `count` numbered values.
-    fn numbered(count: usize, drops: &Arc<Atomic<usize>>) -> Result<ListLru<Value>> {
+    pub(super) fn numbered(count: usize, drops: &Arc<Atomic<usize>>) -> Result<ListLru<Value>> {
         let lru = lists()?;
         for number in 0..count {
             lru.alloc(Value::new(number, drops), Gfp::KERNEL)?.add();
@@ -518,20 +522,86 @@ mod tests {
         Ok(())
     }
 
-    /// Stands for a callback that panics. Its task ends, as each case has a task of its own.
-    #[cfg(CONFIG_PREEMPT_RT)]
+    /// Returns the number of references to the current task.
+    fn references() -> u32 {
+        let task = (**current!()).as_ptr();
+        // SAFETY: The current task is not freed. C changes the field atomically.
+        unsafe { (&raw const (*task).usage.refs.counter).read_volatile() }.unsigned_abs()
+    }
+
+    /// If the callback panics, no other task gets the address of its task.
     #[test]
-    fn a_callback_does_not_return() {
+    fn the_task_has_a_reference_during_a_walk() -> Result {
+        let lru = numbered(1, &Arc::new(Atomic::new(0), GFP_KERNEL)?)?;
+        let mut meanwhile = 0;
+        let before = references();
+        let _ = lru.walk(1, |_| {
+            meanwhile = references();
+            Status::Skip
+        });
+
+        assert_eq!((meanwhile, references()), (before + 1, before));
+        Ok(())
+    }
+}
+
+#[cfg(all(kscale_kunit, CONFIG_PREEMPT_RT))]
+#[kunit_tests(kscale_list_lru_rt)]
+mod rt_tests {
+    use super::{
+        tests::numbered,
+        *, //
+    };
+
+    use kernel::{
+        sync::Arc,
+        time::{
+            delay::fsleep,
+            Delta, //
+        }, //
+    };
+
+    use crate::testing::task::run_jobs;
+
+    /// Begins a callback that does not return, and returns whether this is possible.
+    fn begin() -> bool {
         let mut walker = bindings::kscale_list_lru_walker::default();
-        // SAFETY: The function keeps no pointer to `walker`.
-        unsafe { bindings::list_lru_begin_isolate(&raw mut walker) };
-        assert!(!may_lock());
+        // SAFETY: The function keeps no pointer to `walker`. The task has a reference, see below.
+        unsafe { bindings::list_lru_begin_isolate(&raw mut walker) }
+    }
+
+    /// Stands for callbacks that panic. Their task ends, as each case has a task of its own.
+    #[test]
+    fn callbacks_do_not_return() -> Result {
+        let lru = Arc::new(
+            numbered(1, &Arc::new(Atomic::new(0), GFP_KERNEL)?)?,
+            GFP_KERNEL,
+        )?;
+        let scanned = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        core::mem::forget(ARef::from(&**current!()));
+        // As many as may run at once.
+        while begin() {}
+        // SAFETY: The function reads data of this task.
+        let is_deciding = unsafe { bindings::list_lru_in_isolate() };
+        run_jobs(1, |_| {
+            let (lru, scanned) = (lru.clone(), scanned.clone());
+            Ok(move || {
+                let isolated = lru.walk(1, |_| Status::Isolate);
+                scanned.store(isolated.scanned(), Relaxed);
+            })
+        })?;
+
+        assert!(is_deciding);
+        // The callback was not called.
+        assert_eq!((scanned.load(Relaxed), lru.count()), (1, 1));
+        // The drop would wait until callbacks can be called again.
+        core::mem::forget(lru);
+        Ok(())
     }
 
     /// Runs after the case above. Other tasks have its stack now.
-    #[cfg(CONFIG_PREEMPT_RT)]
     #[test]
-    fn lists_are_used_after_a_callback_that_did_not_return() -> Result {
+    fn lists_are_used_after_callbacks_that_did_not_return() -> Result {
         let refused = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         run_jobs(64, |_| {
             let refused = refused.clone();
@@ -540,6 +610,12 @@ mod tests {
             })
         })?;
         assert_eq!(refused.load(Relaxed), 0);
+        // When the task has ended, others get its slots.
+        let lru = numbered(3, &Arc::new(Atomic::new(0), GFP_KERNEL)?)?;
+        while lru.count() > 0 {
+            drop(lru.walk(3, |_| Status::Isolate));
+            fsleep(Delta::from_millis(1));
+        }
         Ok(())
     }
 }
