@@ -41,8 +41,8 @@
 //!   Lockdep reports both for guards of `read_lock()`; types do not prevent them.
 //! - Dropping the last handle of a [`Domain`] waits for polled grace periods and for callbacks. In
 //!   atomic context a worker waits instead. A guard borrows its domain, so a domain with a guard
-//!   cannot be dropped (compile error). A leaked guard ([`core::mem::forget`]) makes the drop wait
-//!   forever: a hang is better than a use after free. The log names the domain first.
+//!   cannot be dropped (compile error). A leaked guard ([`core::mem::forget`]) leaks the domain:
+//!   its grace periods never end. The log names the domain.
 //! - An item that contains an [`OwnedDownGuard`] of its own domain is never freed by `call_srcu()`
 //!   or a work queue: its grace period waits for its own guard. Unloading its module then hangs.
 //! - A leaked [`PointerWriter`] or [`ListWriter`] blocks other writers forever. A writer holds a

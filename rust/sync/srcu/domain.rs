@@ -147,13 +147,26 @@ impl DomainInner {
         unsafe { bindings::synchronize_srcu(self.as_raw()) };
     }
 
-    /// Drops a reference. In atomic context a worker drops the last reference.
+    /// Drops a reference. In atomic context a worker drops the last reference. A domain with a leaked
+    /// guard is leaked: its grace periods never end.
     fn put(this: Arc<Self>) {
         let Some(last) = Arc::into_unique_or_drop(this) else {
             return;
         };
         let last: Arc<Self> = last.into();
 
+        // SAFETY: The domain is initialised by the type invariants.
+        if unsafe { bindings::srcu_readers_active(last.as_raw()) } {
+            // Every other guard borrows or owns a handle, so this guard was leaked.
+            pr_err!(
+                "srcu: domain '{}' dropped with a leaked guard, leaking it\n",
+                last.name.to_str().unwrap_or_default()
+            );
+            #[cfg(kscale_kunit)]
+            super::testing::note_leak();
+            let _ = Arc::into_raw(last);
+            return;
+        }
         // SAFETY: The helper only reads counters of this CPU and task.
         if unsafe { bindings::may_block() } {
             drop(last);
@@ -169,23 +182,13 @@ impl DomainInner {
 
 #[pinned_drop]
 impl PinnedDrop for DomainInner {
-    /// Waits for polled grace periods, for callbacks, and for leaked guards.
+    /// Waits for polled grace periods, and for callbacks.
     ///
     /// With any of them pending, `cleanup_srcu_struct()` returns early. Workers and timers would
     /// then use freed memory.
     fn drop(self: Pin<&mut Self>) {
         let srcu = self.inner.get();
 
-        // SAFETY: `inner` is initialised by the type invariants.
-        if unsafe { bindings::srcu_readers_active(srcu) } {
-            // Every other guard borrows or owns a handle, so this guard was leaked.
-            pr_err!(
-                "srcu: domain '{}' dropped with a leaked guard, waiting forever\n",
-                self.name.to_str().unwrap_or_default()
-            );
-            #[cfg(kscale_kunit)]
-            super::testing::note_wait_for_leaked();
-        }
         // Also waits for polled grace periods: all of them end before this grace period does. They
         // have no callback, so `srcu_barrier()` does not wait for them.
         self.synchronize();

@@ -93,14 +93,14 @@ pub(super) fn pointer<T, F: Flavor>(
     KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)
 }
 
-static WAITS_FOR_LEAKED: Atomic<usize> = Atomic::new(0);
+static LEAKS: Atomic<usize> = Atomic::new(0);
 
-/// Counts a domain drop that waits for a leaked guard.
-pub(super) fn note_wait_for_leaked() {
-    WAITS_FOR_LEAKED.add(1, Relaxed);
+/// Counts a domain that is leaked, as it has a leaked guard.
+pub(super) fn note_leak() {
+    LEAKS.add(1, Relaxed);
 }
 
-/// Returns the number of domain drops that waited for a leaked guard.
-pub(super) fn waits_for_leaked() -> usize {
-    WAITS_FOR_LEAKED.load(Relaxed)
+/// Returns the number of leaked domains.
+pub(super) fn leaks() -> usize {
+    LEAKS.load(Relaxed)
 }

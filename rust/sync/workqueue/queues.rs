@@ -94,7 +94,8 @@ pub(crate) unsafe fn init() {
 
 /// The range of the functions of all items that a queue has had.
 ///
-/// So the unload of a module does not wait for items of unrelated modules.
+/// So the unload of a module does not wait for the items of queues that only unrelated modules use. If two
+/// modules use a queue, it may wait for their items: a module between them has addresses in the range.
 struct Functions {
     lowest: Atomic<usize>,
     highest: Atomic<usize>,

@@ -230,9 +230,9 @@ test_leaked_guard_is_logged() {
 	forget_kernel_log
 	modprobe kscale
 	kernel_log >/tmp/said
-	grep -q 'ok [0-9]* drop_waits_for_a_guard_that_was_leaked' /tmp/said
+	grep -q 'ok [0-9]* domain_with_a_leaked_guard_is_leaked' /tmp/said
 	said=$(grep -c "srcu: domain 'kscale_leaked' dropped with a leaked guard" /tmp/said)
-	expect_equal 1 "$said" 'number of messages'
+	expect_equal 2 "$said" 'number of messages'
 }
 
 # While walks sleep and writers run, unloading fails or waits for them.
