@@ -57,9 +57,12 @@ use kscale::{
             Workqueue, //
         }, //
     },
-    testing::handover::{
-        store,
-        take, //
+    testing::{
+        handover::{
+            store,
+            take, //
+        },
+        leak, //
     }, //
 };
 
@@ -159,6 +162,8 @@ fn replace_always() -> Result {
         GFP_KERNEL,
     )?;
     store(pointer)?;
+    // It is refused when the module is unloaded, and nothing drops it then.
+    leak::forget(item.clone())?;
     queue.enqueue(item).map_err(|_| EINVAL)
 }
 
