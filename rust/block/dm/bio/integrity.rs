@@ -11,10 +11,6 @@ use kernel::{
     prelude::*, //
 };
 
-use core::ptr;
-
-use pin_init::stack_pin_init;
-
 use crate::{
     bindings,
     block::{
@@ -153,17 +149,19 @@ impl<T: Target> CloneBio<T> {
             return Err((this.into_base(), BlkError::IOERR));
         }
 
-        stack_pin_init!(let done = IoCompletion::new());
+        let done = this.base.ptr_mut().init_read();
         // SAFETY: The clone is not shared.
         unsafe {
-            (*clone).bi_private = ptr::from_ref(&*done).cast_mut().cast();
+            (*clone).bi_private = done.as_ptr().cast();
             (*clone).bi_end_io = Some(end_read);
         }
         // SAFETY: The bio is device mapper's clone, and does not end before this function returns.
         // `accounts_remapped_io` is set for each target.
         unsafe { bindings::dm_submit_bio_remap(this.base.ptr().bio(), clone) };
         // `end_read()` completes it.
-        done.wait();
+        //
+        // SAFETY: The base bio stays in the target, and gets no other clones, while `this` has it.
+        unsafe { done.as_ref() }.wait();
 
         // SAFETY: The device has completed the clone, so this function owns it again.
         let result = unsafe {

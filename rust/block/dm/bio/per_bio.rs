@@ -15,10 +15,13 @@ use core::{
     mem::{
         align_of,
         needs_drop,
+        ManuallyDrop,
         MaybeUninit, //
     },
     ptr::NonNull, //
 };
+
+use pin_init::raw_init;
 
 use crate::{
     bindings,
@@ -31,10 +34,13 @@ use crate::{
             Segments,
             SegmentsMut, //
         },
-        dm::target::{
-            devices::DeviceIndex,
-            vtable::Inner,
-            Target, //
+        dm::{
+            target::{
+                devices::DeviceIndex,
+                vtable::Inner,
+                Target, //
+            },
+            wait::IoCompletion, //
         }, //
     },
     mm::gfp::noio_scope,
@@ -71,6 +77,16 @@ impl<T: Target> Clone for Func<T> {
 // A derived implementation would require `T: Copy`.
 impl<T: Target> Copy for Func<T> {}
 
+/// The state of I/O that the bio waits for.
+union OtherIo<T: Target> {
+    none: (),
+    /// That of the clones of a parent, from [`Bio::into_parent()`].
+    parent: ManuallyDrop<Parent<T>>,
+    /// That of [`CloneBio::read()`](super::clone::CloneBio::read). It is not on the stack of the
+    /// reader: the function of a device below may panic in the reader's task, which frees the stack.
+    read: ManuallyDrop<IoCompletion>,
+}
+
 /// The per-bio data of a bio of a target `T`.
 ///
 /// # Invariants
@@ -104,8 +120,7 @@ pub(in crate::block::dm) struct PerBio<T: Target> {
     func: MaybeUninit<Func<T>>,
     /// Initialised when a clone is made.
     clone_end: MaybeUninit<CloneEnd<T>>,
-    /// Initialised by [`Bio::into_parent()`].
-    parent: MaybeUninit<Parent<T>>,
+    other_io: OtherIo<T>,
     /// The integrity payload of the bio or of its clone.
     integrity: Option<IntegrityPayload>,
     data: T::PerBio,
@@ -196,7 +211,7 @@ impl<T: Target> PerBio<T> {
             next: None,
             func: MaybeUninit::uninit(),
             clone_end: MaybeUninit::uninit(),
-            parent: MaybeUninit::uninit(),
+            other_io: OtherIo { none: () },
             integrity: None,
             data: T::PerBio::default(),
         };
@@ -451,7 +466,7 @@ impl<T: Target> PerBioRef<T> {
     pub(super) fn set_parent(&mut self, parent: Parent<T>) {
         // SAFETY: The bio has not left the target, and `self` is the only pointer. The type has no
         // destructor.
-        unsafe { (*self.0.as_ptr()).parent = MaybeUninit::new(parent) };
+        unsafe { (*self.0.as_ptr()).other_io.parent = ManuallyDrop::new(parent) };
     }
 
     /// Returns the state of a bio with clones.
@@ -460,10 +475,21 @@ impl<T: Target> PerBioRef<T> {
     ///
     /// [`PerBioRef::set_parent()`] must have been called.
     pub(super) unsafe fn parent(&self) -> &Parent<T> {
-        // SAFETY: The bio has not left the target, by the type invariants.
-        let parent = unsafe { &(*self.0.as_ptr()).parent };
-        // SAFETY: By this function's contract.
-        unsafe { parent.assume_init_ref() }
+        // SAFETY: The bio has not left the target, by the type invariants. The field is initialised, by
+        // this function's contract.
+        unsafe { &(*self.0.as_ptr()).other_io.parent }
+    }
+
+    /// Initialises the completion of a read into the clone of the bio, and returns it.
+    ///
+    /// It is valid until the bio leaves the target, or [`PerBioRef::set_parent()`] is called.
+    pub(super) fn init_read(&mut self) -> NonNull<IoCompletion> {
+        // SAFETY: The bio has not left the target, and `self` is the only pointer.
+        let slot = unsafe { &raw mut (*self.0.as_ptr()).other_io.read }.cast();
+        // SAFETY: `slot` is valid for writes, and the per-bio data does not move.
+        unsafe { raw_init(slot, IoCompletion::new()) };
+        // SAFETY: The slot is not null, as it is a part of the per-bio data.
+        unsafe { NonNull::new_unchecked(slot) }
     }
 
     /// Sets the completion state of a new clone.
