@@ -28,3 +28,16 @@ __kscale_helper bool kscale_helper_module_uses(const struct module *mod,
 #endif
 	return false;
 }
+
+/*
+ * Whether the init function of a going module may have run: false if the kernel has refused a parameter.
+ * The module has its directory in sysfs from then on until it is freed.
+ */
+__kscale_helper bool kscale_helper_module_may_have_run(const struct module *mod)
+{
+#ifdef CONFIG_SYSFS
+	return mod->mkobj.kobj.state_in_sysfs;
+#else
+	return true;
+#endif
+}

@@ -7,7 +7,13 @@
 use kernel::{
     cpu::CpuId,
     fmt,
+    fs,
     impl_has_work,
+    miscdevice::{
+        MiscDevice,
+        MiscDeviceOptions,
+        MiscDeviceRegistration, //
+    },
     new_mutex,
     new_work,
     prelude::*,
@@ -92,7 +98,7 @@ module! {
         },
         guard: u8 {
             default: 0,
-            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item, 3: functions of another target, 4: a work item of the failing init function wait; 5: as 3, with the data of a leaked directory; 6: a function of a leaked directory waits",
+            description: "Have a guard in the data of a registration, for which 1: a value, 2: a work item, 3: functions of another target, 4: a work item of the failing init function wait; 5: as 3, with the data of a leaked directory; 6: a function of a leaked directory waits; 7: none, but fail while a file is open",
         },
     },
 }
@@ -111,8 +117,18 @@ impl Drop for Data {
     }
 }
 
-/// Set when [`Idle`] has a table.
-static HAS_TABLE: Atomic<bool> = Atomic::new(false);
+/// Set when [`Idle`] has a table, or a file of [`Opened`] is open.
+static IS_USED: Atomic<bool> = Atomic::new(false);
+
+/// Waits for [`IS_USED`]. Not forever: the test may fail.
+fn wait_for_use() {
+    for _ in 0..1000 {
+        if IS_USED.load(Relaxed) {
+            break;
+        }
+        fsleep(Delta::from_millis(10));
+    }
+}
 
 /// A target that is registered and never used for I/O.
 struct Idle;
@@ -129,7 +145,7 @@ impl dm::Target for Idle {
         _: &mut dm::TargetBuilder<'_>,
         _: dm::Args<'_>,
     ) -> Result<impl PinInit<Self, Error>, dm::CtrError> {
-        HAS_TABLE.store(true, Relaxed);
+        IS_USED.store(true, Relaxed);
         Ok(Ok::<Self, Error>(Self))
     }
 
@@ -491,13 +507,7 @@ impl Waiter {
             _guard: Some(guard),
             _queue: None,
         })?;
-        // Not forever: the test may fail.
-        for _ in 0..1000 {
-            if HAS_TABLE.load(Relaxed) {
-                break;
-            }
-            fsleep(Delta::from_millis(10));
-        }
+        wait_for_use();
         let _ = queue.enqueue(Self::new(domain)?);
         pr_info!("the init function fails\n");
         Err(EIO)
@@ -551,6 +561,42 @@ impl Shown {
     }
 }
 
+/// An open file of a device. The library has no record of it.
+struct Opened;
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        pr_info!("the file is closed\n");
+    }
+}
+
+#[vtable]
+impl MiscDevice for Opened {
+    type Ptr = KBox<Self>;
+
+    fn open(_: &fs::File, _: &MiscDeviceRegistration<Self>) -> Result<KBox<Self>> {
+        IS_USED.store(true, Relaxed);
+        Ok(KBox::new(Self, GFP_KERNEL)?)
+    }
+}
+
+impl Opened {
+    /// Fails while a process has a file of the device open.
+    fn fail() -> Result<GoingModule> {
+        let options = MiscDeviceOptions {
+            name: c"going_probe",
+        };
+        let device = KBox::pin_init(
+            MiscDeviceRegistration::<Self>::register(options),
+            GFP_KERNEL,
+        )?;
+        wait_for_use();
+        drop(device);
+        pr_info!("the init function fails\n");
+        Err(EIO)
+    }
+}
+
 /// A directory without files.
 struct More;
 
@@ -597,6 +643,9 @@ struct GoingModule {
 
 impl kernel::Module for GoingModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        if module_parameters::guard.value() == 7 {
+            return Opened::fail();
+        }
         let value = match module_parameters::value.value() {
             1 => Value::Registers,
             2 => Value::Target(dm::Registration::new(Data::default())?),

@@ -134,10 +134,7 @@ impl Notifier {
             // of its begin, the oldest first: a callback is older than what it adds.
             let end = RECORDS.lock().next;
             let is_referenced = loop {
-                // A going module gets no new references, so the count only decreases.
-                //
-                // SAFETY: The module is not freed before the notifiers have returned.
-                let is_referenced = unsafe { bindings::module_refcount(module) } > 0;
+                let is_referenced = Self::is_referenced(module);
                 // The data of a record may own a guard that a function of a bio, a work item, a pending
                 // value or a callback of the next record waits for.
                 if !is_referenced {
@@ -150,8 +147,7 @@ impl Notifier {
             if !is_referenced {
                 while !has_added() && Self::free_last(module) {}
             }
-            // A module whose parameters were refused has a reference until it is freed, but no records.
-            let may_flush = !has_added() && (!is_referenced || !Self::has_records(module));
+            let may_flush = !has_added() && !is_referenced;
             if may_flush {
                 workqueue::flush_for(module);
             }
@@ -183,6 +179,15 @@ impl Notifier {
             }
             fsleep(Delta::from_millis(INTERVAL_MS));
         }
+    }
+
+    /// Returns whether other code has references to a going module. It gets no new ones, so their number
+    /// only decreases.
+    fn is_referenced(module: *mut bindings::module) -> bool {
+        // A module whose parameters were refused has a reference until it is freed.
+        //
+        // SAFETY: The module is not freed before the notifiers have returned.
+        unsafe { bindings::module_may_have_run(module) && bindings::module_refcount(module) > 0 }
     }
 
     /// Calls `release` of the newest stopped record of a module, and returns whether there was one.

@@ -3,6 +3,7 @@
 
 import errno
 import os
+import stat
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from dm_ioctl import KernelLog, Target
 from test_modules import load, unload
 
 _FILES = "/sys/kernel/debug/going_probe"
+_MISC_MAJOR = 10
 _CPU_ONLINE = "/sys/devices/system/cpu/cpu3/online"
 
 
@@ -105,6 +107,19 @@ class Suite(block.Suite):
         ktap.expect_equal(errno.EIO, error.errno, "error of the load")
         ktap.expect_equal(1, len(self.said("going_probe: the data is dropped")), "number of drops")
         self.expect_nothing_left()
+
+    def test_a_file_is_open_when_the_init_function_fails(self) -> None:
+        loading = self.start(load, "going_probe", "guard=7")
+        block.wait_until(lambda: minor_of("going_probe") is not None)
+        path = "/tmp/going_probe"
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(_MISC_MAJOR, minor_of("going_probe") or 0))
+        with open(path, "rb", buffering=0):
+            os.remove(path)
+            block.wait_until(lambda: bool(self.said("going_probe: the init function fails")))
+            time.sleep(1)
+            assert loading.is_alive(), "the module went while its file was open"
+        assert isinstance(loading.end(), OSError), "the load has not failed"
+        assert self.said("going_probe: the file is closed"), "the file was not closed"
 
     def test_a_late_destructor_queues_an_item(self) -> None:
         load("going_probe", "value=4")
@@ -329,6 +344,15 @@ def expect_error(number: int, call: Callable[..., object], *args: object) -> Non
         ktap.expect_equal(number, error.errno, "error")
     else:
         raise AssertionError(f"no error of {call.__name__}")
+
+
+def minor_of(name: str) -> int | None:
+    """Returns the minor number of a misc device, if there is one."""
+    for line in block.text_of("/proc/misc").splitlines():
+        minor, found = line.split()
+        if found == name:
+            return int(minor)
+    return None
 
 
 def read_always(path: str) -> None:
