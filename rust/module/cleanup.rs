@@ -650,6 +650,18 @@ mod tests {
         Ok(())
     }
 
+    /// An init function of the library that fails drops the notifier. This must not wait for the reference
+    /// that the kernel has meanwhile, as it has during the tests.
+    #[test]
+    fn exit_of_the_library_waits_for_no_reference() {
+        let library = this_module::<crate::LocalModule>().as_ptr();
+        // SAFETY: The library is loaded.
+        let references = unsafe { bindings::module_refcount(library) };
+
+        assert!(references > 0);
+        assert!(!Notifier::is_referenced(library));
+    }
+
     /// Modules may wait for another going module.
     #[test]
     fn any_number_of_modules_may_be_going() -> Result {

@@ -183,7 +183,12 @@ impl Notifier {
 
     /// Returns whether other code has references to a going module. It gets no new ones, so their number
     /// only decreases.
-    fn is_referenced(module: *mut bindings::module) -> bool {
+    pub(super) fn is_referenced(module: *mut bindings::module) -> bool {
+        // Its init function drops the notifier if it fails, and the kernel has a reference meanwhile. No
+        // other module uses the library when the notifier is dropped.
+        if module == this_module::<crate::LocalModule>().as_ptr() {
+            return false;
+        }
         // A module whose parameters were refused has a reference until it is freed.
         //
         // SAFETY: The module is not freed before the notifiers have returned.
