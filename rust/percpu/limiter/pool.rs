@@ -175,7 +175,8 @@ impl<S: Slots> Pool<S> {
 
         loop {
             let state = self.state();
-            let free = state.free() + drained.credits;
+            // Only callers that return more than they took have this many.
+            let free = (state.free() + drained.credits).min(MAX_LIMIT);
             let open = state.open() - drained.slots;
 
             if free >= count {

@@ -53,3 +53,54 @@ impl Pool {
         Ok(Self::new(limit, CpuSlots(slots), possible_cpus().count()))
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_percpu_limiter_slots)]
+mod tests {
+    use super::*;
+
+    use kernel::sync::atomic::Relaxed;
+
+    const CPUS: usize = 40;
+
+    /// The CPU of the caller.
+    static CPU: Atomic<usize> = Atomic::new(0);
+
+    /// The slots of more CPUs than a test machine has.
+    struct ManySlots([Atomic<i64>; CPUS]);
+
+    impl Slots for ManySlots {
+        fn local(&self) -> &Atomic<i64> {
+            &self.0[CPU.load(Relaxed)]
+        }
+
+        fn for_each(&self, f: impl FnMut(&Atomic<i64>)) {
+            self.0.iter().for_each(f);
+        }
+    }
+
+    /// All slots together have more credits than the field of the free credits has room for.
+    #[test]
+    fn credits_of_wrong_callers_stop_at_the_largest_limit() {
+        let slots = ManySlots([const { Atomic::new(0) }; CPUS]);
+        let pool = pool::Pool::new(0, slots, CPUS);
+        for cpu in 0..CPUS {
+            CPU.store(cpu, Relaxed);
+            for _ in 0..4 {
+                pool.uncharge(pool::MAX_LIMIT);
+            }
+        }
+        assert!(pool.parked() > 1 << 47);
+
+        // The first come from the slot of this CPU. The next collects those of all CPUs.
+        let mut taken = 0;
+        while pool.acquire(pool::MAX_LIMIT) {
+            taken += 1;
+        }
+        assert!((1..=5).contains(&taken));
+        assert!(!pool.acquire(1));
+        assert_eq!((pool.parked(), pool.in_use()), (0, 0));
+        pool.release(pool::MAX_LIMIT);
+        assert_eq!(pool.in_use(), -pool::MAX_LIMIT);
+    }
+}
