@@ -192,6 +192,13 @@ def missing_metadata(kdir: Path) -> str:
     return next((name for name in FLAGS if not (source / name).is_file()), "")
 
 
+# Options that the module notifier needs.
+NEEDED = {
+    "CONFIG_MODULE_UNLOAD": "without it, a module whose init function fails is freed while it is in use",
+    "CONFIG_SYSFS": "without it, kscale cannot tell a refused parameter from a failed init function",
+}
+
+
 def option_problems(config: dict[str, str]) -> Iterator[str]:
     """Yields one reason for each option that keeps the modules from working."""
     if config.get("CONFIG_RUST") != "y":
@@ -199,6 +206,9 @@ def option_problems(config: dict[str, str]) -> Iterator[str]:
                "`make rustavailable` in the kernel's source, enable the option, and build the kernel")
     if config.get("CONFIG_SMP") != "y" and config.get("CONFIG_UML") != "y":
         yield "has no CONFIG_SMP=y: kscale supports kernels for several CPUs only"
+    for name, need in NEEDED.items():
+        if config.get(name) != "y":
+            yield f"has no {name}=y: {need}; enable the option, and build the kernel"
 
 
 def part_problems(kdir: Path) -> Iterator[str]:

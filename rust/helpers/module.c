@@ -2,6 +2,14 @@
 
 #include <linux/module.h>
 
+#ifndef CONFIG_MODULE_UNLOAD
+#error "a module whose init function fails is freed while it is in use"
+#endif
+
+#ifndef CONFIG_SYSFS
+#error "a refused parameter cannot be told from a failed init function"
+#endif
+
 __kscale_helper bool kscale_helper_within_module(unsigned long addr, const struct module *mod)
 {
 	return within_module(addr, mod);
@@ -18,14 +26,12 @@ struct kscale_module_use {
 __kscale_helper bool kscale_helper_module_uses(const struct module *mod,
 					       const struct module *other)
 {
-#ifdef CONFIG_MODULE_UNLOAD
 	const struct kscale_module_use *use;
 
 	if (mod)
 		list_for_each_entry(use, &mod->target_list, target_list)
 			if (use->target == other)
 				return true;
-#endif
 	return false;
 }
 
@@ -35,9 +41,5 @@ __kscale_helper bool kscale_helper_module_uses(const struct module *mod,
  */
 __kscale_helper bool kscale_helper_module_may_have_run(const struct module *mod)
 {
-#ifdef CONFIG_SYSFS
 	return mod->mkobj.kobj.state_in_sysfs;
-#else
-	return true;
-#endif
 }

@@ -47,6 +47,8 @@ class Refusals(unittest.TestCase):
         self.config = {
             "CONFIG_RUST": "y",
             "CONFIG_SMP": "y",
+            "CONFIG_MODULE_UNLOAD": "y",
+            "CONFIG_SYSFS": "y",
             "CONFIG_RUSTC_VERSION_TEXT": f'"{RUSTC}"',
             "CONFIG_CC_VERSION_TEXT": f'"{CLANG}"',
         }
@@ -209,6 +211,13 @@ class Refusals(unittest.TestCase):
     def test_kernel_for_one_cpu(self) -> None:
         del self.config["CONFIG_SMP"]
         self.assert_refused("CONFIG_SMP=y")
+
+    def test_kernel_without_an_option_of_the_module_notifier(self) -> None:
+        for name in ("CONFIG_MODULE_UNLOAD", "CONFIG_SYSFS"):
+            with self.subTest(name):
+                del self.config[name]
+                self.assert_refused(f"{name}=y", "enable the option")
+                self.config[name] = "y"
 
     def test_headers_that_are_not_installed(self) -> None:
         (self.temp / "link").symlink_to("gone")

@@ -28,6 +28,8 @@ RELEASE = "7.3.4+fancy1-amd64"
 
 CONFIG = f"""CONFIG_RUST=y
 CONFIG_SMP=y
+CONFIG_MODULE_UNLOAD=y
+CONFIG_SYSFS=y
 CONFIG_CC_IS_GCC=y
 CONFIG_GCC_VERSION=140200
 CONFIG_CC_VERSION_TEXT="{GCC}"
@@ -152,7 +154,7 @@ class KernelRust(Trees):
         self.assertIn(f"make kernel-rust KDIR={self.kdir}", before.stderr)
         run = self.run_it()
         self.assertEqual(run.returncode, 0, run.stderr)
-        for words in ("2 header files", "3 generated headers", "8 options", "3 Rust symbols"):
+        for words in ("2 header files", "3 generated headers", "10 options", "3 Rust symbols"):
             self.assertIn(words, run.stderr)
         tree = run.stdout.strip()
         self.assertEqual((Path(tree) / "Module.symvers").read_text(), SYMVERS)
