@@ -18,7 +18,8 @@ def deadlock(what: int) -> str:
 def report_steps(builds: Builds) -> Iterator[Step]:
     """Returns steps with planted errors: the run of each guest must fail.
 
-    One step has correct atomics instead of a data race: its run must pass.
+    One step has correct atomics instead of a data race: its run must pass. Another has a panic, after
+    which the kernel must not report an invalid access.
     """
     # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite
     # that.
@@ -33,6 +34,15 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         done; dmesg | grep -q 'data-race in .*racy'; [ $? = {1} ]"""
     # An indirect call of a function with another type, in C.
     call = "modprobe lkdtm; echo CFI_FORWARD_PROTO >/sys/kernel/debug/provoke-crash/DIRECT"
+    # A device panics in the task that reads it, and ends the bio when the stack of the task is freed.
+    panics = """modprobe -a brd dm_panics
+        dmsetup create below --table '0 8 panics /dev/ram0 panic'
+        dmsetup create above --table '0 8 panics /dev/mapper/below read'
+        echo 0 >/proc/sys/kernel/panic_on_oops
+        dd if=/dev/mapper/above of=/dev/null bs=512 count=1 iflag=direct &
+        until dmesg | grep -q 'dm_panics: ended the bio'; do sleep 1; done; sleep 1
+        dmesg | grep -q 'BUG: KASAN' || echo 'dm_panics: no invalid access' >/dev/kmsg"""
+    texts = {call: "CFI failure at lkdtm_", panics: "dm_panics: no invalid access"}
     fails = machine.End.SPLAT
     steps = (
         ("leaked memory", "debug", memory, fails),
@@ -49,6 +59,7 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
         ("workqueue: dropped with a lock of an item", "debug", "modprobe deadlocks what=9", fails),
         ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
+        ("dm: panic below a read", "debug", panics, fails),
         ("data race", "kcsan", race.format("plain", 0), fails),
         ("atomics, no data race", "kcsan", race.format("atomic", 1), 0),
         ("indirect call of another type", "cfi", call, machine.End.PANIC),
@@ -72,9 +83,9 @@ def report_steps(builds: Builds) -> Iterator[Step]:
             if "deadlocks" in command:
                 options += ["--root", "busybox", "--cpus", "2", "--append", "kunit.enable=0"]
             status = guest.boot(kdir, modules, directory, guest.TIMEOUT_S[kernel], options)
-            module = command.partition("modprobe ")[2].split()[0].rstrip(";")
             # The line before a WARNING names the module.
-            text = "CFI failure at lkdtm_" if module == "lkdtm" else f"[{module}]"
+            module = command.partition("modprobe ")[2].split()[0].rstrip(";")
+            text = texts.get(command, f"[{module}]")
             log = (directory / "console.log").read_text(errors="replace")
             return [Outcome("report", [guest.report_row(what, text, status, wanted, log)])]
 
