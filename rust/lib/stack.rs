@@ -50,18 +50,6 @@ impl<T> Stack<T> {
         None
     }
 
-    /// Returns the oldest value that `is_fit`.
-    pub(crate) fn find_last_mut(&mut self, is_fit: impl Fn(&T) -> bool) -> Option<&mut T> {
-        let fit = self.iter().enumerate().filter(|(_, value)| is_fit(value));
-        let (index, _) = fit.last()?;
-        let mut link = &mut self.first;
-
-        for _ in 0..index {
-            link = &mut link.as_mut()?.next;
-        }
-        link.as_mut().map(|node| &mut node.value)
-    }
-
     /// Removes the newest value that `is_fit`.
     pub(crate) fn take(&mut self, is_fit: impl Fn(&T) -> bool) -> Option<KBox<Node<T>>> {
         let mut link = &mut self.first;
@@ -103,7 +91,6 @@ mod tests {
             stack.push(Node::new(digit)?);
         }
         assert_eq!(digits(&stack), 54_321);
-        assert_eq!(stack.find_last_mut(|digit| *digit > 2), Some(&mut 3));
 
         // Bound, value that is removed, values that are left.
         for (below, taken, left) in [(9, 5, 4321), (3, 2, 431), (2, 1, 43), (9, 4, 3)] {
@@ -113,7 +100,6 @@ mod tests {
         }
         assert!(stack.take(|digit| *digit > 3).is_none());
         assert_eq!(stack.find_mut(|digit| *digit > 3), None);
-        assert_eq!(stack.find_last_mut(|digit| *digit > 3), None);
         if let Some(digit) = stack.find_mut(|digit| *digit == 3) {
             *digit = 7;
         }

@@ -27,82 +27,25 @@ use core::ptr::NonNull;
 
 use crate::{
     bindings,
-    lib::stack::{
-        Node,
-        Stack, //
-    }, //
+    lib::stack::Node, //
 };
 
 mod notifier;
+mod records;
 
-pub(crate) use self::notifier::Notifier;
+pub(crate) use self::{
+    notifier::Notifier,
+    records::RecordId, //
+};
 
-/// A cleanup function. The argument is the `data` of the record.
-type Action = unsafe fn(NonNull<c_void>);
-
-/// A cleanup record.
-struct Record {
-    id: RecordId,
-    module: *mut bindings::module,
-    stop: Action,
-    release: Action,
-    free: Action,
-    /// Whether `free` waits for code of the module.
-    waits: bool,
-    data: NonNull<c_void>,
-    stage: Stage,
-}
-
-/// The progress of a cleanup record.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Neither function may be called yet. The notifier waits until this stage ends.
-    Prepared,
-    /// `stop` has not been called.
-    Active,
-    /// `stop` is running.
-    Stopping,
-    /// `stop` has returned, or will never be called. `release` has not been called.
-    Stopped,
-    /// `release` was called. `free` has not been called.
-    Released,
-    /// [`end()`] calls all functions. The notifier waits until it has removed the record.
-    Ending,
-}
-
-// SAFETY: `register()` requires functions that any task may call.
-unsafe impl Send for Record {}
-
-/// A module that is going.
-struct GoingModule {
-    /// The address of the `struct module`.
-    address: usize,
-    /// The number of records added for the module since it is going. A `u64` does not overflow.
-    added: u64,
-}
-
-/// All cleanup records, and the modules that are going.
-struct Records {
-    stack: Stack<Record>,
-    /// The number of the next record. A `u64` does not overflow.
-    next: u64,
-    going: Stack<GoingModule>,
-}
-
-impl Records {
-    const fn new() -> Self {
-        Self {
-            stack: Stack::new(),
-            next: 0,
-            going: Stack::new(),
-        }
-    }
-
-    /// Returns the entry of the going module at `address`.
-    fn going_mut(&mut self, address: usize) -> Option<&mut GoingModule> {
-        self.going.find_mut(|going| going.address == address)
-    }
-}
+use self::records::{
+    Action,
+    GoingModule,
+    Memory,
+    Record,
+    Records,
+    Stage, //
+};
 
 /// Counts the records that are added for a going module, until this is dropped.
 struct AddCounter {
@@ -114,7 +57,12 @@ impl AddCounter {
     fn new(module: *mut bindings::module) -> Self {
         let address = module.addr();
         loop {
-            if let Ok(node) = Node::new(GoingModule { address, added: 0 }) {
+            let going = GoingModule {
+                address,
+                added: 0,
+                is_closed: false,
+            };
+            if let Ok(node) = Node::new(going) {
                 RECORDS.lock().going.push(node);
                 return Self { address };
             }
@@ -128,6 +76,13 @@ impl AddCounter {
         records
             .going_mut(self.address)
             .map_or(0, |going| going.added)
+    }
+
+    /// Refuses further registrations of the module.
+    fn close(&self) {
+        if let Some(going) = RECORDS.lock().going_mut(self.address) {
+            going.is_closed = true;
+        }
     }
 }
 
@@ -150,40 +105,22 @@ global_lock! {
 }
 
 /// Adds a record. Allocates with no lock held, as callbacks of shrinkers take the lock.
-fn add(
-    module: *mut bindings::module,
-    (stop, release, free): (Action, Action, Action),
-    waits: bool,
-    data: NonNull<c_void>,
-    stage: Stage,
-) -> Result<RecordId> {
+fn add(module: *mut bindings::module, record: Record, stage: Stage) -> Result<RecordId> {
     #[cfg(kscale_kunit)]
     ADD.check()?;
-    let mut node = Node::new(Record {
-        id: RecordId(0),
-        module,
-        stop,
-        release,
-        free,
-        waits,
-        data,
-        stage,
-    })?;
-    let mut records = RECORDS.lock();
-
-    let id = RecordId(records.next);
-    node.value.id = id;
-    records.next = records.next.wrapping_add(1);
-    if let Some(going) = records.going_mut(module.addr()) {
-        going.added = going.added.wrapping_add(1);
-    }
-    records.stack.push(node);
-    Ok(id)
+    let memory = Memory::new()?;
+    Ok(RECORDS.lock().add(module, memory, record, stage))
 }
 
-/// The number of a record, from [`register()`] or [`prepare()`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RecordId(u64);
+/// Returns whether the module gets no more registrations: it is going, and has made some in too many rounds
+/// of the notifier. The caller must end the registration that it has just added a record for, by
+/// [`stop_now()`] or [`abandon()`].
+pub(crate) fn is_closed(module: *mut bindings::module) -> bool {
+    let mut records = RECORDS.lock();
+    records
+        .going_mut(module.addr())
+        .is_some_and(|going| going.is_closed)
+}
 
 /// Calls `stop` with `data` when `module` is going, and `free` after the last reference is dropped.
 ///
@@ -201,7 +138,14 @@ pub(crate) unsafe fn register(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<RecordId> {
-    add(module, (stop, nothing, free), false, data, Stage::Active)
+    let record = Record {
+        stop,
+        release: nothing,
+        free,
+        waits: false,
+        data,
+    };
+    add(module, record, Stage::Active)
 }
 
 /// An action that does nothing.
@@ -229,15 +173,14 @@ pub(crate) unsafe fn prepare(
     free: Action,
     data: NonNull<c_void>,
 ) -> Result<RecordId> {
-    add(module, (stop, release, free), true, data, Stage::Prepared)
-}
-
-/// Sets the stage of a record, if the record still exists.
-fn set_stage(id: RecordId, stage: Stage) {
-    let mut records = RECORDS.lock();
-    if let Some(record) = records.stack.find_mut(|record| record.id == id) {
-        record.stage = stage;
-    }
+    let record = Record {
+        stop,
+        release,
+        free,
+        waits: true,
+        data,
+    };
+    add(module, record, Stage::Prepared)
 }
 
 /// Activates a record of [`prepare()`]: `stop` is called from now on.
@@ -247,7 +190,7 @@ fn set_stage(id: RecordId, stage: Stage) {
 /// - `id` must be from [`prepare()`], and neither this nor [`abandon()`] was called for it.
 /// - It must be sound to call `stop`, see [`register()`].
 pub(crate) unsafe fn activate(id: RecordId) {
-    set_stage(id, Stage::Active);
+    RECORDS.lock().put(id, Stage::Prepared, Stage::Active);
 }
 
 /// Ends a record of [`prepare()`] without a call of `stop`. `free` is called at module unload.
@@ -257,34 +200,22 @@ pub(crate) unsafe fn activate(id: RecordId) {
 /// - `id` must be from [`prepare()`], and neither this nor [`activate()`] was called for it.
 /// - It must be sound to call `free` without `stop`, when nothing refers to the module any more.
 pub(crate) unsafe fn abandon(id: RecordId) {
-    set_stage(id, Stage::Stopped);
+    RECORDS.lock().put(id, Stage::Prepared, Stage::Stopped);
 }
 
 /// Calls `stop` of a record, unless the module is going and the notifier calls it.
 ///
 /// `free` is called later in any case. Does nothing if `stop` was called already.
 pub(crate) fn stop_now(id: RecordId) {
-    stop_first(|record| record.id == id);
-}
-
-/// Calls `stop` of the oldest active record that `is_fit`, and returns whether there was one.
-fn stop_first(is_fit: impl Fn(&Record) -> bool) -> bool {
-    let mut records = RECORDS.lock();
-    let record = records
-        .stack
-        .find_last_mut(|record| record.stage == Stage::Active && is_fit(record));
+    let record = RECORDS.lock().put(id, Stage::Active, Stage::Stopping);
     let Some(record) = record else {
-        return false;
+        return;
     };
-    record.stage = Stage::Stopping;
-    let (id, stop, data) = (record.id, record.stop, record.data);
-    drop(records);
 
     // SAFETY: The record was active, so `stop` is called once, and before `free`. The module's init
-    // and exit functions no longer run, or the caller is `stop_now()`.
-    unsafe { stop(data) };
-    set_stage(id, Stage::Stopped);
-    true
+    // and exit functions no longer run, or the caller is that of the registration.
+    unsafe { (record.stop)(record.data) };
+    RECORDS.lock().put(id, Stage::Stopping, Stage::Stopped);
 }
 
 /// Calls the functions of a record that is still active. If it is not, the notifier calls them,
@@ -297,25 +228,18 @@ fn stop_first(is_fit: impl Fn(&Record) -> bool) -> bool {
 ///
 /// It must be sound to call `free` of the record right after `stop`.
 pub(crate) unsafe fn end(id: RecordId) {
-    let mut records = RECORDS.lock();
-    let record = records
-        .stack
-        .find_mut(|record| record.id == id && record.stage == Stage::Active);
+    let record = RECORDS.lock().put(id, Stage::Active, Stage::Ending);
     let Some(record) = record else {
         return;
     };
-    record.stage = Stage::Ending;
-    let (stop, release, free) = (record.stop, record.release, record.free);
-    let data = record.data;
-    drop(records);
 
     // SAFETY: The record was active, so `stop` is called once, and before `free`.
-    unsafe { stop(data) };
+    unsafe { (record.stop)(record.data) };
     // SAFETY: By the safety requirements. It is called once, as the record was active.
-    unsafe { release(data) };
+    unsafe { (record.release)(record.data) };
     // SAFETY: As above.
-    unsafe { free(data) };
-    remove(id);
+    unsafe { (record.free)(record.data) };
+    RECORDS.lock().remove(id, Stage::Ending);
 }
 
 /// Returns what `f` returns for the data of a record that is active. The record stays active
@@ -324,16 +248,8 @@ pub(crate) unsafe fn end(id: RecordId) {
 /// `f` must not call functions of this module: they wait for it (deadlock).
 pub(crate) fn with_active<R>(id: RecordId, f: impl FnOnce(NonNull<c_void>) -> R) -> Option<R> {
     let mut records = RECORDS.lock();
-    let record = records
-        .stack
-        .find_mut(|record| record.id == id && record.stage == Stage::Active)?;
+    let record = records.get(id, Stage::Active)?;
     Some(f(record.data))
-}
-
-/// Removes a record, whose functions are not called any more.
-fn remove(id: RecordId) {
-    let record = RECORDS.lock().stack.take(|record| record.id == id);
-    drop(record);
 }
 
 /// A module without code, for tests of registrations.
@@ -388,12 +304,23 @@ mod tests {
 
     /// Removes a record that is still active, and returns whether there was one.
     fn cancel(id: RecordId) -> bool {
-        let mut records = RECORDS.lock();
-        let record = records
-            .stack
-            .take(|record| record.id == id && record.stage == Stage::Active);
-        drop(records);
-        record.is_some()
+        RECORDS.lock().remove(id, Stage::Active).is_some()
+    }
+
+    /// Returns a record whose `stop` and `free` log their calls.
+    fn logged(digit: usize) -> Result<Record> {
+        Ok(Record {
+            stop: log_stop,
+            release: nothing,
+            free: log_free,
+            waits: false,
+            data: NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?,
+        })
+    }
+
+    /// Stops the oldest active record, and returns whether there was one.
+    fn stop_next(module: *mut bindings::module) -> bool {
+        Notifier::stop_first(module, u64::MAX)
     }
 
     /// A record that a shrinker's callback removes must not wait for a task that allocates.
@@ -464,7 +391,7 @@ mod tests {
     unsafe fn log_records(data: NonNull<c_void>) {
         let module = fake_module(data.addr().get());
         let has_own = Notifier::has_records(module)
-            && !stop_first(|record| record.module == module)
+            && !stop_next(module)
             && !Notifier::release_last(module)
             && Notifier::take_released(module).is_none();
         CALLS.stopped.store(
@@ -478,9 +405,13 @@ mod tests {
     fn a_record_exists_until_its_functions_have_returned() -> Result {
         let module = fake_module(8);
         calls();
-        let data = NonNull::new(ptr::without_provenance_mut(8)).ok_or(EINVAL)?;
-        let actions: (Action, Action, Action) = (log_records, log_records, log_records);
-        let id = add(module, actions, false, data, Stage::Active)?;
+        let record = Record {
+            stop: log_records,
+            release: log_records,
+            free: log_records,
+            ..logged(8)?
+        };
+        let id = add(module, record, Stage::Active)?;
 
         // SAFETY: The functions have no requirements.
         unsafe { end(id) };
@@ -500,8 +431,7 @@ mod tests {
 
     /// Adds a record with a digit as its data.
     fn add_digit(module: *mut bindings::module, digit: usize, stage: Stage) -> Result<RecordId> {
-        let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
-        add(module, (log_stop, nothing, log_free), false, data, stage)
+        add(module, logged(digit)?, stage)
     }
 
     /// Frees the newest stopped record, and returns whether there was one.
@@ -511,7 +441,7 @@ mod tests {
             return false;
         };
         // SAFETY: The functions have no requirements.
-        unsafe { (record.value.free)(record.value.data) };
+        unsafe { (record.free)(record.data) };
         true
     }
 
@@ -526,7 +456,7 @@ mod tests {
         assert!(Notifier::has_records(module));
         assert!(!free_next(module));
 
-        while stop_first(|record| record.module == module) {}
+        while stop_next(module) {}
         assert_eq!(calls(), (1234, 0));
         while free_next(module) {}
         assert_eq!(calls(), (0, 4321));
@@ -545,9 +475,13 @@ mod tests {
         let module = fake_module(8);
         calls();
         for digit in 1..=4 {
-            let data = NonNull::new(ptr::without_provenance_mut(digit)).ok_or(EINVAL)?;
-            let actions: (Action, Action, Action) = (nothing, log_stop, log_free);
-            add(module, actions, digit % 2 == 0, data, Stage::Stopped)?;
+            let record = Record {
+                stop: nothing,
+                release: log_stop,
+                waits: digit % 2 == 0,
+                ..logged(digit)?
+            };
+            add(module, record, Stage::Stopped)?;
         }
 
         while Notifier::release_last(module) {}
@@ -591,7 +525,7 @@ mod tests {
         let other = add_digit(module, 2, Stage::Prepared)?;
 
         stop_now(id);
-        assert!(!stop_first(|record| record.module == module));
+        assert!(!stop_next(module));
         assert!(!cancel(id));
         // SAFETY: The functions have no requirements.
         unsafe { activate(id) };
@@ -599,7 +533,7 @@ mod tests {
         unsafe { abandon(other) };
         stop_now(other);
         assert_eq!(calls(), (0, 0));
-        assert!(stop_first(|record| record.module == module));
+        assert!(stop_next(module));
         assert_eq!(calls(), (1, 0));
 
         assert!(free_next(module) && free_next(module));
@@ -616,13 +550,13 @@ mod tests {
         let id = unsafe { prepare(module, log_stop, nothing, log_free, data) }?;
 
         // As the notifier does while a work item of the going module registers a target.
-        assert!(!stop_first(|record| record.module == module));
+        assert!(!stop_next(module));
         assert!(!free_next(module));
         assert!(Notifier::has_records(module));
 
         // SAFETY: As above.
         unsafe { activate(id) };
-        assert!(stop_first(|record| record.module == module));
+        assert!(stop_next(module));
         assert!(free_next(module));
         assert_eq!(calls(), (1, 1));
         Ok(())
@@ -648,6 +582,21 @@ mod tests {
         assert!(cancel(add_digit(other, 1, Stage::Active)?));
         assert_eq!((counter.added(), others.added()), (0, 1));
         Ok(())
+    }
+
+    #[test]
+    fn a_closed_module_is_open_when_it_is_loaded_again() {
+        let (module, other) = (fake_module(8), fake_module(16));
+        let counter = AddCounter::new(module);
+        let _others = AddCounter::new(other);
+        assert!(!is_closed(module));
+
+        counter.close();
+        assert!(is_closed(module) && !is_closed(other));
+        drop(counter);
+        assert!(!is_closed(module));
+        let _counter = AddCounter::new(module);
+        assert!(!is_closed(module));
     }
 
     /// An init function of the library that fails drops the notifier. This must not wait for the reference

@@ -98,7 +98,8 @@ pub(crate) fn is_in_module<P: Teardown>() -> bool {
 
 /// Adds a cleanup record that stops and drops `value`, which C may use.
 ///
-/// Fails with [`ENOMEM`]; the value is then stopped and dropped.
+/// Fails with [`ENOMEM`]; the value is then stopped and dropped. Fails with [`ENODEV`] if the module is
+/// going, and makes registrations all the time; the value is then stopped, and dropped later.
 ///
 /// # Safety
 ///
@@ -121,7 +122,13 @@ pub(crate) unsafe fn register<P: Teardown>(value: P) -> Result<TeardownId> {
         // SAFETY: As above. The value was just stopped.
         unsafe { free::<P>(data) };
     }
-    id.map(TeardownId)
+    let id = id?;
+    if cleanup::is_closed(module) {
+        // The notifier drops the value. Here its destructor might try the same again, without an end.
+        cleanup::stop_now(id);
+        return Err(ENODEV);
+    }
+    Ok(TeardownId(id))
 }
 
 /// Stops a value.

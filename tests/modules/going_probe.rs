@@ -535,6 +535,7 @@ impl Files for Shown {
         File::read_only(c"value", |_, f| f.write_str("1\n")),
         File::read_only(c"late", Self::show_late),
         File::read_only(c"more", Self::show_more),
+        File::read_only(c"chain", |_, f| Chain.show(f)),
     ];
 }
 
@@ -603,6 +604,37 @@ struct More;
 #[vtable]
 impl Files for More {
     const FILES: &'static [File<Self>] = &[];
+}
+
+/// A directory with a file.
+struct Chain;
+
+#[vtable]
+impl Files for Chain {
+    const FILES: &'static [File<Self>] = &[File::read_only(c"chain", Self::show)];
+}
+
+impl Chain {
+    /// Leaks directories like its own, and is still used then.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        static NUMBER: Atomic<u32> = Atomic::new(0);
+
+        for _ in 0..5 {
+            let number = NUMBER.fetch_add(1, Relaxed);
+            let new = || {
+                let name = CString::try_from_fmt(fmt!("going_probe_chain{number}"))?;
+                Dir::new(&name, Arc::new(Self, GFP_KERNEL)?)
+            };
+            if let Err(error) = new().map(forget) {
+                if error == ENODEV {
+                    pr_info!("a directory is refused\n");
+                }
+                return Err(fmt::Error);
+            }
+            fsleep(Delta::from_millis(100));
+        }
+        f.write_str("5\n")
+    }
 }
 
 /// The data of a directory that is leaked.

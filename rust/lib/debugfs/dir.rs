@@ -49,7 +49,8 @@ impl<T: Files> Dir<T> {
     /// Creates a directory in the root of debugfs, with the files of `data`.
     ///
     /// Fails with [`ENOMEM`]. Fails with [`EINVAL`] if the code of the functions is not in the module that
-    /// implements [`Files`]. It does not fail if debugfs [refuses](super) the directory or a file.
+    /// implements [`Files`]. Fails with [`ENODEV`] during the unload of a module that keeps making
+    /// registrations. It does not fail if debugfs [refuses](super) the directory or a file.
     ///
     /// Context: Process context. May sleep. C: `debugfs_create_dir()` in `include/linux/debugfs.h`.
     pub fn new(name: &CStr, data: Arc<T>) -> Result<Self> {

@@ -23,7 +23,6 @@ use kernel::{
 use crate::{
     bindings,
     block::dm,
-    lib::stack::Node,
     sync::{
         lock_class,
         srcu,
@@ -32,15 +31,15 @@ use crate::{
 };
 
 use super::{
-    stop_first,
+    stop_now,
     AddCounter,
     Record,
     Stage,
     RECORDS, //
 };
 
-/// Rounds in which a going module may add records, until its work items are no longer queued. A few, as
-/// memory may get short meanwhile.
+/// Rounds in which a going module may add records, until its registrations are refused, and its work items
+/// are no longer queued. A few, as memory may get short meanwhile.
 const MAX_RECORD_ROUNDS: u32 = 4;
 
 /// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
@@ -124,7 +123,7 @@ impl Notifier {
         // still queue an item: it may not have seen this.
         let mut going = None;
         let mut have_early_destructors_ended = false;
-        let (mut record_rounds, mut value_rounds) = (0, 0);
+        let (mut record_rounds, mut value_rounds) = (0_u32, 0_u32);
         // At the end of the last round.
         let mut last = (counter.added(), pending.begun());
         loop {
@@ -140,7 +139,7 @@ impl Notifier {
                 if !is_referenced {
                     while Self::release_last(module) {}
                 }
-                if !stop_first(|record| record.module == module && record.id.0 < end) {
+                if !Self::stop_first(module, end) {
                     break is_referenced;
                 }
             };
@@ -166,15 +165,19 @@ impl Notifier {
                 going.get_or_insert_with(|| workqueue::Going::new(module));
                 continue;
             }
-            if !is_referenced && going.is_none() {
+            if !is_referenced {
                 // Work that always queues itself again may add a record or a value each time: stop
                 // it, too. It may do so while this task sleeps.
                 let now = (counter.added(), pending.begun());
-                record_rounds += u32::from(now.0 != last.0);
-                value_rounds += u32::from(now.1 != last.1);
+                record_rounds = record_rounds.saturating_add(u32::from(now.0 != last.0));
+                value_rounds = value_rounds.saturating_add(u32::from(now.1 != last.1));
                 last = now;
-                if record_rounds == MAX_RECORD_ROUNDS || value_rounds == MAX_VALUE_ROUNDS {
-                    going = Some(workqueue::Going::new(module));
+                if record_rounds >= MAX_RECORD_ROUNDS {
+                    // Callbacks may add records all the time, too.
+                    counter.close();
+                }
+                if record_rounds >= MAX_RECORD_ROUNDS || value_rounds >= MAX_VALUE_ROUNDS {
+                    going.get_or_insert_with(|| workqueue::Going::new(module));
                 }
             }
             fsleep(Delta::from_millis(INTERVAL_MS));
@@ -195,25 +198,34 @@ impl Notifier {
         unsafe { bindings::module_may_have_run(module) && bindings::module_refcount(module) > 0 }
     }
 
+    /// Calls `stop` of the oldest active record of a module, if its number is less than `end`. Returns
+    /// whether there was one.
+    pub(super) fn stop_first(module: *mut bindings::module, end: u64) -> bool {
+        let first = RECORDS.lock().first(module, Stage::Active);
+        let Some(id) = first.filter(|id| id.number < end) else {
+            return false;
+        };
+        // If another task has stopped it meanwhile, this does nothing.
+        stop_now(id);
+        true
+    }
+
     /// Calls `release` of the newest stopped record of a module, and returns whether there was one.
     ///
     /// Nothing may refer to the module.
     pub(super) fn release_last(module: *mut bindings::module) -> bool {
         let mut records = RECORDS.lock();
-        let record = records
-            .stack
-            .find_mut(|record| record.module == module && record.stage == Stage::Stopped);
+        let first = records.first(module, Stage::Stopped);
+        let record = first.and_then(|id| records.put_released(id));
+        drop(records);
         let Some(record) = record else {
             return false;
         };
-        record.stage = Stage::Released;
-        let (release, data) = (record.release, record.data);
-        drop(records);
 
         // SAFETY: `stop` has returned, or `abandon()` was called, and the caller guarantees that
         // nothing refers to the module any more. The stage has changed, so `release` is called once.
         // Only the task that calls this also frees records that are released.
-        unsafe { release(data) };
+        unsafe { (record.release)(record.data) };
         true
     }
 
@@ -225,8 +237,8 @@ impl Notifier {
             return false;
         };
         // SAFETY: `release` has returned, and the caller guarantees that nothing refers to the module
-        // any more. The record was removed from the stack, so `free` is called once.
-        unsafe { (record.value.free)(record.value.data) };
+        // any more. The record was removed, so `free` is called once.
+        unsafe { (record.free)(record.data) };
         true
     }
 
@@ -238,19 +250,18 @@ impl Notifier {
 
     /// Returns whether there are records of a module.
     pub(super) fn has_records(module: *mut bindings::module) -> bool {
-        let records = RECORDS.lock();
-        let has_records = records.stack.iter().any(|record| record.module == module);
-        has_records
+        RECORDS.lock().has_any(module)
     }
 
     /// Removes the newest released record of a module. Those whose `free` waits come last.
-    pub(super) fn take_released(module: *mut bindings::module) -> Option<KBox<Node<Record>>> {
-        let is_released =
-            |record: &Record| record.module == module && record.stage == Stage::Released;
-        let stack = &mut RECORDS.lock().stack;
-        stack
-            .take(|record| is_released(record) && !record.waits)
-            .or_else(|| stack.take(is_released))
+    pub(super) fn take_released(module: *mut bindings::module) -> Option<Record> {
+        let mut records = RECORDS.lock();
+        [Stage::Released, Stage::ReleasedWaiting]
+            .into_iter()
+            .find_map(|stage| {
+                let id = records.first(module, stage)?;
+                records.remove(id, stage)
+            })
     }
 }
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Leaked registrations of a module end before its code is freed."""
 
+import contextlib
 import errno
+import multiprocessing
 import os
 import stat
 import subprocess
@@ -14,7 +16,8 @@ import test_modules
 from dm_ioctl import KernelLog, Target
 from test_modules import load, unload
 
-_FILES = "/sys/kernel/debug/going_probe"
+_DEBUGFS = "/sys/kernel/debug"
+_FILES = f"{_DEBUGFS}/going_probe"
 _MISC_MAJOR = 10
 _CPU_ONLINE = "/sys/devices/system/cpu/cpu3/online"
 
@@ -248,9 +251,27 @@ class Suite(block.Suite):
         unload("going_probe")
         for reader in readers:
             assert isinstance(reader.end(), OSError), "the file stayed"
+        self.expect_no_directory()
+
+    def expect_no_directory(self) -> None:
+        """As `expect_nothing_left`, and no directory of the module is left."""
         self.expect_nothing_left()
-        left = [name for name in os.listdir(os.path.dirname(_FILES)) if "going_probe" in name]
+        left = [name for name in os.listdir(_DEBUGFS) if "going_probe" in name]
         ktap.expect_equal([], left, "directories that stayed")
+
+    def test_files_that_are_read_all_the_time_leak_directories_with_such_files(self) -> None:
+        load("going_probe", "leak=1")
+        readers = [multiprocessing.Process(target=read_newest) for _ in range(8)]
+        # At any time, one of them has just begun to read the newest directory.
+        for reader in readers:
+            reader.start()
+            time.sleep(0.1)
+        unload("going_probe")
+        for reader in readers:
+            reader.join()
+        self.expect_no_directory()
+        # The unload does not wait for a moment at which no file is read.
+        assert self.said("going_probe: a directory is refused"), "no directory was refused"
 
     def step(self, number: int) -> None:
         """Loads and unloads `outlives`, which leaks values that other modules use. The module is most likely
@@ -359,6 +380,15 @@ def read_always(path: str) -> None:
     """Reads a file until this fails."""
     while True:
         block.text_of(path)
+
+
+def read_newest() -> None:
+    """Reads the file of the newest directory, until there is none."""
+    while names := [name for name in os.listdir(_DEBUGFS) if name.startswith("going_probe")]:
+        # The next one has a longer name, or one that sorts later.
+        newest = max(names, key=lambda name: (len(name), name))
+        with contextlib.suppress(OSError):
+            block.text_of(f"{_DEBUGFS}/{newest}/chain")
 
 
 def has_cpu_hotplug() -> bool:

@@ -72,8 +72,9 @@ impl<T: Target> Registration<T> {
     ///
     /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the code of the
     /// callbacks is outside the module that implements [`Target`], which is the module that tables
-    /// keep loaded. Each call allocates a little memory that is only freed at module unload, also if
-    /// the name is taken. `data` is dropped then, too.
+    /// keep loaded. Fails with [`ENODEV`] during the unload of a module that keeps making registrations.
+    /// Each call allocates a little memory that is only freed at module unload, also if the name is taken.
+    /// `data` is dropped then, too.
     ///
     /// Context: As [`Registration::new()`].
     pub fn with_name(name: &'static CStr, data: T::ModuleData) -> Result<Self> {
@@ -115,6 +116,11 @@ impl<T: Target> Registration<T> {
                 return Err(error);
             }
         };
+        if cleanup::is_closed(module) {
+            // SAFETY: `id` is from above. The type is not registered, so nothing uses it.
+            unsafe { cleanup::abandon(id) };
+            return Err(ENODEV);
+        }
 
         // SAFETY:
         // - The type was just allocated, and is not moved until `free()`, after `unregister()`.
