@@ -81,6 +81,9 @@ impl Notifier {
                 unsafe { workqueue::init() };
                 let block = bindings::notifier_block {
                     notifier_call: Some(Self::call),
+                    // The records run code of the module. Other notifiers forget a module that is going:
+                    // kprobes (`kprobe_module_nb`), jump labels, static calls and trace events.
+                    priority: c_int::MAX,
                     ..pin_init::zeroed()
                 };
                 // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`.
