@@ -157,8 +157,8 @@ impl Shrinker {
     /// Registers the shrinker: any task may call the callbacks from now on.
     ///
     /// Returns [`ENOMEM`], [`EDEADLK`] in a callback of any shrinker, and [`EINVAL`] if the code of
-    /// the callbacks is not in the module that implements [`Callbacks`]. An error drops the
-    /// shrinker.
+    /// the callbacks is not in the module that implements [`Callbacks`]. Returns [`ENODEV`] during the
+    /// unload of a module that keeps making registrations. An error drops the shrinker.
     ///
     /// Context: Process context. May sleep. C: `shrinker_register()` in `mm/shrinker.c`.
     pub fn register<T: Callbacks>(self, callbacks: Arc<T>) -> Result<Registration<T>> {
