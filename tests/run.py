@@ -13,12 +13,13 @@ durations, and the steps with their CPU time.
 A guest that does not boot, or ends early, is one failure of its current suite and case. Suites that
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
-With --long, other steps run: the suites marked `long`; the suites of the release kernel on the
-kernels kcsan and rt; those of `make test` on the kernels cfi and arm64, and data that x86_64 and
-arm64 exchange; those marked `stock` on the kernel of a distribution; the packages, and root file
-systems on LUKS, on that kernel; kscale's code under Miri if Miri is installed; models of SRCU under
-herd7 if that is installed; the patches of `make series`; leaks, deadlocks, a data race and a call
-with a wrong type, which the kernel must report. tests/runner has the steps.
+With --long, other steps run: the suites marked `long`; the host tests that run benchmarks; the
+suites of the release kernel on the kernels kcsan and rt; those of `make test` on the kernels cfi
+and arm64, and data that x86_64 and arm64 exchange; those marked `stock` on the kernel of a
+distribution; the packages, and root file systems on LUKS, on that kernel; kscale's code under Miri
+if Miri is installed; models of SRCU under herd7 if that is installed; the patches of `make series`;
+leaks, deadlocks, a data race and a call with a wrong type, which the kernel must report.
+tests/runner has the steps.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= or ARCH= selects the suites of
 one kernel, without the other steps.
@@ -48,13 +49,20 @@ from runner.step import Builds, Outcome, Step
 # A guest waits for timers and grace periods for half of its time.
 STEPS_AT_ONCE = 3
 # Approximate durations of steps on an idle host. The longest step starts first.
-HARNESS_S = 100
-BUILDS_S = 110
+HARNESS_S = 70
+BUILDS_S = 70
+MEASURING_S = 50
 UI_S = 60
 MIRI_S = 120
 LITMUS_S = 1
 SAMPLE_S = 90
 PACKAGES_S = 700
+# Host tests that run benchmarks: `make test-long` has them.
+MEASURING = [
+    "test_lines.Lines.test_depot_tables_are_complete",
+    "test_bench_host.Host.test_measures_and_cleans_up",
+    "test_build.Build.test_benchmarks_measure_the_requested_tables",
+]
 
 
 def print_table(outcomes: list[Outcome]) -> None:
@@ -122,26 +130,29 @@ def all_steps(
         steps.append(host.exchange_step(parser, builds))
     if chosen:
         return steps
+    own = [str(TESTS / "host/run.py"), "--kdir", kdir]
+    bench = builds.modules(KERNEL="release", BENCH="y")
     if is_long:
         litmus = [str(TESTS / "host/litmus.py"), "--kdir", kdir]
         return [
             *steps,
+            host.host_step("measuring", MEASURING_S, parser, lambda: host.after(bench, [*own, *MEASURING])),
             host.optional_step("miri", MIRI_S, parser, [str(TESTS / "host/miri.py")]),
             host.optional_step("litmus", LITMUS_S, parser, litmus),
             host.series_step(),
             *reports.report_steps(builds),
         ]
     modules = builds.modules(KERNEL="release")
-    bench = builds.modules(KERNEL="release", BENCH="y")
-    own = [str(TESTS / "host/run.py"), "--kdir", kdir]
     # They take half of the time.
     building = ["test_build.", "test_bench_host.", "test_guests.", "test_compat.", "test_deb."]
     ui = [str(TESTS / "ui/run.py"), "--modules"]
     sample = [str(TESTS / "mutants/run.py"), "--sample"]
     return [
-        host.host_step("harness", HARNESS_S, parser, lambda: [*own, "--without", *building]),
+        host.host_step("harness", HARNESS_S, parser, lambda: [*own, "--without", *building, *MEASURING]),
         # They copy these modules.
-        host.host_step("builds", BUILDS_S, parser, lambda: host.after(bench, [*own, *building])),
+        host.host_step(
+            "builds", BUILDS_S, parser, lambda: host.after(bench, [*own, *building, "--without", *MEASURING])
+        ),
         *steps,
         host.host_step("ui", UI_S, parser, lambda: [*ui, modules.result()]),
         host.counts_step(parser, bench),

@@ -201,8 +201,14 @@ class OneKernel(Quiet):
             self.assertIn(name, names)
         self.assertNotIn("stock kernel", names)
         names = self.names(True, "")
-        for name in ("stock kernel", "kcsan kernel", "miri", "data race"):
+        for name in ("stock kernel", "kcsan kernel", "miri", "data race", "measuring"):
             self.assertIn(name, names)
+
+    def test_tests_that_measure_exist(self) -> None:
+        for name in run.MEASURING:
+            module, _, function = name.split(".")
+            source = SOURCE.parent / f"host/{module}.py"
+            self.assertIn(f"def {function}(", source.read_text())
 
     def test_a_kernel_without_suites_is_refused(self) -> None:
         with (
