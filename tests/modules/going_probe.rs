@@ -542,15 +542,8 @@ impl Files for Shown {
 impl Shown {
     /// Leaks directories.
     fn show_more(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        static NUMBER: Atomic<u32> = Atomic::new(0);
-
         for _ in 0..20 {
-            let number = NUMBER.fetch_add(1, Relaxed);
-            let new = || {
-                let name = CString::try_from_fmt(fmt!("going_probe_{number}"))?;
-                Dir::new(&name, Arc::new(More, GFP_KERNEL)?)
-            };
-            new().map(forget).map_err(|_| fmt::Error)?;
+            leak_directory(More).map_err(|_| fmt::Error)?;
         }
         f.write_str("20\n")
     }
@@ -617,15 +610,8 @@ impl Files for Chain {
 impl Chain {
     /// Leaks directories like its own, and is still used then.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        static NUMBER: Atomic<u32> = Atomic::new(0);
-
         for _ in 0..5 {
-            let number = NUMBER.fetch_add(1, Relaxed);
-            let new = || {
-                let name = CString::try_from_fmt(fmt!("going_probe_chain{number}"))?;
-                Dir::new(&name, Arc::new(Self, GFP_KERNEL)?)
-            };
-            if let Err(error) = new().map(forget) {
+            if let Err(error) = leak_directory(Self) {
                 if error == ENODEV {
                     pr_info!("a directory is refused\n");
                 }
@@ -635,6 +621,16 @@ impl Chain {
         }
         f.write_str("5\n")
     }
+}
+
+/// Leaks a directory with a name of its own.
+fn leak_directory<T: Files>(data: T) -> Result {
+    static NUMBER: Atomic<u32> = Atomic::new(0);
+
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let name = CString::try_from_fmt(fmt!("going_probe_{number}"))?;
+    forget(Dir::new(&name, Arc::new(data, GFP_KERNEL)?)?);
+    Ok(())
 }
 
 /// The data of a directory that is leaked.
