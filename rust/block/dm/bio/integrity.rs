@@ -210,7 +210,7 @@ impl<T: Target> ReadClone<T> {
     }
 
     /// Returns the name that the target is registered under.
-    pub(in crate::block::dm) fn target_name(&self) -> &'static CStr {
+    pub(in crate::block::dm) fn target_name(&self) -> &CStr {
         self.0.base.ptr().inner().get_ref().name()
     }
 

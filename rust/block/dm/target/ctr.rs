@@ -86,13 +86,6 @@ impl TargetBuilder<'_> {
         unsafe { (*self.ti).begin }
     }
 
-    /// Returns the name that the target is registered under.
-    pub(in crate::block::dm) fn target_name(&self) -> &'static CStr {
-        // SAFETY: `ti` and its type are alive by the type invariants. `target_type()` in
-        // `vtable.rs` made the type, so its name is a static C string.
-        unsafe { CStr::from_char_ptr((*(*self.ti).type_).name) }
-    }
-
     /// Returns the type of the target.
     pub(in crate::block::dm) fn target_type(&self) -> NonNull<TargetType> {
         // SAFETY: `ti` is alive by the type invariants. Its type is the first field of a

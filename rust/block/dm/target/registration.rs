@@ -68,7 +68,7 @@ impl<T: Target> Registration<T> {
         Self::with_name(T::NAME, data)
     }
 
-    /// Registers the target under another name.
+    /// Registers the target under another name, which is copied.
     ///
     /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the code of the
     /// callbacks is outside the module that implements [`Target`], which is the module that tables
@@ -77,9 +77,9 @@ impl<T: Target> Registration<T> {
     /// `data` is dropped then, too.
     ///
     /// Context: As [`Registration::new()`].
-    pub fn with_name(name: &'static CStr, data: T::ModuleData) -> Result<Self> {
+    pub fn with_name(name: &CStr, data: T::ModuleData) -> Result<Self> {
         let module = this_module::<T::OwnerModule>().as_ptr();
-        let (raw, functions) = (Vtable::<T>::target_type(name), Vtable::<T>::FUNCTIONS);
+        let (raw, functions) = (Vtable::<T>::target_type(), Vtable::<T>::FUNCTIONS);
         // SAFETY: `module` is the `THIS_MODULE` of a module whose types are used here, so it is
         // loaded.
         if !unsafe { code::has_code(module, &Vtable::<T>::addresses(&raw, &functions)) } {
@@ -88,7 +88,7 @@ impl<T: Target> Registration<T> {
         }
         // Device mapper keeps pointers to the type, so it stays allocated until the module is
         // unloaded.
-        let target_type = Registered::<T>::alloc(raw, functions, data)?;
+        let target_type = Registered::<T>::alloc(raw, name, functions, data)?;
         // SAFETY:
         // - The module with the code of `T` is loaded, and its code calls this.
         // - `unregister()` may be called as soon as the type is registered. `release()` and `free()`
@@ -157,7 +157,10 @@ impl<T: Target> Drop for Registration<T> {
 mod tests {
     use super::*;
 
-    use kernel::sync::Arc;
+    use kernel::{
+        str::CString,
+        sync::Arc, //
+    };
 
     use crate::block::dm::{
         Args,
@@ -204,6 +207,16 @@ mod tests {
     fn target_registers_under_several_names() -> Result {
         let _first = Registration::<Refuse>::new(None)?;
         assert!(Registration::<Refuse>::with_name(c"kscale_refuse2", None).is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn name_is_copied() -> Result {
+        let name = CString::try_from(c"kscale_refuse3")?;
+        let _first = Registration::<Refuse>::with_name(&name, None)?;
+        drop(name);
+        let again = Registration::<Refuse>::with_name(c"kscale_refuse3", None);
+        assert!(again.is_err_and(|error| error == EBUSY));
         Ok(())
     }
 

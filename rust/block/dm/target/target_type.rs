@@ -22,6 +22,7 @@ use kernel::{
         c_void, //
     },
     prelude::*,
+    str::CString,
     sync::static_lock_class,
     types::Opaque, //
 };
@@ -232,19 +233,28 @@ pub(super) struct Registered<T: Target> {
     /// Dropped by [`Registered::release()`]: functions of targets do not use it, and may wait for a
     /// guard that it owns.
     data: ManuallyDrop<T::ModuleData>,
+    /// The name of the type in C. That of the caller may be in a module that is unloaded earlier.
+    _name: CString,
 }
 
 impl<T: Target> Registered<T> {
-    /// Allocates a target type. [`Registered::free()`] frees it.
+    /// Allocates a target type with a copy of the name. [`Registered::free()`] frees both.
     pub(super) fn alloc(
         raw: bindings::target_type,
+        name: &CStr,
         functions: Functions,
         data: T::ModuleData,
     ) -> Result<NonNull<TargetType>> {
+        let name = CString::try_from(name)?;
+        let raw = bindings::target_type {
+            name: name.as_char_ptr(),
+            ..raw
+        };
         let this = KBox::try_pin_init(
             try_pin_init!(Self {
                 target_type <- TargetType::new(raw, functions),
                 data: ManuallyDrop::new(data),
+                _name: name,
             }? Error),
             GFP_KERNEL,
         )?;

@@ -79,7 +79,6 @@ pub(in crate::block::dm) struct Inner<T: Target> {
     devices: Devices,
     target_type: NonNull<TargetType>,
     begin_sectors: u64,
-    name: &'static CStr,
     /// Dropped by `dtr`, so before the table is freed.
     _events: Option<EventSource>,
     /// Dropped after `target`, and before the devices are put.
@@ -115,8 +114,9 @@ impl<T: Target> Inner<T> {
     }
 
     /// Returns the name that the target is registered under.
-    pub(in crate::block::dm) fn name(&self) -> &'static CStr {
-        self.name
+    pub(in crate::block::dm) fn name(&self) -> &CStr {
+        // SAFETY: The type outlives `self`, and keeps the name.
+        unsafe { CStr::from_char_ptr((*TargetType::raw(self.target_type)).name) }
     }
 }
 
@@ -124,10 +124,10 @@ impl<T: Target> Inner<T> {
 pub(super) struct Vtable<T: Target>(PhantomData<T>);
 
 impl<T: Target> Vtable<T> {
-    /// Returns the `struct target_type` to register, without the fields private to device mapper.
-    pub(super) fn target_type(name: &'static CStr) -> bindings::target_type {
+    /// Returns the `struct target_type` to register, without the name and the fields private to device
+    /// mapper.
+    pub(super) fn target_type() -> bindings::target_type {
         bindings::target_type {
-            name: name.as_char_ptr(),
             module: this_module::<T::OwnerModule>().as_ptr(),
             version: T::VERSION,
             features: Self::features(),
@@ -349,7 +349,7 @@ impl<T: Target> Vtable<T> {
             );
         }
         builder.set_per_bio(PerBio::<T>::SIZE);
-        let (begin_sectors, name) = (builder.begin_sectors(), builder.target_name());
+        let begin_sectors = builder.begin_sectors();
         let target_type = builder.target_type();
         let mut inner = KBox::<Inner<T>>::new_uninit(GFP_KERNEL)?;
         let slot = inner.as_mut_ptr();
@@ -370,8 +370,6 @@ impl<T: Target> Vtable<T> {
         unsafe { (&raw mut (*slot).target_type).write(target_type) };
         // SAFETY: As above.
         unsafe { (&raw mut (*slot).begin_sectors).write(begin_sectors) };
-        // SAFETY: As above.
-        unsafe { (&raw mut (*slot).name).write(name) };
         // SAFETY: As above.
         unsafe { (&raw mut (*slot)._events).write(builder.events.take()) };
         // SAFETY: As above.
