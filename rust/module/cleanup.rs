@@ -112,8 +112,8 @@ fn add(module: *mut bindings::module, record: Record, stage: Stage) -> Result<Re
     Ok(RECORDS.lock().add(module, memory, record, stage))
 }
 
-/// Returns whether the module gets no more registrations: it is going, and has made some in too many rounds
-/// of the notifier. The caller must end the registration that it has just added a record for, by
+/// Returns whether the module gets no more registrations: it is going, and has made too many, or some in too
+/// many rounds of the notifier. The caller must end the registration that it has just added a record for, by
 /// [`stop_now()`] or [`abandon()`].
 pub(crate) fn is_closed(module: *mut bindings::module) -> bool {
     let mut records = RECORDS.lock();
@@ -392,7 +392,7 @@ mod tests {
         let module = fake_module(data.addr().get());
         let has_own = Notifier::has_records(module)
             && !stop_next(module)
-            && !Notifier::release_last(module)
+            && !Notifier::release_last(module, u64::MAX)
             && Notifier::take_released(module).is_none();
         CALLS.stopped.store(
             10 * CALLS.stopped.load(Relaxed) + u32::from(has_own),
@@ -436,7 +436,7 @@ mod tests {
 
     /// Frees the newest stopped record, and returns whether there was one.
     fn free_next(module: *mut bindings::module) -> bool {
-        Notifier::release_last(module);
+        Notifier::release_last(module, u64::MAX);
         let Some(record) = Notifier::take_released(module) else {
             return false;
         };
@@ -484,7 +484,7 @@ mod tests {
             add(module, record, Stage::Stopped)?;
         }
 
-        while Notifier::release_last(module) {}
+        while Notifier::release_last(module, u64::MAX) {}
         assert_eq!(calls(), (4321, 0));
         // Those that wait are freed last.
         while Notifier::free_last(module) {}
@@ -581,6 +581,40 @@ mod tests {
         assert_eq!((counter.added(), others.added()), (0, 0));
         assert!(cancel(add_digit(other, 1, Stage::Active)?));
         assert_eq!((counter.added(), others.added()), (0, 1));
+        Ok(())
+    }
+
+    /// Work items may make registrations for as long as a destructor runs.
+    #[test]
+    fn records_that_are_newer_than_the_round_are_not_released() -> Result {
+        let module = fake_module(8);
+        let old = add_digit(module, 1, Stage::Stopped)?;
+        let end = RECORDS.lock().next;
+        let new = add_digit(module, 2, Stage::Stopped)?;
+        let released = (
+            Notifier::release_last(module, end),
+            Notifier::release_last(module, end),
+        );
+        let mut records = RECORDS.lock();
+        let is_old_released = records.remove(old, Stage::Released).is_some();
+        let is_new_stopped = records.remove(new, Stage::Stopped).is_some();
+        drop(records);
+
+        assert_eq!(released, (true, false));
+        assert!(is_old_released && is_new_stopped);
+        Ok(())
+    }
+
+    #[test]
+    fn a_module_that_adds_many_records_is_closed() -> Result {
+        let module = fake_module(8);
+        let counter = AddCounter::new(module);
+        for _ in 0..records::MAX_ADDED {
+            assert!(!is_closed(module));
+            assert!(cancel(add_digit(module, 1, Stage::Active)?));
+        }
+        assert!(is_closed(module));
+        drop(counter);
         Ok(())
     }
 

@@ -90,7 +90,7 @@ module! {
         },
         queue: u8 {
             default: 0,
-            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers, 4: and passes a value on",
+            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers, 4: and passes a value on, 5: as 3, with data whose destructor is slow",
         },
         leak: bool {
             default: false,
@@ -109,10 +109,15 @@ struct Data {
     _guard: Option<OwnedDownGuard<Normal>>,
     /// Has an item that waits for the guard. So it is dropped later.
     _queue: Option<Workqueue>,
+    /// What the destructor takes.
+    drop_ms: i64,
 }
 
 impl Drop for Data {
     fn drop(&mut self) {
+        if self.drop_ms > 0 {
+            fsleep(Delta::from_millis(self.drop_ms));
+        }
         pr_info!("the data is dropped\n");
     }
 }
@@ -364,6 +369,7 @@ impl Values {
         Ok(Data {
             _guard: Some(guard),
             _queue: None,
+            drop_ms: 0,
         })
     }
 }
@@ -379,7 +385,8 @@ impl Drop for Values {
 struct Job {
     queue: Arc<Workqueue>,
     is_endless: bool,
-    registers: bool,
+    /// Makes a registration each time: how long the destructor of its data takes.
+    data_drop_ms: Option<i64>,
     /// Of which it passes one on each time.
     values: Option<Values>,
     runs: Atomic<u32>,
@@ -398,8 +405,13 @@ impl WorkItem for Job {
         // The first run is longer than the removal of the module takes.
         let is_first = this.runs.fetch_add(1, Relaxed) == 0;
         fsleep(Delta::from_millis(if is_first { 500 } else { 5 }));
-        if this.registers {
-            if let Err(error) = dm::Registration::<Idle>::new(Data::default()) {
+        if let Some(drop_ms) = this.data_drop_ms {
+            let data = Data {
+                _guard: None,
+                _queue: None,
+                drop_ms,
+            };
+            if let Err(error) = dm::Registration::<Idle>::new(data) {
                 pr_err!("no registration: {error:?}\n");
             }
         }
@@ -417,14 +429,14 @@ impl Job {
     fn new(
         queue: Arc<Workqueue>,
         is_endless: bool,
-        registers: bool,
+        data_drop_ms: Option<i64>,
         values: Option<Values>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 queue,
                 is_endless,
-                registers,
+                data_drop_ms,
                 values,
                 runs: Atomic::new(0),
                 work <- new_work!("going_probe::Job"),
@@ -440,18 +452,18 @@ impl Job {
             GFP_KERNEL,
         )?;
         leak::forget(queue.clone())?;
-        Self::new(queue, false, false, None)
+        Self::new(queue, false, None, None)
     }
 
     /// Leaks a queue that has work items.
-    fn leak(is_endless: bool, registers: bool, passes: bool) -> Result {
+    fn leak(is_endless: bool, data_drop_ms: Option<i64>, passes: bool) -> Result {
         // One item at a time: the other two wait.
         let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
 
         for _ in 0..3 {
             let values = passes.then(|| Values::new(Value::Empty)).transpose()?;
-            let job = Self::new(queue.clone(), is_endless, registers, values)?;
+            let job = Self::new(queue.clone(), is_endless, data_drop_ms, values)?;
             // C never runs the item after the module has gone, so nothing drops it.
             if is_endless {
                 leak::forget(job.clone())?;
@@ -506,6 +518,7 @@ impl Waiter {
         let _target = dm::Registration::<Idle>::new(Data {
             _guard: Some(guard),
             _queue: None,
+            drop_ms: 0,
         })?;
         wait_for_use();
         let _ = queue.enqueue(Self::new(domain)?);
@@ -522,6 +535,7 @@ impl Waiter {
         Ok(Data {
             _guard: Some(guard),
             _queue: Some(queue),
+            drop_ms: 0,
         })
     }
 }
@@ -683,7 +697,14 @@ impl kernel::Module for GoingModule {
         };
         match module_parameters::queue.value() {
             0 => (),
-            how => Job::leak(how >= 2, how == 3, how == 4)?,
+            how => {
+                let data_drop_ms = match how {
+                    3 => Some(0),
+                    5 => Some(50),
+                    _ => None,
+                };
+                Job::leak(how >= 2, data_drop_ms, how == 4)?;
+            }
         }
         let mut late = Guarded::new()?;
         let idle = match module_parameters::guard.value() {
@@ -693,6 +714,7 @@ impl kernel::Module for GoingModule {
             3 => Some(Data {
                 _guard: late.guard.take(),
                 _queue: None,
+                drop_ms: 0,
             }),
             5 => {
                 Held::leak(late.guard.take(), late.domain.clone())?;
@@ -701,6 +723,7 @@ impl kernel::Module for GoingModule {
             6 => Some(Data {
                 _guard: late.guard.take(),
                 _queue: None,
+                drop_ms: 0,
             }),
             _ => None,
         };

@@ -31,6 +31,7 @@ use crate::{
 };
 
 use super::{
+    is_closed,
     stop_now,
     AddCounter,
     Record,
@@ -45,8 +46,8 @@ const MAX_RECORD_ROUNDS: u32 = 4;
 /// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
 const MAX_VALUE_ROUNDS: u32 = 100;
 
-/// The time for which values of a going module may be pending, until the log has a line.
-const WARN_PENDING_MS: i64 = 10_000;
+/// The time for which a going module may wait for values or references, until the log has a line.
+const WARN_MS: i64 = 10_000;
 
 /// The polling interval of a waiting module.
 const INTERVAL_MS: i64 = 2;
@@ -122,6 +123,7 @@ impl Notifier {
     fn run_records(module: *mut bindings::module) {
         let counter = AddCounter::new(module);
         let mut pending = PendingValues::new(module);
+        let mut references = Wait::new();
         // Refuses work items once it is set. From then on, a destructor that has started earlier may
         // still queue an item: it may not have seen this.
         let mut going = None;
@@ -132,20 +134,31 @@ impl Notifier {
         loop {
             let (added, begun) = (counter.added(), pending.begun());
             let has_added = || counter.added() != added;
-            // Callbacks that have not been stopped yet may add records all the time. So a round stops those
-            // of its begin, the oldest first: a callback is older than what it adds.
+            // Callbacks that have not been stopped yet, and items, may add records all the time. So a round
+            // stops and releases those of its begin. The oldest is stopped first: a callback is older than
+            // what it adds.
             let end = RECORDS.lock().next;
             let is_referenced = loop {
                 let is_referenced = Self::is_referenced(module);
                 // The data of a record may own a guard that a function of a bio, a work item, a pending
                 // value or a callback of the next record waits for.
                 if !is_referenced {
-                    while Self::release_last(module) {}
+                    while Self::release_last(module, end) {
+                        // Its destructor may be slow, and items may make registrations meanwhile.
+                        if is_closed(module) && !Self::has_active(module) {
+                            going.get_or_insert_with(|| workqueue::Going::new(module));
+                        }
+                    }
                 }
                 if !Self::stop_first(module, end) {
                     break is_referenced;
                 }
             };
+            if references.becomes_long(is_referenced) {
+                // SAFETY: The module is not freed before the notifiers have returned.
+                let count = unsafe { bindings::module_refcount(module) };
+                pr_err!("module unload waits for {count} references: open file, table?\n");
+            }
             if !is_referenced {
                 while !has_added() && Self::free_last(module) {}
             }
@@ -179,7 +192,9 @@ impl Notifier {
                     // Callbacks may add records all the time, too.
                     counter.close();
                 }
-                if record_rounds >= MAX_RECORD_ROUNDS || value_rounds >= MAX_VALUE_ROUNDS {
+                // A callback may wait for an item.
+                let has_ended = is_closed(module) || value_rounds >= MAX_VALUE_ROUNDS;
+                if has_ended && !Self::has_active(module) {
                     going.get_or_insert_with(|| workqueue::Going::new(module));
                 }
             }
@@ -204,8 +219,7 @@ impl Notifier {
     /// Calls `stop` of the oldest active record of a module, if its number is less than `end`. Returns
     /// whether there was one.
     pub(super) fn stop_first(module: *mut bindings::module, end: u64) -> bool {
-        let first = RECORDS.lock().first(module, Stage::Active);
-        let Some(id) = first.filter(|id| id.number < end) else {
+        let Some(id) = RECORDS.lock().first(module, Stage::Active, end) else {
             return false;
         };
         // If another task has stopped it meanwhile, this does nothing.
@@ -213,12 +227,13 @@ impl Notifier {
         true
     }
 
-    /// Calls `release` of the newest stopped record of a module, and returns whether there was one.
+    /// Calls `release` of the newest stopped record of a module with a number less than `end`, and returns
+    /// whether there was one.
     ///
     /// Nothing may refer to the module.
-    pub(super) fn release_last(module: *mut bindings::module) -> bool {
+    pub(super) fn release_last(module: *mut bindings::module, end: u64) -> bool {
         let mut records = RECORDS.lock();
-        let first = records.first(module, Stage::Stopped);
+        let first = records.first(module, Stage::Stopped, end);
         let record = first.and_then(|id| records.put_released(id));
         drop(records);
         let Some(record) = record else {
@@ -251,6 +266,11 @@ impl Notifier {
         lock_class::forget(module);
     }
 
+    /// Returns whether callbacks of a module may run.
+    fn has_active(module: *mut bindings::module) -> bool {
+        RECORDS.lock().has(module, Stage::Active)
+    }
+
     /// Returns whether there are records of a module.
     pub(super) fn has_records(module: *mut bindings::module) -> bool {
         RECORDS.lock().has_any(module)
@@ -262,26 +282,50 @@ impl Notifier {
         [Stage::Released, Stage::ReleasedWaiting]
             .into_iter()
             .find_map(|stage| {
-                let id = records.first(module, stage)?;
+                let id = records.first(module, stage, u64::MAX)?;
                 records.remove(id, stage)
             })
+    }
+}
+
+/// A wait of a going module, of which the log has a line if it is long.
+struct Wait {
+    since: Option<Instant<Monotonic>>,
+    has_warned: bool,
+}
+
+impl Wait {
+    fn new() -> Self {
+        Self {
+            since: None,
+            has_warned: false,
+        }
+    }
+
+    /// Returns whether the wait is long by now, once. `is_waiting` is whether it goes on.
+    fn becomes_long(&mut self, is_waiting: bool) -> bool {
+        if !is_waiting {
+            self.since = None;
+            return false;
+        }
+        let since = self.since.get_or_insert_with(Instant::now);
+        let is_first = !self.has_warned && since.elapsed().as_millis() >= WARN_MS;
+        self.has_warned |= is_first;
+        is_first
     }
 }
 
 /// The values that destructors of a going module have not destroyed yet.
 struct PendingValues {
     module: *mut bindings::module,
-    /// The time since which values are pending.
-    since: Option<Instant<Monotonic>>,
-    has_warned: bool,
+    wait: Wait,
 }
 
 impl PendingValues {
     fn new(module: *mut bindings::module) -> Self {
         Self {
             module,
-            since: None,
-            has_warned: false,
+            wait: Wait::new(),
         }
     }
 
@@ -293,16 +337,10 @@ impl PendingValues {
     /// Returns whether values are pending. If they are for a long time, the log has a line.
     fn poll(&mut self) -> bool {
         let count = srcu::pending_values(self.module);
-        if count == 0 {
-            self.since = None;
-            return false;
-        }
-        let since = self.since.get_or_insert_with(Instant::now);
-        if !self.has_warned && since.elapsed().as_millis() >= WARN_PENDING_MS {
+        if self.wait.becomes_long(count != 0) {
             pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
-            self.has_warned = true;
         }
-        true
+        count != 0
     }
 }
 

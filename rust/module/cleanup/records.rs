@@ -128,6 +128,9 @@ impl Memory {
     }
 }
 
+/// Number of records that a going module may add, until its registrations are refused.
+pub(super) const MAX_ADDED: u64 = 64;
+
 /// A module that is going.
 pub(super) struct GoingModule {
     /// The address of the `struct module`.
@@ -176,6 +179,7 @@ impl Records {
         let module = module.addr();
         if let Some(going) = self.going_mut(module) {
             going.added = going.added.wrapping_add(1);
+            going.is_closed |= going.added >= MAX_ADDED;
         }
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -190,27 +194,38 @@ impl Records {
         self.tree().get(&Key::new(id, stage)).copied()
     }
 
-    /// Returns the first record of a module that is in the stage.
+    /// Returns the first record of a module that is in the stage, and whose number is less than `end`.
     pub(super) fn first(
         &mut self,
         module: *mut bindings::module,
         stage: Stage,
+        end: u64,
     ) -> Option<RecordId> {
+        let order = if stage.is_lifo() {
+            // The largest number. There is none if `end` is 0.
+            !end.checked_sub(1)?
+        } else {
+            0
+        };
         let from = Key {
             stage,
             module: module.addr(),
-            order: 0,
+            order,
         };
         let cursor = self.tree().cursor_lower_bound(&from)?;
         let (key, _) = cursor.current();
-        (key.stage == from.stage && key.module == from.module).then(|| key.id())
+        let is_found = key.stage == from.stage && key.module == from.module;
+        is_found.then(|| key.id()).filter(|id| id.number < end)
+    }
+
+    /// Returns whether a module has records in the stage.
+    pub(super) fn has(&mut self, module: *mut bindings::module, stage: Stage) -> bool {
+        self.first(module, stage, u64::MAX).is_some()
     }
 
     /// Returns whether there are records of a module.
     pub(super) fn has_any(&mut self, module: *mut bindings::module) -> bool {
-        Stage::ALL
-            .iter()
-            .any(|stage| self.first(module, *stage).is_some())
+        Stage::ALL.iter().any(|stage| self.has(module, *stage))
     }
 
     /// Puts a record that is in the stage `from` into the stage `to`, and returns it.

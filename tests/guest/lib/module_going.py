@@ -119,7 +119,7 @@ class Suite(block.Suite):
         with open(path, "rb", buffering=0):
             os.remove(path)
             block.wait_until(lambda: bool(self.said("going_probe: the init function fails")))
-            time.sleep(1)
+            block.wait_until(lambda: bool(self.said("module unload waits for 1 references")))
             assert loading.is_alive(), "the module went while its file was open"
         assert isinstance(loading.end(), OSError), "the load has not failed"
         assert self.said("going_probe: the file is closed"), "the file was not closed"
@@ -151,6 +151,9 @@ class Suite(block.Suite):
 
     def test_a_leaked_queue_has_work_that_queues_itself_and_registers(self) -> None:
         self.expect_no_item(3)
+
+    def test_a_leaked_queue_has_work_that_registers_faster_than_the_data_is_dropped(self) -> None:
+        self.expect_no_item(5)
 
     def test_a_leaked_queue_has_work_that_queues_itself_and_passes_a_value_on(self) -> None:
         self.expect_no_item(4)
