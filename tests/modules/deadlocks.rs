@@ -12,6 +12,7 @@ use kernel::{
     impl_has_hr_timer,
     impl_has_work,
     new_mutex,
+    new_spinlock,
     new_work,
     prelude::*,
     sync::{
@@ -47,7 +48,8 @@ use kscale::{
         gfp::Gfp,
         list_lru::{
             Item,
-            ListLru, //
+            ListLru,
+            Status, //
         },
         shrinker::{
             self,
@@ -61,6 +63,10 @@ use kscale::{
     },
     percpu::hotplug,
     sync::{
+        rcu_list::{
+            new_list,
+            List, //
+        },
         rwsem::new_rwsem,
         srcu::{
             new_domain,
@@ -83,7 +89,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue, 7 LRU list in an interrupt, 8 two semaphores, 9 work item with a lock",
+            description: "Deadlock: 0 SRCU, 1 SRCU with a lock, 2 reclaim, 3 CPU hotplug, 4 reads, 5 work item, 6 flush queue, 7 LRU list in an interrupt, 8 two semaphores, 9 work item with a lock, 10 LRU list with a lock, 11 RCU list with a lock",
         },
     },
 }
@@ -311,6 +317,36 @@ fn use_list_in_interrupt() -> Result {
     Ok(())
 }
 
+/// Removes an item under a lock that the callback of a walk acquires.
+fn use_list_with_lock_of_walk() -> Result {
+    let shrinker = Shrinker::new(c"deadlocks", shrinker::Flags::NUMA_AWARE)?;
+    let lists = ListLru::new(c"deadlocks", &shrinker)?;
+    let item = lists.alloc(1, Gfp::KERNEL)?;
+    item.add();
+    let lock = KBox::pin_init(new_spinlock!(()), GFP_KERNEL)?;
+    let isolated = lists.walk(1, |_| {
+        drop(lock.lock());
+        Status::Skip
+    });
+    drop(isolated);
+
+    let _held = lock.lock();
+    item.del();
+    Ok(())
+}
+
+/// Removes a value under a lock that a walk acquires.
+fn remove_with_lock_of_walk() -> Result {
+    let list = KBox::pin_init(new_list!(), GFP_KERNEL)?;
+    let list: &List<u32> = &list;
+    let locked = Locked::new()?;
+    let one = list.push_front(1, GFP_KERNEL)?;
+    list.for_each(|_| drop(locked.lock.lock()));
+
+    let _held = locked.lock.lock();
+    list.remove(one).map(drop).map_err(|_| EINVAL)
+}
+
 #[cfg(CONFIG_IOMMU_IOVA)]
 mod flush_queue {
     use super::*;
@@ -397,6 +433,8 @@ impl kernel::Module for DeadlocksModule {
             7 => use_list_in_interrupt()?,
             8 => write_in_two_orders()?,
             9 => drop_queue_with_lock_of_item()?,
+            10 => use_list_with_lock_of_walk()?,
+            11 => remove_with_lock_of_walk()?,
             _ => return Err(EINVAL),
         }
         Ok(Self::Nothing)

@@ -58,6 +58,8 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ("rwsem: two in both orders", "debug", "modprobe deadlocks what=8", fails),
         ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
         ("workqueue: dropped with a lock of an item", "debug", "modprobe deadlocks what=9", fails),
+        ("LRU list used with a lock of a walk", "debug", "modprobe deadlocks what=10", fails),
+        ("RCU list: removal with a lock of a walk", "debug", "modprobe deadlocks what=11", fails),
         ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
         ("dm: panic below a read", "debug", panics, fails),
         ("data race", "kcsan", race.format("plain", 0), fails),
