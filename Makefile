@@ -71,7 +71,7 @@ test:
 
 .PHONY: test-long
 test-long:
-	$(RECURSE)$(Q)$(PY)/tests/run.py --long
+	$(RECURSE)$(Q)$(SETUP) --plots && $(PY)/tests/run.py --long
 
 .PHONY: bench
 bench:
