@@ -35,6 +35,9 @@ use super::{
     Target, //
 };
 
+/// The maximum length of a name.
+const MAX_NAME_BYTES: usize = 127;
+
 /// Registration of a target type. Table lines may use the target while it lives.
 ///
 /// The module of the target keeps it in its state. After it is dropped, existing tables continue to
@@ -70,14 +73,19 @@ impl<T: Target> Registration<T> {
 
     /// Registers the target under another name, which is copied.
     ///
-    /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the code of the
-    /// callbacks is outside the module that implements [`Target`], which is the module that tables
-    /// keep loaded. Fails with [`ENODEV`] during the unload of a module that keeps making registrations.
+    /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the name has more than 127
+    /// bytes; a table line has room for 15. Fails with [`EINVAL`], too, if the code of the callbacks is
+    /// outside the module that implements [`Target`], which is the module that tables keep loaded. Fails
+    /// with [`ENODEV`] during the unload of a module that keeps making registrations.
     /// Each call allocates a little memory that is only freed at module unload, also if the name is taken.
     /// `data` is dropped then, too.
     ///
     /// Context: As [`Registration::new()`].
     pub fn with_name(name: &CStr, data: T::ModuleData) -> Result<Self> {
+        // The kernel warns of an allocation of more than 4 MiB.
+        if name.count_bytes() > MAX_NAME_BYTES {
+            return Err(EINVAL);
+        }
         let module = this_module::<T::OwnerModule>().as_ptr();
         let (raw, functions) = (Vtable::<T>::target_type(), Vtable::<T>::FUNCTIONS);
         // SAFETY: `module` is the `THIS_MODULE` of a module whose types are used here, so it is
@@ -217,6 +225,17 @@ mod tests {
         drop(name);
         let again = Registration::<Refuse>::with_name(c"kscale_refuse3", None);
         assert!(again.is_err_and(|error| error == EBUSY));
+        Ok(())
+    }
+
+    #[test]
+    fn long_names_are_refused() -> Result {
+        for (length, error) in [(MAX_NAME_BYTES, None), (MAX_NAME_BYTES + 1, Some(EINVAL))] {
+            let mut bytes = KVVec::from_elem(b'n', length, GFP_KERNEL)?;
+            bytes.push(0, GFP_KERNEL)?;
+            let name = CStr::from_bytes_with_nul(&bytes).map_err(|_| EINVAL)?;
+            assert_eq!(Registration::<Refuse>::with_name(name, None).err(), error);
+        }
         Ok(())
     }
 
