@@ -29,6 +29,8 @@ KUNIT_S = {"uml": 5, "release": 20, "debug": 65, "kcsan": 130, "rt": 60, "stock"
 # A guest suite without a duration in tests/suites.txt.
 SUITE_S = 4
 SLOWER = {"uml": 0.6, "release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
+# Suites run more loops with KTAP_LONG, and most of the debug kernel are long ones.
+LONG_SLOWER = SLOWER | {"release": 4, "debug": 28}
 # Numbers of guests that share the suites of a kernel.
 GUESTS = {"uml": 2, "release": 1, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
@@ -83,7 +85,7 @@ def kernel_steps(
     limits = LONG_TIMEOUT_S if is_long else TIMEOUT_S
     guests = (LONG_GUESTS if is_long else GUESTS)[kernel]
 
-    for number, share in enumerate(shares(planned, guests, kernel), 1):
+    for number, share in enumerate(shares(planned, guests, kernel, is_long), 1):
         names = [suite.name for suite in share]
 
         def run(
@@ -104,7 +106,7 @@ def kernel_steps(
             return [step.judged(kernel, parser, output_of(directory), names, directory, end_of(directory))]
 
         name = f"{kernel} kernel, guest {number}: {len(share)} suites"
-        yield Step(kernel, name, cost(share, kernel), run, names)
+        yield Step(kernel, name, cost(share, kernel, is_long), run, names)
 
 
 def output_of(directory: Path) -> str:
@@ -118,15 +120,16 @@ def end_of(directory: Path) -> ktap.Ended:
     return ktap.Ended.load(directory / "end.json")
 
 
-def cost(share: list[suites.Planned], kernel: str) -> float:
+def cost(share: list[suites.Planned], kernel: str, is_long: bool = False) -> float:
     """Returns the approximate duration of a guest on an idle host, in seconds."""
     own_s = sum(suite.seconds or SUITE_S for suite in share if suite.kind == "guest")
     kunit_s = KUNIT_S[kernel] if any(suite.kind == "kunit" for suite in share) else 0
-    return BOOT_S[kernel] + own_s * SLOWER[kernel] + kunit_s
+    slower = (LONG_SLOWER if is_long else SLOWER)[kernel]
+    return BOOT_S[kernel] + own_s * slower + kunit_s
 
 
 def shares(
-    planned: list[suites.Planned], guests: int, kernel: str
+    planned: list[suites.Planned], guests: int, kernel: str, is_long: bool = False
 ) -> list[list[suites.Planned]]:
     """Distributes guest suites so that all guests take about the same time.
 
@@ -136,7 +139,7 @@ def shares(
     found = [kunit, *([] for _ in range(guests - 1))]
     others = [suite for suite in planned if suite.kind == "guest"]
     for suite in sorted(others, key=lambda suite: -suite.seconds):
-        min(found, key=lambda share: (cost(share, kernel), len(share))).append(suite)
+        min(found, key=lambda share: (cost(share, kernel, is_long), len(share))).append(suite)
     return [sorted(share, key=planned.index) for share in found if share]
 
 
