@@ -30,6 +30,16 @@ __kscale_helper bool kscale_helper_in_interrupt_or_irqs_off(void)
 	return in_interrupt() || irqs_disabled();
 }
 
+__kscale_helper bool kscale_helper_in_interrupt(void)
+{
+	return in_interrupt();
+}
+
+__kscale_helper bool kscale_helper_in_worker(void)
+{
+	return current->flags & PF_WQ_WORKER;
+}
+
 __kscale_helper bool kscale_helper_in_nmi(void)
 {
 	return in_nmi();

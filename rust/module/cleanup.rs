@@ -32,10 +32,17 @@ use crate::{
 
 mod notifier;
 mod records;
+mod refusal;
 
 pub(crate) use self::{
     notifier::Notifier,
-    records::RecordId, //
+    records::RecordId,
+    refusal::{
+        free_refused,
+        is_in_refusal,
+        refuse,
+        unless_closed, //
+    }, //
 };
 
 use self::records::{
@@ -114,7 +121,7 @@ fn add(module: *mut bindings::module, record: Record, stage: Stage) -> Result<Re
 
 /// Returns whether the module gets no more registrations: it is going, and has made too many, or some in too
 /// many rounds of the notifier. The caller must end the registration that it has just added a record for, by
-/// [`stop_now()`] or [`abandon()`].
+/// [`refuse()`], or by [`abandon()`] and [`free_refused()`].
 pub(crate) fn is_closed(module: *mut bindings::module) -> bool {
     let mut records = RECORDS.lock();
     records
@@ -610,9 +617,10 @@ mod tests {
         let module = fake_module(8);
         let counter = AddCounter::new(module);
         for _ in 0..records::MAX_ADDED {
-            assert!(!is_closed(module));
             assert!(cancel(add_digit(module, 1, Stage::Active)?));
+            assert!(!is_closed(module));
         }
+        assert!(cancel(add_digit(module, 1, Stage::Active)?));
         assert!(is_closed(module));
         drop(counter);
         Ok(())

@@ -96,10 +96,17 @@ pub(crate) fn is_in_module<P: Teardown>() -> bool {
         .all(|addresses| unsafe { code::has_code(module, addresses) })
 }
 
+/// Returns the data of a registration that the caller is about to make. Drops it and fails with [`ENODEV`] if
+/// [`register()`] would refuse the registration, see [`cleanup::unless_closed()`].
+pub(crate) fn unless_closed<P: Teardown, V>(value: V) -> Result<V> {
+    cleanup::unless_closed(this_module::<P::OwnerModule>().as_ptr(), value)
+}
+
 /// Adds a cleanup record that stops and drops `value`, which C may use.
 ///
 /// Fails with [`ENOMEM`]; the value is then stopped and dropped. Fails with [`ENODEV`] if the module is
-/// going, and makes registrations all the time; the value is then stopped, and dropped later.
+/// going, and makes registrations all the time; the value is then stopped and dropped, too, or dropped later if
+/// the caller is the destructor of another such value.
 ///
 /// # Safety
 ///
@@ -124,8 +131,8 @@ pub(crate) unsafe fn register<P: Teardown>(value: P) -> Result<TeardownId> {
     }
     let id = id?;
     if cleanup::is_closed(module) {
-        // The notifier drops the value. Here its destructor might try the same again, without an end.
-        cleanup::stop_now(id);
+        // SAFETY: The record is from above: `free()` only requires `stop()`.
+        unsafe { cleanup::refuse(id) };
         return Err(ENODEV);
     }
     Ok(TeardownId(id))

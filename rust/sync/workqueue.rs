@@ -101,8 +101,8 @@ impl BitOr for Flags {
 ///
 /// A leaked queue stays until this library is unloaded. When a module is unloaded, all queues that
 /// may have items of this module are flushed. An item could queue itself again forever. So
-/// when the exit function of the module has returned and nothing else is left to end, its items are
-/// not queued any more: they are leaked with all that they own, and do not run.
+/// when the exit function of the module has returned and nothing else is left to end, work items and
+/// interrupts cannot queue its items any more: they are leaked with all that they own, and do not run.
 ///
 /// # Invariants
 ///

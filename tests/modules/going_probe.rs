@@ -90,7 +90,7 @@ module! {
         },
         queue: u8 {
             default: 0,
-            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers, 4: and passes a value on, 5: as 3, with data whose destructor is slow",
+            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers, 4: and passes a value on, 5: as 3, with data whose destructor is slow, 6: or waits for an item, 6: or waits for an item",
         },
         leak: bool {
             default: false,
@@ -104,21 +104,71 @@ module! {
 }
 
 /// The data of a registration.
-#[derive(Default)]
 struct Data {
     _guard: Option<OwnedDownGuard<Normal>>,
     /// Has an item that waits for the guard. So it is dropped later.
     _queue: Option<Workqueue>,
-    /// What the destructor takes.
-    drop_ms: i64,
+    /// What the destructor does.
+    on_drop: fn(),
+}
+
+impl Data {
+    fn new(guard: Option<OwnedDownGuard<Normal>>) -> Self {
+        Self {
+            _guard: guard,
+            _queue: None,
+            on_drop: || (),
+        }
+    }
 }
 
 impl Drop for Data {
     fn drop(&mut self) {
-        if self.drop_ms > 0 {
-            fsleep(Delta::from_millis(self.drop_ms));
-        }
+        (self.on_drop)();
         pr_info!("the data is dropped\n");
+    }
+}
+
+/// A work item for which a destructor waits.
+#[pin_data]
+struct Quick {
+    has_run: Atomic<bool>,
+    #[pin]
+    work: Work<Quick>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Quick { self.work }
+}
+
+impl WorkItem for Quick {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.has_run.store(true, Relaxed);
+    }
+}
+
+impl Quick {
+    /// Runs an item, and waits for it. Not forever: the test may fail.
+    fn run_one() -> Result {
+        let queue = Workqueue::new(c"going_quick", Flags::UNBOUND, 1)?;
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                has_run: Atomic::new(false),
+                work <- new_work!("going_probe::Quick"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let _ = queue.enqueue(this.clone());
+        for _ in 0..1000 {
+            if this.has_run.load(Relaxed) {
+                return Ok(());
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        pr_err!("an item does not run\n");
+        Ok(())
     }
 }
 
@@ -366,11 +416,7 @@ impl Values {
         let item = Item::new(Value::Empty, GFP_KERNEL)?;
         this.0.lock().replace(item).free_later();
         leak::forget(this)?;
-        Ok(Data {
-            _guard: Some(guard),
-            _queue: None,
-            drop_ms: 0,
-        })
+        Ok(Data::new(Some(guard)))
     }
 }
 
@@ -385,8 +431,8 @@ impl Drop for Values {
 struct Job {
     queue: Arc<Workqueue>,
     is_endless: bool,
-    /// Makes a registration each time: how long the destructor of its data takes.
-    data_drop_ms: Option<i64>,
+    /// Makes a registration each time: what the destructor of its data does.
+    on_drop: Option<fn()>,
     /// Of which it passes one on each time.
     values: Option<Values>,
     runs: Atomic<u32>,
@@ -405,11 +451,11 @@ impl WorkItem for Job {
         // The first run is longer than the removal of the module takes.
         let is_first = this.runs.fetch_add(1, Relaxed) == 0;
         fsleep(Delta::from_millis(if is_first { 500 } else { 5 }));
-        if let Some(drop_ms) = this.data_drop_ms {
+        if let Some(on_drop) = this.on_drop {
             let data = Data {
                 _guard: None,
                 _queue: None,
-                drop_ms,
+                on_drop,
             };
             if let Err(error) = dm::Registration::<Idle>::new(data) {
                 pr_err!("no registration: {error:?}\n");
@@ -429,14 +475,14 @@ impl Job {
     fn new(
         queue: Arc<Workqueue>,
         is_endless: bool,
-        data_drop_ms: Option<i64>,
+        on_drop: Option<fn()>,
         values: Option<Values>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 queue,
                 is_endless,
-                data_drop_ms,
+                on_drop,
                 values,
                 runs: Atomic::new(0),
                 work <- new_work!("going_probe::Job"),
@@ -456,14 +502,14 @@ impl Job {
     }
 
     /// Leaks a queue that has work items.
-    fn leak(is_endless: bool, data_drop_ms: Option<i64>, passes: bool) -> Result {
+    fn leak(is_endless: bool, on_drop: Option<fn()>, passes: bool) -> Result {
         // One item at a time: the other two wait.
         let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
 
         for _ in 0..3 {
             let values = passes.then(|| Values::new(Value::Empty)).transpose()?;
-            let job = Self::new(queue.clone(), is_endless, data_drop_ms, values)?;
+            let job = Self::new(queue.clone(), is_endless, on_drop, values)?;
             // C never runs the item after the module has gone, so nothing drops it.
             if is_endless {
                 leak::forget(job.clone())?;
@@ -515,11 +561,7 @@ impl Waiter {
             GFP_KERNEL,
         )?;
         leak::forget(queue.clone())?;
-        let _target = dm::Registration::<Idle>::new(Data {
-            _guard: Some(guard),
-            _queue: None,
-            drop_ms: 0,
-        })?;
+        let _target = dm::Registration::<Idle>::new(Data::new(Some(guard)))?;
         wait_for_use();
         let _ = queue.enqueue(Self::new(domain)?);
         pr_info!("the init function fails\n");
@@ -535,7 +577,7 @@ impl Waiter {
         Ok(Data {
             _guard: Some(guard),
             _queue: Some(queue),
-            drop_ms: 0,
+            on_drop: || (),
         })
     }
 }
@@ -685,12 +727,9 @@ struct GoingModule {
 
 impl kernel::Module for GoingModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        if module_parameters::guard.value() == 7 {
-            return Opened::fail();
-        }
         let value = match module_parameters::value.value() {
             1 => Value::Registers,
-            2 => Value::Target(dm::Registration::new(Data::default())?),
+            2 => Value::Target(dm::Registration::new(Data::new(None))?),
             3 => Value::Late,
             4 => Value::Queues(Job::of_leaked_queue()?),
             _ => Value::Empty,
@@ -698,33 +737,33 @@ impl kernel::Module for GoingModule {
         match module_parameters::queue.value() {
             0 => (),
             how => {
-                let data_drop_ms = match how {
-                    3 => Some(0),
-                    5 => Some(50),
+                let on_drop: Option<fn()> = match how {
+                    3 => Some(|| ()),
+                    5 => Some(|| fsleep(Delta::from_millis(50))),
+                    6 => Some(|| {
+                        if let Err(error) = Quick::run_one() {
+                            pr_err!("no item: {error:?}\n");
+                        }
+                    }),
                     _ => None,
                 };
-                Job::leak(how >= 2, data_drop_ms, how == 4)?;
+                Job::leak(how >= 2, on_drop, how == 4)?;
             }
+        }
+        if module_parameters::guard.value() == 7 {
+            return Opened::fail();
         }
         let mut late = Guarded::new()?;
         let idle = match module_parameters::guard.value() {
             1 => Some(Values::leak_with_guard()?),
             2 => Some(Waiter::with_guard()?),
             4 => Some(Waiter::fail_with_table()?),
-            3 => Some(Data {
-                _guard: late.guard.take(),
-                _queue: None,
-                drop_ms: 0,
-            }),
+            3 => Some(Data::new(late.guard.take())),
             5 => {
                 Held::leak(late.guard.take(), late.domain.clone())?;
                 None
             }
-            6 => Some(Data {
-                _guard: late.guard.take(),
-                _queue: None,
-                drop_ms: 0,
-            }),
+            6 => Some(Data::new(late.guard.take())),
             _ => None,
         };
         let idle = idle.map(dm::Registration::new).transpose()?;
@@ -747,7 +786,7 @@ impl kernel::Module for GoingModule {
         *callbacks.values.lock() = Some(values);
         forget(hotplug::Registration::new(callbacks.clone())?);
         // Registered later, so it is unregistered first.
-        *callbacks.target.lock() = Some(dm::Registration::new(Data::default())?);
+        *callbacks.target.lock() = Some(dm::Registration::new(Data::new(None))?);
         Ok(Self {
             _files: None,
             _idle: idle,

@@ -71,6 +71,7 @@ impl<T: Files> Dir<T> {
             pr_err!("debugfs: files must belong to the module that creates them\n");
             return Err(EINVAL);
         }
+        let data = teardown::unless_closed::<KBox<Instance<T>>, _>(data)?;
         let flags = GFP_KERNEL | __GFP_NOWARN;
         let instance = KBox::new_uninit(GFP_KERNEL)?;
         let mut privates = KVVec::with_capacity(T::FILES.len(), flags)?;

@@ -73,6 +73,7 @@ impl<T: Callbacks> Registration<T> {
             return Err(EINVAL);
         }
 
+        let callbacks = teardown::unless_closed::<KBox<Instance<T>>, _>(callbacks)?;
         let instance = KBox::new_uninit(GFP_KERNEL)?;
         let data: *const T = &*callbacks;
         let shrinker = shrinker.into_raw();

@@ -124,15 +124,18 @@ impl Notifier {
         let counter = AddCounter::new(module);
         let mut pending = PendingValues::new(module);
         let mut references = Wait::new();
-        // Refuses work items once it is set. From then on, a destructor that has started earlier may
-        // still queue an item: it may not have seen this.
-        let mut going = None;
-        let mut have_early_destructors_ended = false;
+        // Once it is set, work items and interrupts cannot queue items. A destructor that has started earlier
+        // still may: it may not have seen this.
+        let mut going: Option<workqueue::Going> = None;
+        let queued =
+            |going: &Option<workqueue::Going>| going.as_ref().map(workqueue::Going::queued);
+        let mut was_idle = false;
         let (mut record_rounds, mut value_rounds) = (0_u32, 0_u32);
         // At the end of the last round.
         let mut last = (counter.added(), pending.begun());
         loop {
-            let (added, begun) = (counter.added(), pending.begun());
+            let (added, begun, queued_before) = (counter.added(), pending.begun(), queued(&going));
+            let had_records = Self::has_records(module);
             let has_added = || counter.added() != added;
             // Callbacks that have not been stopped yet, and items, may add records all the time. So a round
             // stops and releases those of its begin. The oldest is stopped first: a callback is older than
@@ -145,7 +148,7 @@ impl Notifier {
                 if !is_referenced {
                     while Self::release_last(module, end) {
                         // Its destructor may be slow, and items may make registrations meanwhile.
-                        if is_closed(module) && !Self::has_active(module) {
+                        if is_closed(module) && !Self::has_callbacks(module) {
                             going.get_or_insert_with(|| workqueue::Going::new(module));
                         }
                     }
@@ -171,16 +174,21 @@ impl Notifier {
             // values to other destructors. So the loop ends when neither was done meanwhile.
             // Records of other modules have no code of this one.
             let (has_added, has_begun) = (has_added(), pending.begun() != begun);
-            let has_more = has_added || has_begun || Self::has_records(module);
-            if may_flush && !is_pending && !has_more {
-                if have_early_destructors_ended {
+            let has_more = has_added || has_begun || had_records || Self::has_records(module);
+            // A task that is neither an item nor an interrupt may have queued an item after the flush. Either an
+            // item waits for the task, or the task runs for a record. So if nothing was left in two rounds,
+            // there is no such item: the second flush has waited for those queued during the first.
+            let is_idle = may_flush && !is_pending && !has_more && queued(&going) == queued_before;
+            if is_idle {
+                if was_idle {
                     break;
                 }
-                have_early_destructors_ended = going.is_some();
+                was_idle = going.is_some();
                 // Only work that always queues itself again can be left. Flush once more without it.
                 going.get_or_insert_with(|| workqueue::Going::new(module));
                 continue;
             }
+            was_idle = false;
             if !is_referenced {
                 // Work that always queues itself again may add a record or a value each time: stop
                 // it, too. It may do so while this task sleeps.
@@ -194,7 +202,7 @@ impl Notifier {
                 }
                 // A callback may wait for an item.
                 let has_ended = is_closed(module) || value_rounds >= MAX_VALUE_ROUNDS;
-                if has_ended && !Self::has_active(module) {
+                if has_ended && !Self::has_callbacks(module) {
                     going.get_or_insert_with(|| workqueue::Going::new(module));
                 }
             }
@@ -267,8 +275,8 @@ impl Notifier {
     }
 
     /// Returns whether callbacks of a module may run.
-    fn has_active(module: *mut bindings::module) -> bool {
-        RECORDS.lock().has(module, Stage::Active)
+    fn has_callbacks(module: *mut bindings::module) -> bool {
+        RECORDS.lock().has_callbacks(module)
     }
 
     /// Returns whether there are records of a module.

@@ -54,10 +54,12 @@ pub(super) enum Stage {
     ReleasedWaiting,
     /// [`end()`](super::end) calls all functions. The notifier waits until it has removed the record.
     Ending,
+    /// As `Ending`, by [`refuse()`](super::refuse).
+    Refused,
 }
 
 impl Stage {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Prepared,
         Self::Active,
         Self::Stopping,
@@ -65,6 +67,7 @@ impl Stage {
         Self::Released,
         Self::ReleasedWaiting,
         Self::Ending,
+        Self::Refused,
     ];
 
     /// Returns whether the newest record of the stage is the first. Otherwise it is the last.
@@ -128,7 +131,7 @@ impl Memory {
     }
 }
 
-/// Number of records that a going module may add, until its registrations are refused.
+/// Number of records that a going module may add. Then its registrations are refused.
 pub(super) const MAX_ADDED: u64 = 64;
 
 /// A module that is going.
@@ -179,7 +182,7 @@ impl Records {
         let module = module.addr();
         if let Some(going) = self.going_mut(module) {
             going.added = going.added.wrapping_add(1);
-            going.is_closed |= going.added >= MAX_ADDED;
+            going.is_closed |= going.added > MAX_ADDED;
         }
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -221,6 +224,13 @@ impl Records {
     /// Returns whether a module has records in the stage.
     pub(super) fn has(&mut self, module: *mut bindings::module, stage: Stage) -> bool {
         self.first(module, stage, u64::MAX).is_some()
+    }
+
+    /// Returns whether callbacks of a module may run, except for those of refused registrations.
+    pub(super) fn has_callbacks(&mut self, module: *mut bindings::module) -> bool {
+        [Stage::Active, Stage::Stopping, Stage::Ending]
+            .iter()
+            .any(|stage| self.has(module, *stage))
     }
 
     /// Returns whether there are records of a module.

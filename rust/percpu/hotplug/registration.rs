@@ -82,6 +82,7 @@ impl<T: Callbacks> Registration<T> {
             return Err(EINVAL);
         }
 
+        let callbacks = teardown::unless_closed::<KBox<Instance<T>>, _>(callbacks)?;
         let instance = KBox::new(
             Instance {
                 header: Header::new(online::<T>, offline::<T>),

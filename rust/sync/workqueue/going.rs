@@ -2,8 +2,10 @@
 
 //! The modules whose work items are refused, as they are being unloaded.
 //!
-//! An item may queue itself again. So from some time on, items of the going module are not queued
-//! any more. A second [flush](super::queues) waits for items that were being queued at that time.
+//! An item may queue itself again, and a timer may queue an item each time. So from some time on, work items
+//! and interrupts cannot queue items of the going module any more. Other tasks can: a destructor or a callback
+//! may wait for its item, and does not run without an end. The items that they queue are counted, as the
+//! notifier must [flush](super::queues) after the last one.
 
 use kernel::{
     prelude::*,
@@ -25,17 +27,22 @@ use kernel::{
 
 use core::ptr;
 
-use crate::bindings;
+use crate::{
+    bindings,
+    module::cleanup::is_in_refusal, //
+};
 
 use super::queues::{
     is_user,
     QUEUES, //
 };
 
-/// A slot for a module whose items are not queued any more.
+/// A slot for a module whose items are refused.
 struct Slot {
     /// NULL if the slot is free.
     module: Atomic<*mut bindings::module>,
+    /// The number of items that were about to be queued while the slot was in use. It may wrap around.
+    queued: Atomic<usize>,
     next: Option<&'static Slot>,
 }
 
@@ -60,8 +67,12 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
 ///
 /// Fails with [`ENOMEM`].
 fn add_slot(module: *mut bindings::module) -> Result<&'static Slot> {
-    let module = Atomic::new(module);
-    let mut slot = KBox::new(Slot { module, next: None }, GFP_KERNEL)?;
+    let slot = Slot {
+        module: Atomic::new(module),
+        queued: Atomic::new(0),
+        next: None,
+    };
+    let mut slot = KBox::new(slot, GFP_KERNEL)?;
     // Held while the pointer is changed.
     let queues = QUEUES.lock();
 
@@ -91,7 +102,7 @@ pub(super) unsafe fn free_slots() {
     }
 }
 
-/// Refuses items of a going module until it is dropped.
+/// Refuses items of a going module, in work items and interrupts, until it is dropped.
 ///
 /// # Invariants
 ///
@@ -104,8 +115,8 @@ impl Going {
     /// Starts to refuse items of `module`.
     ///
     /// An item or a destructor of [`srcu`](crate::sync::srcu) that has started earlier may still queue
-    /// an item. So the caller must flush, wait for these destructors, and flush once more. The value
-    /// must be dropped before the module is freed.
+    /// an item. So the caller must flush, wait for these destructors, and flush once more. It must then go on
+    /// while [`queued()`](Self::queued) changes. The value must be dropped before the module is freed.
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn new(module: *mut bindings::module) -> Self {
@@ -138,6 +149,11 @@ impl Going {
         // INVARIANT: The module was just added and counted.
         Self { slot: Some(slot) }
     }
+
+    /// Returns the number of items that were queued, or were about to be. It may wrap around.
+    pub(crate) fn queued(&self) -> usize {
+        self.slot.map_or(0, |slot| slot.queued.load(Relaxed))
+    }
 }
 
 impl Drop for Going {
@@ -149,8 +165,8 @@ impl Drop for Going {
     }
 }
 
-/// Returns whether an item must not be queued, because its module is going, or because it does not
-/// have the function at `own`.
+/// Returns whether an item must not be queued, because the caller is an item or an interrupt and its module is
+/// going, or because it does not have the function at `own`.
 ///
 /// # Safety
 ///
@@ -173,18 +189,34 @@ fn is_foreign() {
     pr_err!("workqueue: an item is not queued: another module created it\n");
 }
 
-/// Returns whether the function at `address` is code of a module that is going.
+/// Returns whether the function at `address` is code of a module that is going, and the caller may be a work
+/// item or an interrupt. Counts the item otherwise.
 #[cold]
 #[inline(never)]
 fn is_going(address: usize) -> bool {
     // The kernel waits for a grace period after the slot is cleared, before it frees the module.
     let _rcu = rcu::read_lock();
-
-    slots().any(|slot| {
+    let slot = slots().find(|slot| {
         let module = slot.module.load(Acquire);
         // SAFETY: The module is not freed before the critical section ends.
         !module.is_null() && unsafe { bindings::within_module(address, module) }
+    });
+
+    slot.is_some_and(|slot| {
+        let is_refused = may_be_endless();
+        if !is_refused {
+            slot.queued.fetch_add(1, Relaxed);
+        }
+        is_refused
     })
+}
+
+/// Returns whether the caller may queue items without an end: it is an interrupt or a work item, but not a
+/// destructor that the library calls in an item.
+fn may_be_endless() -> bool {
+    // SAFETY: There are no requirements.
+    let (in_interrupt, in_worker) = unsafe { (bindings::in_interrupt(), bindings::in_worker()) };
+    in_interrupt || in_worker && !is_in_refusal()
 }
 
 #[cfg(kscale_kunit)]
@@ -198,38 +230,116 @@ mod tests {
                 own_module,
                 queue,
                 Slow, //
-            }, //
+            },
+            Workqueue, //
         },
         *, //
     };
 
-    use kernel::sync::Arc;
+    use kernel::{
+        impl_has_work,
+        new_work,
+        sync::Arc,
+        workqueue::{
+            Work,
+            WorkItem, //
+        }, //
+    };
 
     use crate::module::cleanup::testing::empty_module;
 
+    /// An item that queues another one.
+    #[pin_data]
+    struct Outer {
+        queue: Arc<Workqueue>,
+        inner: Arc<Slow>,
+        #[pin]
+        work: Work<Outer>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Outer { self.work }
+    }
+
+    impl WorkItem for Outer {
+        type Pointer = Arc<Outer>;
+
+        fn run(this: Arc<Outer>) {
+            assert!(this.queue.enqueue(this.inner.clone()).is_ok());
+        }
+    }
+
+    /// Runs an item that queues `inner`, and returns the number of runs of `inner`.
+    fn runs_from_an_item(queue: &Arc<Workqueue>, inner: &Arc<Slow>) -> Result<u32> {
+        let outer = Arc::pin_init(
+            pin_init!(Outer {
+                queue: queue.clone(),
+                inner: inner.clone(),
+                work <- new_work!("kscale_workqueue::Outer"),
+            }),
+            GFP_KERNEL,
+        )?;
+        assert!(queue.enqueue(outer).is_ok());
+        // The second one waits for `inner`.
+        flush_all(&own_code());
+        flush_all(&own_code());
+        Ok(inner.runs())
+    }
+
     #[test]
-    fn items_of_a_going_module_are_refused() -> Result {
-        let queue = queue()?;
+    fn items_of_a_going_module_queue_no_items() -> Result {
+        let queue = Arc::new(queue()?, GFP_KERNEL)?;
         let (before, meanwhile, after) = (Slow::new()?, Slow::new()?, Slow::new()?);
 
-        assert!(queue.enqueue(before.clone()).is_ok());
+        let runs_before = runs_from_an_item(&queue, &before)?;
         // Twice, as for two modules.
         let first = Going::begin(own_module());
-        flush_all(&own_code());
-        let has_run = before.runs();
         let second = Going::begin(own_module());
         drop(first);
-        let is_leaked = queue.enqueue(meanwhile.clone()).is_ok();
+        let runs_meanwhile = runs_from_an_item(&queue, &meanwhile)?;
         drop(second);
-        assert!(queue.enqueue(after.clone()).is_ok());
-        drop(queue);
+        let runs_after = runs_from_an_item(&queue, &after)?;
 
-        assert_eq!(has_run, 1);
-        assert!(is_leaked);
-        assert_eq!((meanwhile.runs(), after.runs()), (0, 1));
+        assert_eq!((runs_before, runs_meanwhile, runs_after), (1, 0, 1));
         // SAFETY: The refused item leaked this reference, which nothing else owns.
         drop(unsafe { Arc::from_raw(Arc::as_ptr(&meanwhile)) });
         assert!(Arc::into_unique_or_drop(meanwhile).is_some());
+        Ok(())
+    }
+
+    /// A destructor or a callback may wait for its item.
+    #[test]
+    fn tasks_of_a_going_module_queue_items_that_are_counted() -> Result {
+        let (queue, item) = (queue()?, Slow::new()?);
+
+        let going = Going::begin(own_module());
+        let queued = going.queued();
+        assert!(queue.enqueue(item.clone()).is_ok());
+        drop(queue);
+
+        assert_eq!(item.runs(), 1);
+        assert_eq!(going.queued(), queued.wrapping_add(1));
+        Ok(())
+    }
+
+    #[test]
+    fn interrupts_of_a_going_module_queue_no_items() -> Result {
+        let (queue, item) = (queue()?, Slow::new()?);
+
+        let going = Going::begin(own_module());
+        // SAFETY: Enabled again below.
+        unsafe { bindings::local_bh_disable() };
+        let is_queued = queue.enqueue(item.clone()).is_ok();
+        // SAFETY: Disabled above.
+        unsafe { bindings::local_bh_enable() };
+        drop(queue);
+        drop(going);
+
+        assert!(is_queued);
+        assert_eq!(item.runs(), 0);
+        // SAFETY: The refused item leaked this reference, which nothing else owns.
+        drop(unsafe { Arc::from_raw(Arc::as_ptr(&item)) });
+        assert!(Arc::into_unique_or_drop(item).is_some());
         Ok(())
     }
 

@@ -111,8 +111,9 @@ class Suite(block.Suite):
         ktap.expect_equal(1, len(self.said("going_probe: the data is dropped")), "number of drops")
         self.expect_nothing_left()
 
-    def test_a_file_is_open_when_the_init_function_fails(self) -> None:
-        loading = self.start(load, "going_probe", "guard=7")
+    def wait_for_file(self, until: Callable[[], bool], parameters: str = "") -> None:
+        """The init function fails while a file of the module is open, until a condition holds."""
+        loading = self.start(load, "going_probe", f"guard=7 {parameters}")
         block.wait_until(lambda: minor_of("going_probe") is not None)
         path = "/tmp/going_probe"
         os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(_MISC_MAJOR, minor_of("going_probe") or 0))
@@ -120,9 +121,19 @@ class Suite(block.Suite):
             os.remove(path)
             block.wait_until(lambda: bool(self.said("going_probe: the init function fails")))
             block.wait_until(lambda: bool(self.said("module unload waits for 1 references")))
+            block.wait_until(until)
             assert loading.is_alive(), "the module went while its file was open"
         assert isinstance(loading.end(), OSError), "the load has not failed"
         assert self.said("going_probe: the file is closed"), "the file was not closed"
+
+    def test_a_file_is_open_when_the_init_function_fails(self) -> None:
+        self.wait_for_file(lambda: True)
+
+    def test_registrations_that_are_refused_while_a_file_is_open_use_no_memory(self) -> None:
+        dropped = "going_probe: the data is dropped"
+        # The data of the others is dropped when the file is closed.
+        self.wait_for_file(lambda: bool(self.said(dropped)), "queue=3")
+        self.expect_nothing_left()
 
     def test_a_late_destructor_queues_an_item(self) -> None:
         load("going_probe", "value=4")
@@ -154,6 +165,12 @@ class Suite(block.Suite):
 
     def test_a_leaked_queue_has_work_that_registers_faster_than_the_data_is_dropped(self) -> None:
         self.expect_no_item(5)
+
+    def test_a_leaked_queue_has_work_that_registers_data_whose_destructor_waits_for_an_item(self) -> None:
+        load("going_probe", "queue=6")
+        unload("going_probe")
+        ktap.expect_equal([], self.said("going_probe: an item does not run"), "items that do not run")
+        self.expect_nothing_left()
 
     def test_a_leaked_queue_has_work_that_queues_itself_and_passes_a_value_on(self) -> None:
         self.expect_no_item(4)

@@ -94,6 +94,7 @@ impl<T: Target> Registration<T> {
             pr_err!("dm: target must belong to the module that registers it\n");
             return Err(EINVAL);
         }
+        let data = cleanup::unless_closed(module, data)?;
         // Device mapper keeps pointers to the type, so it stays allocated until the module is
         // unloaded.
         let target_type = Registered::<T>::alloc(raw, name, functions, data)?;
@@ -127,6 +128,8 @@ impl<T: Target> Registration<T> {
         if cleanup::is_closed(module) {
             // SAFETY: `id` is from above. The type is not registered, so nothing uses it.
             unsafe { cleanup::abandon(id) };
+            // SAFETY: As above: no function of the type can run.
+            unsafe { cleanup::free_refused(id) };
             return Err(ENODEV);
         }
 
