@@ -378,9 +378,8 @@ def base() -> Path | None:
     return next(iter(source.cached_sources(source.SERIES)), None)
 
 
-def compare(path: Path, old: Path | None, needs: Needs | None = None, arch: str = X86) -> str:
+def compare(path: Path, old: Path | None, needs: Needs, arch: str) -> str:
     """Returns the table for a source tree. Without an older tree, it has what is missing only."""
-    needs = needs or Needs()
     new_tree = Tree(path, needs, arch)
     old_tree = Tree(old, needs, arch) if old else None
     rows = Comparison(needs, new_tree, old_tree).rows()

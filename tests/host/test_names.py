@@ -2,6 +2,7 @@
 """Each name that a Python file takes from another file of this project is defined there."""
 
 import ast
+import functools
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 FILES = [path for top in ("bench", "qemu", "scripts", "tests") for path in (CHECKOUT / top).rglob("*.py")]
 
 
+@functools.cache
 def defined_in(module: str) -> set[str]:
     """Returns the names that the files of a module's name define."""
     found = {"__doc__", "__file__", "__name__"}
