@@ -55,3 +55,4 @@
 #include "helpers/topology.c"
 #include "helpers/trusted-type.c"
 #include "helpers/user-type.c"
+#include "helpers/workqueue.c"

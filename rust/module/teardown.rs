@@ -98,7 +98,7 @@ pub(crate) fn is_in_module<P: Teardown>() -> bool {
 
 /// Returns the data of a registration that the caller is about to make. Drops it and fails with [`ENODEV`] if
 /// [`register()`] would refuse the registration, see [`cleanup::unless_closed()`].
-pub(crate) fn unless_closed<P: Teardown, V>(value: V) -> Result<V> {
+pub(crate) fn unless_closed<P: Teardown, V: 'static>(value: V) -> Result<V> {
     cleanup::unless_closed(this_module::<P::OwnerModule>().as_ptr(), value)
 }
 

@@ -25,8 +25,7 @@
 
 use kernel::{
     ffi::c_int,
-    prelude::*,
-    workqueue::WorkItemPointer, //
+    prelude::*, //
 };
 
 use core::{
@@ -37,12 +36,15 @@ use core::{
 use crate::bindings;
 
 mod going;
+mod item;
 mod queues;
 #[cfg(kscale_kunit)]
 mod testing;
 
-use going::is_refused;
+use item::drop_item;
 use queues::ListEntry;
+
+pub use item::ItemPointer;
 
 pub(crate) use going::Going;
 pub(crate) use queues::{
@@ -101,8 +103,9 @@ impl BitOr for Flags {
 ///
 /// A leaked queue stays until this library is unloaded. When a module is unloaded, all queues that
 /// may have items of this module are flushed. An item could queue itself again forever. So
-/// when the exit function of the module has returned and nothing else is left to end, work items and
-/// interrupts cannot queue its items any more: they are leaked with all that they own, and do not run.
+/// when the exit function of the module has returned, nothing else is left to end, and items were queued in
+/// 30 more flushes, work items and interrupts cannot queue its items any more: the library drops such an item,
+/// and does not run it.
 ///
 /// # Invariants
 ///
@@ -187,7 +190,7 @@ impl Workqueue {
     /// Queues `item`, which the calling module must have created.
     ///
     /// An item has a pointer to a function of the module that created it. This module may be gone, so
-    /// the library leaks an item of another module, with a line in the log. That module may have a
+    /// an item of another module is dropped, with a line in the log. That module may have a
     /// function that queues the item.
     ///
     /// The output shows whether the item was already queued, as for
@@ -197,7 +200,7 @@ impl Workqueue {
     /// `include/linux/workqueue.h`.
     pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
     where
-        W: WorkItemPointer<ID> + Send + 'static,
+        W: ItemPointer<ID> + Send + 'static,
     {
         let queue = self.as_raw();
         // If the calling module created the item, it has this function, which is code of the module.
@@ -206,11 +209,13 @@ impl Workqueue {
             entry.add_function(own);
         }
         let queue_work = move |work| {
-            // SAFETY: The item is valid while this closure runs, by the guarantees of
-            // `__enqueue()`, which calls it.
-            if unsafe { is_refused(work, own) } {
-                // Report the item as queued; it never runs.
-                return true;
+            // SAFETY:
+            // - The item is valid while this closure runs, by the guarantees of `__enqueue()`, which calls
+            //   it. If this returns `true`, it is valid until it runs, and it never runs.
+            // - `drop_item()` is that of the type. `W` is `Send` and `'static`, so any task may drop it.
+            if let Some(is_refused) = unsafe { going::refuse(work, own, drop_item::<W, ID>) } {
+                // Report the item as queued, or as already queued.
+                return is_refused;
             }
             // SAFETY: As above; if this returns `true`, the item is valid until C calls its
             // function. By the type invariants `queue` is a queue. Only `drop` destroys it, hence
@@ -225,7 +230,7 @@ impl Workqueue {
             }
         };
         // SAFETY:
-        // - The closure returns `false` only if C does, because the item is already queued.
+        // - The closure returns `false` only if the item is already queued, or counts as queued.
         // - `W` is `Send` and `'static`, so any task may run the item at any time, or never.
         unsafe { item.__enqueue(queue_work) }
     }

@@ -90,7 +90,7 @@ module! {
         },
         queue: u8 {
             default: 0,
-            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers, 4: and passes a value on, 5: as 3, with data whose destructor is slow, 6: or waits for an item, 6: or waits for an item",
+            description: "Leak a work queue, 1: with an item, 2: with one that queues itself again, 3: and registers, 4: and passes a value on, 5: as 3, with data whose destructor is slow, 6: or waits for an item, 7: with items that queue themselves 20 times",
         },
         leak: bool {
             default: false,
@@ -430,12 +430,14 @@ impl Drop for Values {
 #[pin_data]
 struct Job {
     queue: Arc<Workqueue>,
-    is_endless: bool,
+    /// The number of runs.
+    times: u32,
     /// Makes a registration each time: what the destructor of its data does.
     on_drop: Option<fn()>,
     /// Of which it passes one on each time.
     values: Option<Values>,
     runs: Atomic<u32>,
+    _part: Part,
     #[pin]
     work: Work<Job>,
 }
@@ -449,8 +451,8 @@ impl WorkItem for Job {
 
     fn run(this: Arc<Self>) {
         // The first run is longer than the removal of the module takes.
-        let is_first = this.runs.fetch_add(1, Relaxed) == 0;
-        fsleep(Delta::from_millis(if is_first { 500 } else { 5 }));
+        let run = this.runs.fetch_add(1, Relaxed) + 1;
+        fsleep(Delta::from_millis(if run == 1 { 500 } else { 5 }));
         if let Some(on_drop) = this.on_drop {
             let data = Data {
                 _guard: None,
@@ -465,26 +467,36 @@ impl WorkItem for Job {
             values.pass_on();
         }
         pr_info!("a work item ends\n");
-        if this.is_endless {
+        if run < this.times {
             let _ = this.queue.enqueue(this.clone());
         }
+    }
+}
+
+/// A part of an item.
+struct Part;
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        pr_info!("an item is dropped\n");
     }
 }
 
 impl Job {
     fn new(
         queue: Arc<Workqueue>,
-        is_endless: bool,
+        times: u32,
         on_drop: Option<fn()>,
         values: Option<Values>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 queue,
-                is_endless,
+                times,
                 on_drop,
                 values,
                 runs: Atomic::new(0),
+                _part: Part,
                 work <- new_work!("going_probe::Job"),
             }),
             GFP_KERNEL,
@@ -498,22 +510,18 @@ impl Job {
             GFP_KERNEL,
         )?;
         leak::forget(queue.clone())?;
-        Self::new(queue, false, None, None)
+        Self::new(queue, 1, None, None)
     }
 
     /// Leaks a queue that has work items.
-    fn leak(is_endless: bool, on_drop: Option<fn()>, passes: bool) -> Result {
+    fn leak(times: u32, on_drop: Option<fn()>, passes: bool) -> Result {
         // One item at a time: the other two wait.
         let queue = Workqueue::new(c"going_probe", Flags::UNBOUND, 1)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
 
         for _ in 0..3 {
             let values = passes.then(|| Values::new(Value::Empty)).transpose()?;
-            let job = Self::new(queue.clone(), is_endless, on_drop, values)?;
-            // C never runs the item after the module has gone, so nothing drops it.
-            if is_endless {
-                leak::forget(job.clone())?;
-            }
+            let job = Self::new(queue.clone(), times, on_drop, values)?;
             let _ = queue.enqueue(job);
         }
         leak::forget(queue)
@@ -747,7 +755,12 @@ impl kernel::Module for GoingModule {
                     }),
                     _ => None,
                 };
-                Job::leak(how >= 2, on_drop, how == 4)?;
+                let times = match how {
+                    1 => 1,
+                    7 => 20,
+                    _ => u32::MAX,
+                };
+                Job::leak(times, on_drop, how == 4)?;
             }
         }
         if module_parameters::guard.value() == 7 {

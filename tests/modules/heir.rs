@@ -33,12 +33,9 @@ use kscale::{
         },
         workqueue::Workqueue, //
     },
-    testing::{
-        handover::{
-            store,
-            take, //
-        },
-        leak::forget, //
+    testing::handover::{
+        store,
+        take, //
     }, //
 };
 
@@ -105,9 +102,10 @@ fn lend_queue() -> Result<Arc<Workqueue>> {
 fn queue_item() -> Result {
     let queue = Workqueue::ordered(c"heir")?;
     let item: Arc<Slow> = take().ok_or(ENOENT)?;
-    // The queue leaks it, too.
-    forget(item.clone())?;
-    queue.enqueue(item).map_err(|_| EINVAL)
+    let other = item.clone();
+    queue.enqueue(item).map_err(|_| EINVAL)?;
+    // The queue has dropped it.
+    Arc::into_unique_or_drop(other).map(drop).ok_or(EBUSY)
 }
 
 /// Functions of this module, which the table of the target does not keep loaded.

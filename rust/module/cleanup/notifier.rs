@@ -46,6 +46,10 @@ const MAX_RECORD_ROUNDS: u32 = 4;
 /// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
 const MAX_VALUE_ROUNDS: u32 = 100;
 
+/// Rounds in which only items of a going module are left, or in which its registrations are refused, until its work
+/// items are no longer queued.
+const MAX_ITEM_ROUNDS: u32 = 30;
+
 /// The time for which a going module may wait for values or references, until the log has a line.
 const WARN_MS: i64 = 10_000;
 
@@ -124,13 +128,13 @@ impl Notifier {
         let counter = AddCounter::new(module);
         let mut pending = PendingValues::new(module);
         let mut references = Wait::new();
-        // Once it is set, work items and interrupts cannot queue items. A destructor that has started earlier
-        // still may: it may not have seen this.
+        // Counts items, and refuses them at last. A destructor that has started earlier may still queue one that
+        // is neither counted nor refused: it may not have seen this.
         let mut going: Option<workqueue::Going> = None;
         let queued =
             |going: &Option<workqueue::Going>| going.as_ref().map(workqueue::Going::queued);
         let mut was_idle = false;
-        let (mut record_rounds, mut value_rounds) = (0_u32, 0_u32);
+        let (mut record_rounds, mut value_rounds, mut item_rounds) = (0_u32, 0_u32, 0_u32);
         // At the end of the last round.
         let mut last = (counter.added(), pending.begun());
         loop {
@@ -146,12 +150,7 @@ impl Notifier {
                 // The data of a record may own a guard that a function of a bio, a work item, a pending
                 // value or a callback of the next record waits for.
                 if !is_referenced {
-                    while Self::release_last(module, end) {
-                        // Its destructor may be slow, and items may make registrations meanwhile.
-                        if is_closed(module) && !Self::has_callbacks(module) {
-                            going.get_or_insert_with(|| workqueue::Going::new(module));
-                        }
-                    }
+                    while Self::release_last(module, end) {}
                 }
                 if !Self::stop_first(module, end) {
                     break is_referenced;
@@ -165,6 +164,8 @@ impl Notifier {
             if !is_referenced {
                 while !has_added() && Self::free_last(module) {}
             }
+            // Their destructors may do all that those of records do.
+            let had_refused = going.as_ref().is_some_and(workqueue::Going::drop_refused);
             let may_flush = !has_added() && !is_referenced;
             if may_flush {
                 workqueue::flush_for(module);
@@ -175,16 +176,19 @@ impl Notifier {
             // Records of other modules have no code of this one.
             let (has_added, has_begun) = (has_added(), pending.begun() != begun);
             let has_more = has_added || has_begun || had_records || Self::has_records(module);
+            let has_refused =
+                had_refused || going.as_ref().is_some_and(workqueue::Going::has_refused);
             // A task that is neither an item nor an interrupt may have queued an item after the flush. Either an
             // item waits for the task, or the task runs for a record. So if nothing was left in two rounds,
             // there is no such item: the second flush has waited for those queued during the first.
-            let is_idle = may_flush && !is_pending && !has_more && queued(&going) == queued_before;
+            let has_only_items = may_flush && !is_pending && !has_more;
+            let is_idle = has_only_items && !has_refused && queued(&going) == queued_before;
             if is_idle {
                 if was_idle {
                     break;
                 }
                 was_idle = going.is_some();
-                // Only work that always queues itself again can be left. Flush once more without it.
+                // Only work that queues itself again can be left. Flush again, and count it.
                 going.get_or_insert_with(|| workqueue::Going::new(module));
                 continue;
             }
@@ -195,15 +199,18 @@ impl Notifier {
                 let now = (counter.added(), pending.begun());
                 record_rounds = record_rounds.saturating_add(u32::from(now.0 != last.0));
                 value_rounds = value_rounds.saturating_add(u32::from(now.1 != last.1));
+                let has_only_items = has_only_items || is_closed(module);
+                item_rounds = item_rounds.saturating_add(u32::from(has_only_items));
                 last = now;
                 if record_rounds >= MAX_RECORD_ROUNDS {
                     // Callbacks may add records all the time, too.
                     counter.close();
                 }
                 // A callback may wait for an item.
-                let has_ended = is_closed(module) || value_rounds >= MAX_VALUE_ROUNDS;
+                let has_ended = item_rounds >= MAX_ITEM_ROUNDS || value_rounds >= MAX_VALUE_ROUNDS;
                 if has_ended && !Self::has_callbacks(module) {
-                    going.get_or_insert_with(|| workqueue::Going::new(module));
+                    let going = going.get_or_insert_with(|| workqueue::Going::new(module));
+                    going.refuse();
                 }
             }
             fsleep(Delta::from_millis(INTERVAL_MS));

@@ -79,7 +79,7 @@ impl Stage {
 /// The number of a record, from [`register()`](super::register) or [`prepare()`](super::prepare).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordId {
-    module: usize,
+    pub(super) module: usize,
     pub(super) number: u64,
 }
 

@@ -13,6 +13,11 @@ use kernel::{
     }, //
 };
 
+use core::{
+    mem::MaybeUninit,
+    ptr, //
+};
+
 use crate::bindings;
 
 use super::{
@@ -23,19 +28,30 @@ use super::{
 };
 
 /// Returns the data of a registration that the caller is about to make. Drops it if the registration would be
-/// refused, unless the current task is in the destructor of such data.
+/// refused. If the current task is in the destructor of such data, the data is dropped after the destructor.
 ///
 /// Without this, C would call the callbacks of each registration before it is refused.
 ///
 /// Fails with [`ENODEV`].
-pub(crate) fn unless_closed<V>(module: *mut bindings::module, value: V) -> Result<V> {
-    if is_closed(module) {
-        if let Some(_refusal) = Refusal::new() {
-            drop(value);
-            return Err(ENODEV);
-        }
+pub(crate) fn unless_closed<V: 'static>(module: *mut bindings::module, value: V) -> Result<V> {
+    if !is_closed(module) {
+        return Ok(value);
     }
-    Ok(value)
+    if let Some(outer) = Entry::current() {
+        // The module may end before data of another module. The notifier drops what is not kept.
+        if outer.module.load(Relaxed) == module.addr() {
+            if let Ok(memory) = KBox::new_uninit(GFP_KERNEL) {
+                outer.keep(memory, value);
+                return Err(ENODEV);
+            }
+        }
+        return Ok(value);
+    }
+    let Some(_refusal) = Refusal::new(module.addr()) else {
+        return Ok(value);
+    };
+    drop(value);
+    Err(ENODEV)
 }
 
 /// Calls the functions of an active record whose registration is refused.
@@ -65,7 +81,7 @@ pub(crate) unsafe fn refuse(id: RecordId) {
 ///
 /// It must be sound to call both now.
 pub(crate) unsafe fn free_refused(id: RecordId) {
-    let Some(_refusal) = Refusal::new() else {
+    let Some(_refusal) = Refusal::new(id.module) else {
         return;
     };
     let record = RECORDS.lock().put(id, Stage::Stopped, Stage::Refused);
@@ -80,8 +96,67 @@ pub(crate) unsafe fn free_refused(id: RecordId) {
     RECORDS.lock().remove(id, Stage::Refused);
 }
 
-/// The addresses of the tasks that drop the data of a refused registration, or 0.
-static TASKS: [Atomic<usize>; 64] = [const { Atomic::new(0) }; 64];
+/// The start of a [`Kept`].
+struct Head {
+    next: *mut Head,
+    drop: unsafe fn(*mut Head),
+}
+
+/// Data that is dropped after the destructor that the current task runs.
+#[repr(C)]
+struct Kept<V> {
+    head: Head,
+    value: V,
+}
+
+/// Drops a [`Kept`].
+///
+/// # Safety
+///
+/// `head` must be the start of a `Kept<V>` from a [`KBox`], which is not used any more.
+unsafe fn drop_kept<V>(head: *mut Head) {
+    // SAFETY: By the safety requirements. The type is `repr(C)`, so its first field is at its address.
+    drop(unsafe { KBox::from_raw(head.cast::<Kept<V>>()) });
+}
+
+/// A task that drops the data of a refused registration.
+struct Entry {
+    /// Its address, or 0.
+    task: Atomic<usize>,
+    /// The address of the module of the data.
+    module: Atomic<usize>,
+    /// The newest [`Kept`] of the task. Only the task uses it.
+    kept: Atomic<*mut Head>,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self {
+            task: Atomic::new(0),
+            module: Atomic::new(0),
+            kept: Atomic::new(ptr::null_mut()),
+        }
+    }
+
+    /// Returns the entry of the current task.
+    fn current() -> Option<&'static Self> {
+        let task = current_task();
+        TASKS.iter().find(|entry| entry.task.load(Relaxed) == task)
+    }
+
+    /// Keeps a value until the task has dropped the data. The entry must be that of the current task.
+    fn keep<V: 'static>(&self, memory: KBox<MaybeUninit<Kept<V>>>, value: V) {
+        let head = Head {
+            next: self.kept.load(Relaxed),
+            drop: drop_kept::<V>,
+        };
+        let raw = KBox::into_raw(memory.write(Kept { head, value }));
+        self.kept.store(raw.cast(), Relaxed);
+    }
+}
+
+/// The tasks that drop the data of a refused registration.
+static TASKS: [Entry; 64] = [const { Entry::new() }; 64];
 
 /// Returns the address of the current task.
 fn current_task() -> usize {
@@ -93,31 +168,43 @@ fn current_task() -> usize {
 ///
 /// Context: Any context. Never sleeps.
 pub(crate) fn is_in_refusal() -> bool {
-    let task = current_task();
-    TASKS.iter().any(|entry| entry.load(Relaxed) == task)
+    Entry::current().is_some()
 }
 
 /// The current task drops the data of a refused registration.
 struct Refusal {
-    entry: &'static Atomic<usize>,
+    entry: &'static Entry,
 }
 
 impl Refusal {
     /// Returns [`None`] if the task does so already, or if 64 tasks do.
-    fn new() -> Option<Self> {
+    fn new(module: usize) -> Option<Self> {
         let task = current_task();
-        let is_free = |entry: &&Atomic<usize>| entry.cmpxchg(0, task, Relaxed).is_ok();
+        let is_free = |entry: &&Entry| entry.task.cmpxchg(0, task, Relaxed).is_ok();
         if is_in_refusal() {
             return None;
         }
         let entry = TASKS.iter().find(is_free)?;
+        entry.module.store(module, Relaxed);
         Some(Self { entry })
     }
 }
 
 impl Drop for Refusal {
+    /// Drops what the task has kept. The destructors may keep more.
     fn drop(&mut self) {
-        self.entry.store(0, Relaxed);
+        loop {
+            let head = self.entry.kept.load(Relaxed);
+            if head.is_null() {
+                break;
+            }
+            // SAFETY: `keep()` has stored it, and it was not dropped yet.
+            let (next, drop) = unsafe { ((*head).next, (*head).drop) };
+            self.entry.kept.store(next, Relaxed);
+            // SAFETY: `drop` is that of the type, and the entry does not refer to it any more.
+            unsafe { drop(head) };
+        }
+        self.entry.task.store(0, Relaxed);
     }
 }
 
@@ -190,28 +277,64 @@ mod tests {
         Ok(())
     }
 
-    /// Data whose destructor makes a registration.
-    struct Registers;
+    /// Data whose destructor makes registrations of the same data, `left` deep.
+    struct Registers {
+        left: u32,
+    }
 
     impl Drop for Registers {
         fn drop(&mut self) {
-            let is_kept = unless_closed(empty_module(), ()).is_ok();
-            FREED.add(if is_kept { 100 } else { 1 }, Relaxed);
+            // A destructor inside of another one would add a digit before this one does.
+            if let Some(left) = self.left.checked_sub(1) {
+                let inner = unless_closed(empty_module(), Registers { left });
+                assert_eq!(inner.err(), Some(ENODEV));
+            }
+            FREED.store(10 * FREED.load(Relaxed) + self.left, Relaxed);
         }
+    }
+
+    /// The address of a module.
+    struct Module(#[expect(dead_code, reason = "has an address")] u8);
+
+    /// Data whose destructor makes a registration of another module.
+    struct OfAnother(KBox<Module>);
+
+    impl Drop for OfAnother {
+        fn drop(&mut self) {
+            let module = ptr::from_mut(&mut *self.0).cast();
+            let counter = AddCounter::new(module);
+            counter.close();
+            FREED.add(unless_closed(module, 1).unwrap_or(10), Relaxed);
+        }
+    }
+
+    #[test]
+    fn data_of_another_module_is_not_kept() -> Result {
+        FREED.store(0, Relaxed);
+        let counter = AddCounter::new(empty_module());
+        counter.close();
+        let other = OfAnother(KBox::new(Module(0), GFP_KERNEL)?);
+        let error = unless_closed(empty_module(), other).err();
+        drop(counter);
+
+        assert_eq!((error, FREED.load(Relaxed)), (Some(ENODEV), 1));
+        Ok(())
     }
 
     #[test]
     fn data_is_dropped_if_the_module_is_closed() -> Result {
         FREED.store(0, Relaxed);
         let counter = AddCounter::new(empty_module());
-        let value = unless_closed(empty_module(), Registers)?;
+        let value = unless_closed(empty_module(), Registers { left: 3 })?;
         let dropped_then = FREED.load(Relaxed);
         counter.close();
         let error = unless_closed(empty_module(), value).err();
         drop(counter);
 
         assert_eq!((dropped_then, error), (0, Some(ENODEV)));
-        assert_eq!(FREED.load(Relaxed), 100);
+        // One after the other, and before this returns.
+        assert_eq!(FREED.load(Relaxed), 3210);
+        assert!(!is_in_refusal());
         Ok(())
     }
 }

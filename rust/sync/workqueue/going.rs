@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The modules whose work items are refused, as they are being unloaded.
+//! The modules whose work items are counted, and then refused, as they are being unloaded.
 //!
-//! An item may queue itself again, and a timer may queue an item each time. So from some time on, work items
+//! The notifier must [flush](super::queues) after the last item, so items are counted. An item may queue
+//! itself again, and a timer may queue an item each time. So from some time on, work items
 //! and interrupts cannot queue items of the going module any more. Other tasks can: a destructor or a callback
-//! may wait for its item, and does not run without an end. The items that they queue are counted, as the
-//! notifier must [flush](super::queues) after the last one.
+//! may wait for its item, and does not run without an end. The notifier drops what is refused.
 
 use kernel::{
     prelude::*,
@@ -32,17 +32,27 @@ use crate::{
     module::cleanup::is_in_refusal, //
 };
 
-use super::queues::{
-    is_user,
-    QUEUES, //
+use super::{
+    item::{
+        DropItem,
+        Refused, //
+    },
+    queues::{
+        is_user,
+        QUEUES, //
+    }, //
 };
 
-/// A slot for a module whose items are refused.
+/// A slot for a module that is going.
 struct Slot {
     /// NULL if the slot is free.
     module: Atomic<*mut bindings::module>,
+    /// Whether items are refused. `false` if the slot is free.
+    is_refusing: Atomic<bool>,
     /// The number of items that were about to be queued while the slot was in use. It may wrap around.
     queued: Atomic<usize>,
+    /// The refused items.
+    refused: Refused,
     next: Option<&'static Slot>,
 }
 
@@ -69,7 +79,9 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
 fn add_slot(module: *mut bindings::module) -> Result<&'static Slot> {
     let slot = Slot {
         module: Atomic::new(module),
+        is_refusing: Atomic::new(false),
         queued: Atomic::new(0),
+        refused: Refused::new(),
         next: None,
     };
     let mut slot = KBox::new(slot, GFP_KERNEL)?;
@@ -102,7 +114,7 @@ pub(super) unsafe fn free_slots() {
     }
 }
 
-/// Refuses items of a going module, in work items and interrupts, until it is dropped.
+/// Counts the items of a going module, or refuses them in work items and interrupts, until it is dropped.
 ///
 /// # Invariants
 ///
@@ -112,11 +124,12 @@ pub(crate) struct Going {
 }
 
 impl Going {
-    /// Starts to refuse items of `module`.
+    /// Starts to count items of `module`.
     ///
     /// An item or a destructor of [`srcu`](crate::sync::srcu) that has started earlier may still queue
-    /// an item. So the caller must flush, wait for these destructors, and flush once more. It must then go on
-    /// while [`queued()`](Self::queued) changes. The value must be dropped before the module is freed.
+    /// an item that is not counted. So the caller must flush, wait for these destructors, and flush once more.
+    /// It must then go on while [`queued()`](Self::queued) changes, or items are refused. The value must be
+    /// dropped before the module is freed.
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn new(module: *mut bindings::module) -> Self {
@@ -150,65 +163,118 @@ impl Going {
         Self { slot: Some(slot) }
     }
 
+    /// Refuses items of work items and interrupts from now on. Those that have started earlier may still queue
+    /// some.
+    ///
+    /// Context: Process context. May sleep.
+    pub(crate) fn refuse(&self) {
+        if let Some(slot) = self.slot {
+            if !slot.is_refusing.load(Relaxed) {
+                slot.is_refusing.store(true, Relaxed);
+                // As in `begin()`.
+                rcu::synchronize_rcu();
+            }
+        }
+    }
+
     /// Returns the number of items that were queued, or were about to be. It may wrap around.
     pub(crate) fn queued(&self) -> usize {
         self.slot.map_or(0, |slot| slot.queued.load(Relaxed))
+    }
+
+    /// Returns whether there are refused items.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.slot.is_some_and(|slot| !slot.refused.is_empty())
+    }
+
+    /// Drops the refused items, and returns whether there were some.
+    ///
+    /// Context: Process context. May sleep.
+    pub(crate) fn drop_refused(&self) -> bool {
+        self.slot.is_some_and(|slot| slot.refused.drop_all())
     }
 }
 
 impl Drop for Going {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
+            slot.is_refusing.store(false, Relaxed);
             slot.module.store(ptr::null_mut(), Release);
             GOING_COUNT.fetch_sub(1, Relaxed);
         }
     }
 }
 
-/// Returns whether an item must not be queued, because the caller is an item or an interrupt and its module is
+/// Handles an item that must not be queued, because the caller is an item or an interrupt and its module is
 /// going, or because it does not have the function at `own`.
+///
+/// Returns [`None`] if the item must be queued. Otherwise returns whether the item was not queued before, and
+/// has been dropped by `drop`, or will be.
 ///
 /// # Safety
 ///
-/// `work` must be valid, and initialised.
+/// - `work` must be valid and initialised, and valid until the item is dropped if this returns `Some(true)`.
+/// - It must then be sound to call `drop` with it, in this context, and in process context from any task.
 #[inline]
-pub(super) unsafe fn is_refused(work: *mut bindings::work_struct, own: usize) -> bool {
+pub(super) unsafe fn refuse(
+    work: *mut bindings::work_struct,
+    own: usize,
+    drop: DropItem,
+) -> Option<bool> {
     // SAFETY: By the safety requirements. The field does not change after initialisation.
     let func = unsafe { (*work).func };
     if func.map(|func| func as usize) != Some(own) {
-        is_foreign();
-        return true;
+        // SAFETY: By the safety requirements.
+        unsafe { drop_foreign(work, drop) };
+        return Some(true);
     }
-    GOING_COUNT.load(Relaxed) != 0 && is_going(own)
+    if GOING_COUNT.load(Relaxed) == 0 {
+        return None;
+    }
+    // SAFETY: By the safety requirements.
+    unsafe { refuse_if_going(work, own, drop) }
 }
 
-/// Logs that an item of another module is refused.
+/// Drops an item of another module, with a line in the log.
+///
+/// # Safety
+///
+/// It must be sound to call `drop` with `work`.
 #[cold]
 #[inline(never)]
-fn is_foreign() {
+unsafe fn drop_foreign(work: *mut bindings::work_struct, drop: DropItem) {
     pr_err!("workqueue: an item is not queued: another module created it\n");
+    // SAFETY: By the safety requirements.
+    unsafe { drop(work) };
 }
 
-/// Returns whether the function at `address` is code of a module that is going, and the caller may be a work
-/// item or an interrupt. Counts the item otherwise.
+/// Refuses an item if the function at `address` is code of a module whose items are refused, and the caller may be
+/// a work item or an interrupt. Counts the item otherwise. The result is that of [`refuse()`].
+///
+/// # Safety
+///
+/// As for [`refuse()`].
 #[cold]
 #[inline(never)]
-fn is_going(address: usize) -> bool {
+unsafe fn refuse_if_going(
+    work: *mut bindings::work_struct,
+    address: usize,
+    drop: DropItem,
+) -> Option<bool> {
     // The kernel waits for a grace period after the slot is cleared, before it frees the module.
     let _rcu = rcu::read_lock();
     let slot = slots().find(|slot| {
         let module = slot.module.load(Acquire);
         // SAFETY: The module is not freed before the critical section ends.
         !module.is_null() && unsafe { bindings::within_module(address, module) }
-    });
+    })?;
 
-    slot.is_some_and(|slot| {
-        let is_refused = may_be_endless();
-        if !is_refused {
-            slot.queued.fetch_add(1, Relaxed);
-        }
-        is_refused
-    })
+    if slot.is_refusing.load(Relaxed) && may_be_endless() {
+        // SAFETY: By the safety requirements.
+        return Some(unsafe { slot.refused.add(work, drop) });
+    }
+    slot.queued.fetch_add(1, Relaxed);
+    None
 }
 
 /// Returns whether the caller may queue items without an end: it is an interrupt or a work item, but not a
@@ -296,14 +362,38 @@ mod tests {
         let first = Going::begin(own_module());
         let second = Going::begin(own_module());
         drop(first);
+        second.refuse();
         let runs_meanwhile = runs_from_an_item(&queue, &meanwhile)?;
+        let is_again = queue.enqueue(meanwhile.clone()).is_err();
+        let (was_kept, was_dropped) = (second.has_refused(), second.drop_refused());
+        let is_kept = second.has_refused();
         drop(second);
         let runs_after = runs_from_an_item(&queue, &after)?;
 
         assert_eq!((runs_before, runs_meanwhile, runs_after), (1, 0, 1));
-        // SAFETY: The refused item leaked this reference, which nothing else owns.
-        drop(unsafe { Arc::from_raw(Arc::as_ptr(&meanwhile)) });
+        // It counts as queued until it is dropped.
+        assert_eq!(
+            (is_again, was_kept, was_dropped, is_kept),
+            (true, true, true, false)
+        );
+        // It can be queued again then.
+        assert_eq!(runs_from_an_item(&queue, &meanwhile)?, 1);
         assert!(Arc::into_unique_or_drop(meanwhile).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn items_are_counted_until_they_are_refused() -> Result {
+        let (queue, inner) = (Arc::new(queue()?, GFP_KERNEL)?, Slow::new()?);
+
+        let going = Going::begin(own_module());
+        let queued = going.queued();
+        let runs = runs_from_an_item(&queue, &inner)?;
+
+        assert_eq!((runs, going.has_refused()), (1, false));
+        // The outer and the inner one.
+        assert_eq!(going.queued(), queued.wrapping_add(2));
+        assert!(!going.drop_refused());
         Ok(())
     }
 
@@ -313,6 +403,7 @@ mod tests {
         let (queue, item) = (queue()?, Slow::new()?);
 
         let going = Going::begin(own_module());
+        going.refuse();
         let queued = going.queued();
         assert!(queue.enqueue(item.clone()).is_ok());
         drop(queue);
@@ -327,18 +418,18 @@ mod tests {
         let (queue, item) = (queue()?, Slow::new()?);
 
         let going = Going::begin(own_module());
+        going.refuse();
         // SAFETY: Enabled again below.
         unsafe { bindings::local_bh_disable() };
         let is_queued = queue.enqueue(item.clone()).is_ok();
         // SAFETY: Disabled above.
         unsafe { bindings::local_bh_enable() };
         drop(queue);
+        assert!(going.drop_refused());
         drop(going);
 
         assert!(is_queued);
         assert_eq!(item.runs(), 0);
-        // SAFETY: The refused item leaked this reference, which nothing else owns.
-        drop(unsafe { Arc::from_raw(Arc::as_ptr(&item)) });
         assert!(Arc::into_unique_or_drop(item).is_some());
         Ok(())
     }
@@ -348,6 +439,7 @@ mod tests {
         let (queue, item) = (queue()?, Slow::new()?);
 
         let going = Going::begin(empty_module());
+        going.refuse();
         assert!(queue.enqueue(item.clone()).is_ok());
         drop(queue);
         drop(going);

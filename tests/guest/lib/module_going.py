@@ -148,10 +148,17 @@ class Suite(block.Suite):
         ktap.expect_equal(3, len(self.said("going_probe: a work item ends")), "items that have run")
         self.expect_nothing_left()
 
+    def test_a_leaked_queue_has_work_that_has_an_end(self) -> None:
+        load("going_probe", "queue=7")
+        unload("going_probe")
+        ktap.expect_equal(3 * 20, len(self.said("going_probe: a work item ends")), "runs of items")
+        self.expect_nothing_left()
+
     def expect_no_item(self, queue: int) -> None:
-        """No item of a queue runs after the module has gone."""
+        """No item of a queue runs after the module has gone, and all were dropped before."""
         load("going_probe", f"queue={queue}")
         unload("going_probe")
+        ktap.expect_equal(3, len(self.said("going_probe: an item is dropped")), "items that were dropped")
         self.log.lines()
         time.sleep(2)
         ktap.expect_equal([], self.said("going_probe: a work item ends"), "items that have run")

@@ -2,13 +2,14 @@
 
 //! An item runs at an unknown time, so it must not borrow.
 
-use kernel::workqueue::WorkItemPointer;
-
-use kscale::sync::workqueue::Workqueue;
+use kscale::sync::workqueue::{
+    ItemPointer,
+    Workqueue, //
+};
 
 fn queues<'a, W>(queue: &Workqueue, item: W)
 where
-    W: WorkItemPointer<0> + Send + 'a,
+    W: ItemPointer<0> + Send + 'a,
 {
     let _ = queue.enqueue(item);
 }

@@ -2,13 +2,14 @@
 
 //! An item runs in another task, so it must be [`Send`].
 
-use kernel::workqueue::WorkItemPointer;
-
-use kscale::sync::workqueue::Workqueue;
+use kscale::sync::workqueue::{
+    ItemPointer,
+    Workqueue, //
+};
 
 fn queues<W>(queue: &Workqueue, item: W)
 where
-    W: WorkItemPointer<0> + 'static,
+    W: ItemPointer<0> + 'static,
 {
     let _ = queue.enqueue(item);
 }

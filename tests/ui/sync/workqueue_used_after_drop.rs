@@ -2,19 +2,16 @@
 
 //! A queue is freed on drop, so nothing must be queued to it any more.
 
-use kernel::{
-    sync::Arc,
-    workqueue::{
-        WorkItem, //
-        WorkItemPointer,
-    }, //
-};
+use kernel::sync::Arc;
 
-use kscale::sync::workqueue::Workqueue;
+use kscale::sync::workqueue::{
+    ItemPointer,
+    Workqueue, //
+};
 
 fn queues<W>(queue: Workqueue, item: Arc<W>)
 where
-    Arc<W>: WorkItemPointer<0> + Send + 'static,
+    Arc<W>: ItemPointer<0> + Send + 'static,
 {
     drop(queue);
     let _ = queue.enqueue(item);
