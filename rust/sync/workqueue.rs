@@ -190,8 +190,11 @@ impl Workqueue {
     /// Queues `item`, which the calling module must have created.
     ///
     /// An item has a pointer to a function of the module that created it. This module may be gone, so
-    /// an item of another module is dropped, with a line in the log. That module may have a
-    /// function that queues the item.
+    /// an item of another module is not queued, with a line in the log. The output then returns an [`Arc`] or an
+    /// [`ARef`], and the library leaks a [`KBox`]. That module may have a function that queues the item.
+    ///
+    /// [`Arc`]: kernel::sync::Arc
+    /// [`ARef`]: kernel::sync::aref::ARef
     ///
     /// The output shows whether the item was already queued, as for
     /// [`Queue::enqueue`](kernel::workqueue::Queue::enqueue).
@@ -209,6 +212,11 @@ impl Workqueue {
             entry.add_function(own);
         }
         let queue_work = move |work| {
+            // SAFETY: The item is valid while this closure runs, by the guarantees of `__enqueue()`, which
+            // calls it.
+            if unsafe { going::is_foreign(work, own) } {
+                return !W::IS_RETURNED;
+            }
             // SAFETY:
             // - The item is valid while this closure runs, by the guarantees of `__enqueue()`, which calls
             //   it. If this returns `true`, it is valid until it runs, and it never runs.
@@ -230,7 +238,8 @@ impl Workqueue {
             }
         };
         // SAFETY:
-        // - The closure returns `false` only if the item is already queued, or counts as queued.
+        // - The closure returns `false` only if the item is already queued, or counts as queued, or if the
+        //   type returns items that are not queued.
         // - `W` is `Send` and `'static`, so any task may run the item at any time, or never.
         unsafe { item.__enqueue(queue_work) }
     }

@@ -102,10 +102,9 @@ fn lend_queue() -> Result<Arc<Workqueue>> {
 fn queue_item() -> Result {
     let queue = Workqueue::ordered(c"heir")?;
     let item: Arc<Slow> = take().ok_or(ENOENT)?;
-    let other = item.clone();
-    queue.enqueue(item).map_err(|_| EINVAL)?;
-    // The queue has dropped it.
-    Arc::into_unique_or_drop(other).map(drop).ok_or(EBUSY)
+    // It is returned, and nothing else has it.
+    let item = queue.enqueue(item).err().ok_or(EINVAL)?;
+    Arc::into_unique_or_drop(item).map(drop).ok_or(EBUSY)
 }
 
 /// Functions of this module, which the table of the target does not keep loaded.

@@ -207,7 +207,10 @@ impl Notifier {
                     counter.close();
                 }
                 // A callback may wait for an item.
-                let has_ended = item_rounds >= MAX_ITEM_ROUNDS || value_rounds >= MAX_VALUE_ROUNDS;
+                // What an item owns may be what a value waits for.
+                let has_ended = item_rounds >= MAX_ITEM_ROUNDS
+                    || value_rounds >= MAX_VALUE_ROUNDS
+                    || pending.wait.has_warned;
                 if has_ended && !Self::has_callbacks(module) {
                     let going = going.get_or_insert_with(|| workqueue::Going::new(module));
                     going.refuse();

@@ -205,47 +205,49 @@ impl Drop for Going {
     }
 }
 
+/// Returns whether an item does not have the function at `own`, with a line in the log.
+///
+/// # Safety
+///
+/// `work` must be valid, and initialised.
+#[inline]
+pub(super) unsafe fn is_foreign(work: *mut bindings::work_struct, own: usize) -> bool {
+    // SAFETY: By the safety requirements. The field does not change after initialisation.
+    let func = unsafe { (*work).func };
+    let is_foreign = func.map(|func| func as usize) != Some(own);
+    if is_foreign {
+        log_foreign();
+    }
+    is_foreign
+}
+
+#[cold]
+#[inline(never)]
+fn log_foreign() {
+    pr_err!("workqueue: an item is not queued: another module created it\n");
+}
+
 /// Handles an item that must not be queued, because the caller is an item or an interrupt and its module is
-/// going, or because it does not have the function at `own`.
+/// going. `own` is the address of the function of the item.
 ///
 /// Returns [`None`] if the item must be queued. Otherwise returns whether the item was not queued before, and
-/// has been dropped by `drop`, or will be.
+/// the notifier drops it by `drop`.
 ///
 /// # Safety
 ///
 /// - `work` must be valid and initialised, and valid until the item is dropped if this returns `Some(true)`.
-/// - It must then be sound to call `drop` with it, in this context, and in process context from any task.
+/// - It must then be sound to call `drop` with it in process context, from any task.
 #[inline]
 pub(super) unsafe fn refuse(
     work: *mut bindings::work_struct,
     own: usize,
     drop: DropItem,
 ) -> Option<bool> {
-    // SAFETY: By the safety requirements. The field does not change after initialisation.
-    let func = unsafe { (*work).func };
-    if func.map(|func| func as usize) != Some(own) {
-        // SAFETY: By the safety requirements.
-        unsafe { drop_foreign(work, drop) };
-        return Some(true);
-    }
     if GOING_COUNT.load(Relaxed) == 0 {
         return None;
     }
     // SAFETY: By the safety requirements.
     unsafe { refuse_if_going(work, own, drop) }
-}
-
-/// Drops an item of another module, with a line in the log.
-///
-/// # Safety
-///
-/// It must be sound to call `drop` with `work`.
-#[cold]
-#[inline(never)]
-unsafe fn drop_foreign(work: *mut bindings::work_struct, drop: DropItem) {
-    pr_err!("workqueue: an item is not queued: another module created it\n");
-    // SAFETY: By the safety requirements.
-    unsafe { drop(work) };
 }
 
 /// Refuses an item if the function at `address` is code of a module whose items are refused, and the caller may be

@@ -39,8 +39,14 @@ use crate::bindings;
 ///
 /// # Safety
 ///
-/// [`from_work()`](Self::from_work) must return the pointer that `__enqueue()` has given up.
+/// - [`from_work()`](Self::from_work) must return the pointer that `__enqueue()` has given up.
+/// - [`IS_RETURNED`](Self::IS_RETURNED) must be `false` if the closure of `__enqueue()` must return `true` for an
+///   item that is not queued.
 pub unsafe trait ItemPointer<const ID: u64>: WorkItemPointer<ID> {
+    /// Whether the output of `__enqueue()` returns an item that is not queued.
+    #[doc(hidden)]
+    const IS_RETURNED: bool;
+
     /// Returns the pointer that owns an item.
     ///
     /// # Safety
@@ -56,6 +62,8 @@ unsafe impl<T, const ID: u64> ItemPointer<ID> for Arc<T>
 where
     T: WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
+    const IS_RETURNED: bool = true;
+
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
         // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
@@ -70,6 +78,8 @@ unsafe impl<T, const ID: u64> ItemPointer<ID> for Pin<KBox<T>>
 where
     T: WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
+    const IS_RETURNED: bool = false;
+
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
         // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
@@ -86,6 +96,8 @@ unsafe impl<T, const ID: u64> ItemPointer<ID> for ARef<T>
 where
     T: AlwaysRefCounted + WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
+    const IS_RETURNED: bool = true;
+
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
         // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
