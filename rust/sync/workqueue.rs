@@ -41,7 +41,10 @@ mod queues;
 #[cfg(kscale_kunit)]
 mod testing;
 
-use item::drop_item;
+use item::{
+    drop_item,
+    DropItem, //
+};
 use queues::ListEntry;
 
 pub use item::ItemPointer;
@@ -189,19 +192,15 @@ impl Workqueue {
 
     /// Queues `item`, which the calling module must have created.
     ///
-    /// An item has a pointer to a function of the module that created it. This module may be gone, so
-    /// an item of another module is not queued, with a line in the log. The output then returns an [`Arc`] or an
-    /// [`ARef`], and the library leaks a [`KBox`]. That module may have a function that queues the item.
+    /// An item has a pointer to a function of the module that created it, which may be gone. So an item of
+    /// another module is not queued, with a line in the log. That module may have a function that queues it.
     ///
-    /// [`Arc`]: kernel::sync::Arc
-    /// [`ARef`]: kernel::sync::aref::ARef
-    ///
-    /// The output shows whether the item was already queued, as for
-    /// [`Queue::enqueue`](kernel::workqueue::Queue::enqueue).
+    /// Fails with `item` if it is already queued, or if another module created it. A [`KBox`] is never already
+    /// queued.
     ///
     /// Context: Any context except NMI. Never sleeps. C: `queue_work()` in
     /// `include/linux/workqueue.h`.
-    pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
+    pub fn enqueue<W, const ID: u64>(&self, item: W) -> Result<(), W>
     where
         W: ItemPointer<ID> + Send + 'static,
     {
@@ -211,43 +210,70 @@ impl Workqueue {
         if let Some(entry) = &self.list_entry {
             entry.add_function(own);
         }
-        let queue_work = move |work| {
-            // SAFETY: The item is valid while this closure runs, by the guarantees of `__enqueue()`, which
-            // calls it.
-            if unsafe { going::is_foreign(work, own) } {
-                return !W::IS_RETURNED;
-            }
+
+        let mut rejected = None;
+        let queue_item = |work| {
             // SAFETY:
             // - The item is valid while this closure runs, by the guarantees of `__enqueue()`, which calls
-            //   it. If this returns `true`, it is valid until it runs, and it never runs.
+            //   it. As this returns `true`, it is then valid until it runs, and it never runs if it is refused.
             // - `drop_item()` is that of the type. `W` is `Send` and `'static`, so any task may drop it.
-            if let Some(is_refused) = unsafe { going::refuse(work, own, drop_item::<W, ID>) } {
-                // Report the item as queued, or as already queued.
-                return is_refused;
+            // - By the type invariants `queue` is a queue. Only `drop` destroys it, hence not before the
+            //   borrow of `self` ends.
+            let is_queued = unsafe { queue_work(queue, work, own, drop_item::<W, ID>) };
+            if !is_queued {
+                rejected = Some(work);
             }
-            // SAFETY: As above; if this returns `true`, the item is valid until C calls its
-            // function. By the type invariants `queue` is a queue. Only `drop` destroys it, hence
-            // not before the borrow of `self` ends.
-            // CAST: To the type of the C declaration.
-            unsafe {
-                bindings::queue_work_on(
-                    bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
-                    queue,
-                    work,
-                )
-            }
+            true
         };
         // SAFETY:
-        // - The closure returns `false` only if the item is already queued, or counts as queued, or if the
-        //   type returns items that are not queued.
+        // - The closure never returns `false`.
         // - `W` is `Send` and `'static`, so any task may run the item at any time, or never.
-        unsafe { item.__enqueue(queue_work) }
+        let _ = unsafe { item.__enqueue(queue_item) };
+        match rejected {
+            // SAFETY: It is from `__enqueue()`, whose closure has returned `true`. No queue owns the pointer
+            // that this has given up, and this is the only call for it.
+            Some(work) => Err(unsafe { W::from_work(work) }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the C queue, which is valid while `self` lives.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut bindings::workqueue_struct {
         self.raw.as_ptr()
+    }
+}
+
+/// Queues an item whose function must be at `own`, or refuses it, and returns whether either was done.
+///
+/// # Safety
+///
+/// - `queue` must be a queue until this returns.
+/// - `work` must be valid and initialised. If this returns `true`, it must be valid until it runs, or is dropped.
+/// - It must then be sound to call `drop` with it in process context, from any task.
+#[inline]
+unsafe fn queue_work(
+    queue: *mut bindings::workqueue_struct,
+    work: *mut bindings::work_struct,
+    own: usize,
+    drop: DropItem,
+) -> bool {
+    // SAFETY: By the safety requirements.
+    if unsafe { going::is_foreign(work, own) } {
+        return false;
+    }
+    // SAFETY: By the safety requirements.
+    if let Some(is_refused) = unsafe { going::refuse(work, own, drop) } {
+        // Report the item as queued, or as already queued.
+        return is_refused;
+    }
+    // SAFETY: By the safety requirements. CAST: To the type of the C declaration.
+    unsafe {
+        bindings::queue_work_on(
+            bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
+            queue,
+            work,
+        )
     }
 }
 

@@ -40,6 +40,7 @@ use kscale::{
 };
 
 use outlives::{
+    Boxed,
     Lender,
     Slow,
     Slowly, //
@@ -54,7 +55,7 @@ module! {
     params: {
         what: u8 {
             default: 0,
-            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded, 4: lend a queue, 5: drop files, 6: use bios of a target, 7: queue an item",
+            description: "1: drop a guard, 2: use locks, 3: remove an entry when this is unloaded, 4: lend a queue, 5: drop files, 6: use bios of a target, 7: queue items",
         },
     },
 }
@@ -98,13 +99,18 @@ fn lend_queue() -> Result<Arc<Workqueue>> {
     Ok(queue)
 }
 
-/// Queues an item of another module, and runs the items of the queue.
-fn queue_item() -> Result {
+/// Queues items of another module, which are returned.
+fn queue_items() -> Result {
     let queue = Workqueue::ordered(c"heir")?;
     let item: Arc<Slow> = take().ok_or(ENOENT)?;
     // It is returned, and nothing else has it.
     let item = queue.enqueue(item).err().ok_or(EINVAL)?;
-    Arc::into_unique_or_drop(item).map(drop).ok_or(EBUSY)
+    Arc::into_unique_or_drop(item).map(drop).ok_or(EBUSY)?;
+    // A box is returned, too.
+    let item: Pin<KBox<Boxed>> = take().ok_or(ENOENT)?;
+    let item = queue.enqueue(item).err().ok_or(EINVAL)?;
+    pr_info!("item {} is returned\n", item.number());
+    Ok(())
 }
 
 /// Functions of this module, which the table of the target does not keep loaded.
@@ -191,7 +197,7 @@ impl kernel::Module for HeirModule {
             4 => this.queue = Some(lend_queue()?),
             5 => drop(take::<Dir<Slowly>>().ok_or(ENOENT)?),
             6 => foreign::use_bios()?,
-            7 => queue_item()?,
+            7 => queue_items()?,
             _ => return Err(EINVAL),
         }
         Ok(this)

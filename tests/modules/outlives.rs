@@ -75,7 +75,7 @@ module! {
     params: {
         step: u8 {
             default: 0,
-            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item, 7: hand over files, 8: hand over bios, 9: hand over an item, 10: replace the value again and again, in an item of a leaked queue",
+            description: "1: hand over a pointer, 2: replace its value, 3: drop it, 4: hand over locks, 5: hand over an entry of a list, 6: queue an item, 7: hand over files, 8: hand over bios, 9: hand over items, 10: replace the value again and again, in an item of a leaked queue",
         },
     },
 }
@@ -222,6 +222,48 @@ fn item() -> Result<Arc<Slow>> {
     )
 }
 
+/// A work item in a [`KBox`].
+#[pin_data]
+pub struct Boxed {
+    #[pin]
+    work: Work<Boxed>,
+    number: u32,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Boxed { self.work }
+}
+
+impl WorkItem for Boxed {
+    type Pointer = Pin<KBox<Self>>;
+
+    // As for `Slow`.
+    #[inline]
+    fn run(_: Pin<KBox<Self>>) {
+        pr_err!("an item of another module runs\n");
+    }
+}
+
+impl Boxed {
+    /// Returns the number of the item.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+fn store_items() -> Result {
+    let boxed: Pin<KBox<Boxed>> = KBox::pin_init(
+        pin_init!(Boxed {
+            work <- new_work!("outlives::Boxed"),
+            number: 7,
+        }),
+        GFP_KERNEL,
+    )?;
+    store(item()?)?;
+    store(boxed)
+}
+
 /// Queues an item to the queue of another module.
 fn queue_item() -> Result {
     let queue: Arc<Workqueue> = take().ok_or(ENOENT)?;
@@ -312,7 +354,7 @@ impl kernel::Module for OutlivesModule {
             6 => queue_item()?,
             7 => store_files()?,
             8 => this._target = Some(dm::Registration::new(())?),
-            9 => store(item()?)?,
+            9 => store_items()?,
             10 => replace_always()?,
             _ => return Err(EINVAL),
         }

@@ -39,20 +39,14 @@ use crate::bindings;
 ///
 /// # Safety
 ///
-/// - [`from_work()`](Self::from_work) must return the pointer that `__enqueue()` has given up.
-/// - [`IS_RETURNED`](Self::IS_RETURNED) must be `false` if the closure of `__enqueue()` must return `true` for an
-///   item that is not queued.
+/// [`from_work()`](Self::from_work) must return the pointer that `__enqueue()` has given up.
 pub unsafe trait ItemPointer<const ID: u64>: WorkItemPointer<ID> {
-    /// Whether the output of `__enqueue()` returns an item that is not queued.
-    #[doc(hidden)]
-    const IS_RETURNED: bool;
-
     /// Returns the pointer that owns an item.
     ///
     /// # Safety
     ///
-    /// `work` must be from `__enqueue()`, whose closure returns, or has returned, `true`. The caller becomes
-    /// the owner: the item must not be queued, and this must be called once.
+    /// `work` must be from `__enqueue()`, whose closure has returned `true`. The caller becomes the owner of
+    /// the pointer that `__enqueue()` has given up: no queue may own it, and this must be called once.
     #[doc(hidden)]
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self;
 }
@@ -62,8 +56,6 @@ unsafe impl<T, const ID: u64> ItemPointer<ID> for Arc<T>
 where
     T: WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
-    const IS_RETURNED: bool = true;
-
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
         // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
@@ -78,8 +70,6 @@ unsafe impl<T, const ID: u64> ItemPointer<ID> for Pin<KBox<T>>
 where
     T: WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
-    const IS_RETURNED: bool = false;
-
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
         // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
@@ -96,8 +86,6 @@ unsafe impl<T, const ID: u64> ItemPointer<ID> for ARef<T>
 where
     T: AlwaysRefCounted + WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
-    const IS_RETURNED: bool = true;
-
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
         // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
