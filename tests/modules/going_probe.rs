@@ -86,7 +86,7 @@ module! {
     params: {
         value: i32 {
             default: 0,
-            description: "1: its destructor leaks a registration, 2: drops that of a target, 3: is late, 4: is later and queues an item",
+            description: "1: its destructor leaks a registration, 2: drops that of a target, 3: is late, 4: is later and queues an item, 5: as 4, while the data of a registration makes too many",
         },
         queue: u8 {
             default: 0,
@@ -697,6 +697,12 @@ fn leak_directory<T: Files>(data: T) -> Result {
     Ok(())
 }
 
+/// Leaks directories until they are refused.
+fn leak_too_many() {
+    while leak_directory(More).is_ok() {}
+    pr_info!("a directory is refused\n");
+}
+
 /// The data of a directory that is leaked.
 struct Held {
     _guard: Option<OwnedDownGuard<Normal>>,
@@ -739,9 +745,17 @@ impl kernel::Module for GoingModule {
             1 => Value::Registers,
             2 => Value::Target(dm::Registration::new(Data::new(None))?),
             3 => Value::Late,
-            4 => Value::Queues(Job::of_leaked_queue()?),
+            4 | 5 => Value::Queues(Job::of_leaked_queue()?),
             _ => Value::Empty,
         };
+        if module_parameters::value.value() == 5 {
+            let data = Data {
+                _guard: None,
+                _queue: None,
+                on_drop: leak_too_many,
+            };
+            forget(dm::Registration::<Idle>::new(data)?);
+        }
         match module_parameters::queue.value() {
             0 => (),
             how => {

@@ -46,11 +46,11 @@ const MAX_RECORD_ROUNDS: u32 = 4;
 /// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
 const MAX_VALUE_ROUNDS: u32 = 100;
 
-/// Rounds in which only items of a going module are left, or in which its registrations are refused, until its work
-/// items are no longer queued.
+/// Rounds in which only items of a going module are left, or in which it makes registrations that are refused, until
+/// its work items are no longer queued.
 const MAX_ITEM_ROUNDS: u32 = 30;
 
-/// The time for which a going module may wait for values or references, until the log has a line.
+/// The time for which a going module may wait for the same values or for references, until the log has a line.
 const WARN_MS: i64 = 10_000;
 
 /// The polling interval of a waiting module.
@@ -156,7 +156,7 @@ impl Notifier {
                     break is_referenced;
                 }
             };
-            if references.becomes_long(is_referenced) {
+            if references.becomes_long(is_referenced.then_some(())) {
                 // SAFETY: The module is not freed before the notifiers have returned.
                 let count = unsafe { bindings::module_refcount(module) };
                 pr_err!("module unload waits for {count} references: open file, table?\n");
@@ -199,8 +199,8 @@ impl Notifier {
                 let now = (counter.added(), pending.begun());
                 record_rounds = record_rounds.saturating_add(u32::from(now.0 != last.0));
                 value_rounds = value_rounds.saturating_add(u32::from(now.1 != last.1));
-                let has_only_items = has_only_items || is_closed(module);
-                item_rounds = item_rounds.saturating_add(u32::from(has_only_items));
+                let has_failed = has_added && is_closed(module);
+                item_rounds = item_rounds.saturating_add(u32::from(has_only_items || has_failed));
                 last = now;
                 if record_rounds >= MAX_RECORD_ROUNDS {
                     // Callbacks may add records all the time, too.
@@ -307,12 +307,13 @@ impl Notifier {
 }
 
 /// A wait of a going module, of which the log has a line if it is long.
-struct Wait {
-    since: Option<Instant<Monotonic>>,
+struct Wait<S> {
+    /// The begin, and the state then.
+    since: Option<(Instant<Monotonic>, S)>,
     has_warned: bool,
 }
 
-impl Wait {
+impl<S: PartialEq> Wait<S> {
     fn new() -> Self {
         Self {
             since: None,
@@ -320,14 +321,18 @@ impl Wait {
         }
     }
 
-    /// Returns whether the wait is long by now, once. `is_waiting` is whether it goes on.
-    fn becomes_long(&mut self, is_waiting: bool) -> bool {
-        if !is_waiting {
+    /// Returns whether the wait is long by now, once. The wait begins again when `state` changes, and it is over
+    /// if this is [`None`].
+    fn becomes_long(&mut self, state: Option<S>) -> bool {
+        let Some(state) = state else {
             self.since = None;
             return false;
+        };
+        if self.since.as_ref().is_some_and(|since| since.1 != state) {
+            self.since = None;
         }
-        let since = self.since.get_or_insert_with(Instant::now);
-        let is_first = !self.has_warned && since.elapsed().as_millis() >= WARN_MS;
+        let (begin, _) = self.since.get_or_insert_with(|| (Instant::now(), state));
+        let is_first = !self.has_warned && begin.elapsed().as_millis() >= WARN_MS;
         self.has_warned |= is_first;
         is_first
     }
@@ -336,7 +341,8 @@ impl Wait {
 /// The values that destructors of a going module have not destroyed yet.
 struct PendingValues {
     module: *mut bindings::module,
-    wait: Wait,
+    /// For the same values: their number, and that of all values so far.
+    wait: Wait<(u64, u64)>,
 }
 
 impl PendingValues {
@@ -352,10 +358,11 @@ impl PendingValues {
         srcu::begun_values(self.module)
     }
 
-    /// Returns whether values are pending. If they are for a long time, the log has a line.
+    /// Returns whether values are pending. If the same are for a long time, the log has a line.
     fn poll(&mut self) -> bool {
         let count = srcu::pending_values(self.module);
-        if self.wait.becomes_long(count != 0) {
+        let state = (count != 0).then(|| (count, self.begun()));
+        if self.wait.becomes_long(state) {
             pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
         }
         count != 0
@@ -374,5 +381,71 @@ impl PinnedDrop for Notifier {
         // SAFETY: All other modules that use the library are unloaded, and it has run its own items.
         unsafe { workqueue::destroy_leaked() };
         dm::synchronize_rcu_tasks();
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_module_notifier)]
+mod tests {
+    use super::*;
+
+    use crate::sync::srcu::{
+        new_domain,
+        new_pointer,
+        Domain,
+        Item,
+        Normal, //
+    };
+
+    /// Returns whether a wait has begun after `since`.
+    fn has_begun<S>(wait: &Wait<S>, since: Instant<Monotonic>) -> bool {
+        wait.since
+            .as_ref()
+            .is_some_and(|wait| wait.0 - since > Delta::ZERO)
+    }
+
+    /// Returns the current time, which is before that of the caller's next call.
+    fn now() -> Instant<Monotonic> {
+        let now = Instant::now();
+        fsleep(Delta::from_millis(1));
+        now
+    }
+
+    #[test]
+    fn a_wait_begins_when_its_state_changes() {
+        let mut wait = Wait::new();
+        for (state, begins) in [
+            (None, false),
+            (Some(1), true),
+            (Some(1), false),
+            (Some(2), true),
+            (None, false),
+            (Some(2), true),
+        ] {
+            let now = now();
+            assert!(!wait.becomes_long(state));
+            assert_eq!(has_begun(&wait, now), begins);
+        }
+    }
+
+    /// An item of a going module may run for long, and pass a value on at the end of each run.
+    #[test]
+    fn other_values_begin_another_wait() -> Result {
+        let mut pending = PendingValues::new(this_module::<crate::LocalModule>().as_ptr());
+        let domain: Domain<Normal> = new_domain!()?;
+        let item = Item::new(0_u32, GFP_KERNEL)?;
+        let pointer = KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)?;
+
+        for value in 1..4 {
+            let guard = domain.read_lock();
+            let item = Item::new(value, GFP_KERNEL)?;
+            pointer.lock().replace(item).free_later();
+            let now = now();
+            let is_pending = pending.poll();
+            drop(guard);
+            assert!(is_pending && has_begun(&pending.wait, now));
+            domain.barrier();
+        }
+        Ok(())
     }
 }

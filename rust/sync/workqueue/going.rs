@@ -29,6 +29,7 @@ use core::ptr;
 
 use crate::{
     bindings,
+    lib::ratelimit::printk_ratelimit,
     module::cleanup::is_in_refusal, //
 };
 
@@ -224,7 +225,10 @@ pub(super) unsafe fn is_foreign(work: *mut bindings::work_struct, own: usize) ->
 #[cold]
 #[inline(never)]
 fn log_foreign() {
-    pr_err!("workqueue: an item is not queued: another module created it\n");
+    // A timer may try again all the time.
+    if printk_ratelimit() {
+        pr_err!("workqueue: an item is not queued: another module created it\n");
+    }
 }
 
 /// Handles an item that must not be queued, because the caller is an item or an interrupt and its module is

@@ -141,6 +141,14 @@ class Suite(block.Suite):
         ktap.expect_equal(1, len(self.said("going_probe: a work item ends")), "items that have run")
         self.expect_nothing_left()
 
+    def test_a_late_destructor_queues_an_item_after_registrations_were_refused(self) -> None:
+        load("going_probe", "value=5")
+        unload("going_probe")
+        lines = "\n".join(self.log.lines())
+        ktap.expect_equal(1, lines.count("going_probe: a directory is refused"), "refusals")
+        ktap.expect_equal(1, lines.count("going_probe: a work item ends"), "items that have run")
+        self.expect_no_directory()
+
     def test_a_leaked_queue_has_work(self) -> None:
         load("going_probe", "queue=1")
         unload("going_probe")
