@@ -67,6 +67,7 @@ impl AddCounter {
             let going = GoingModule {
                 address,
                 added: 0,
+                refused: 0,
                 is_closed: false,
             };
             if let Ok(node) = Node::new(going) {
@@ -83,6 +84,14 @@ impl AddCounter {
         records
             .going_mut(self.address)
             .map_or(0, |going| going.added)
+    }
+
+    /// Returns the number of registrations of the module that were refused.
+    fn refused(&self) -> u64 {
+        let mut records = RECORDS.lock();
+        records
+            .going_mut(self.address)
+            .map_or(0, |going| going.refused)
     }
 
     /// Refuses further registrations of the module.
@@ -120,13 +129,14 @@ fn add(module: *mut bindings::module, record: Record, stage: Stage) -> Result<Re
 }
 
 /// Returns whether the module gets no more registrations: it is going, and has made too many, or some in too
-/// many rounds of the notifier. The caller must end the registration that it has just added a record for, by
-/// [`refuse()`], or by [`abandon()`] and [`free_refused()`].
+/// many rounds of the notifier. The caller must then refuse a registration, which is counted. It must end one
+/// that it has just added a record for, by [`refuse()`], or by [`abandon()`] and [`free_refused()`].
 pub(crate) fn is_closed(module: *mut bindings::module) -> bool {
     let mut records = RECORDS.lock();
-    records
-        .going_mut(module.addr())
-        .is_some_and(|going| going.is_closed)
+    records.going_mut(module.addr()).is_some_and(|going| {
+        going.refused = going.refused.wrapping_add(u64::from(going.is_closed));
+        going.is_closed
+    })
 }
 
 /// Calls `stop` with `data` when `module` is going, and `free` after the last reference is dropped.
@@ -635,6 +645,7 @@ mod tests {
 
         counter.close();
         assert!(is_closed(module) && !is_closed(other));
+        assert_eq!(counter.refused(), 1);
         drop(counter);
         assert!(!is_closed(module));
         let _counter = AddCounter::new(module);

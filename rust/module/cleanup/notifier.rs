@@ -31,7 +31,6 @@ use crate::{
 };
 
 use super::{
-    is_closed,
     stop_now,
     AddCounter,
     Record,
@@ -46,12 +45,18 @@ const MAX_RECORD_ROUNDS: u32 = 4;
 /// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
 const MAX_VALUE_ROUNDS: u32 = 100;
 
-/// Rounds in which only items of a going module are left, or in which it makes registrations that are refused, until
-/// its work items are no longer queued.
+/// Rounds in which only items of a going module are left, or in which its registrations are refused, until its work
+/// items are no longer queued.
 const MAX_ITEM_ROUNDS: u32 = 30;
 
-/// The time for which a going module may wait for the same values or for references, until the log has a line.
+/// The time for which a going module may wait for values or references, until the log has a line.
 const WARN_MS: i64 = 10_000;
+
+/// The time for which a going module may wait for values, until its work items are no longer queued.
+const MAX_VALUES_MS: i64 = 60_000;
+
+/// The time in which most values are destroyed.
+const DESTROY_MS: i64 = 100;
 
 /// The polling interval of a waiting module.
 const INTERVAL_MS: i64 = 2;
@@ -139,6 +144,7 @@ impl Notifier {
         let mut last = (counter.added(), pending.begun());
         loop {
             let (added, begun, queued_before) = (counter.added(), pending.begun(), queued(&going));
+            let refused = counter.refused();
             let had_records = Self::has_records(module);
             let has_added = || counter.added() != added;
             // Callbacks that have not been stopped yet, and items, may add records all the time. So a round
@@ -156,7 +162,12 @@ impl Notifier {
                     break is_referenced;
                 }
             };
-            if references.becomes_long(is_referenced.then_some(())) {
+            if is_referenced {
+                references.go_on();
+            } else {
+                references.end();
+            }
+            if references.becomes_long() {
                 // SAFETY: The module is not freed before the notifiers have returned.
                 let count = unsafe { bindings::module_refcount(module) };
                 pr_err!("module unload waits for {count} references: open file, table?\n");
@@ -199,7 +210,7 @@ impl Notifier {
                 let now = (counter.added(), pending.begun());
                 record_rounds = record_rounds.saturating_add(u32::from(now.0 != last.0));
                 value_rounds = value_rounds.saturating_add(u32::from(now.1 != last.1));
-                let has_failed = has_added && is_closed(module);
+                let has_failed = counter.refused() != refused;
                 item_rounds = item_rounds.saturating_add(u32::from(has_only_items || has_failed));
                 last = now;
                 if record_rounds >= MAX_RECORD_ROUNDS {
@@ -210,7 +221,7 @@ impl Notifier {
                 // What an item owns may be what a value waits for.
                 let has_ended = item_rounds >= MAX_ITEM_ROUNDS
                     || value_rounds >= MAX_VALUE_ROUNDS
-                    || pending.wait.has_warned;
+                    || pending.any.has_lasted(MAX_VALUES_MS);
                 if has_ended && !Self::has_callbacks(module) {
                     let going = going.get_or_insert_with(|| workqueue::Going::new(module));
                     going.refuse();
@@ -307,13 +318,12 @@ impl Notifier {
 }
 
 /// A wait of a going module, of which the log has a line if it is long.
-struct Wait<S> {
-    /// The begin, and the state then.
-    since: Option<(Instant<Monotonic>, S)>,
+struct Wait {
+    since: Option<Instant<Monotonic>>,
     has_warned: bool,
 }
 
-impl<S: PartialEq> Wait<S> {
+impl Wait {
     fn new() -> Self {
         Self {
             since: None,
@@ -321,35 +331,48 @@ impl<S: PartialEq> Wait<S> {
         }
     }
 
-    /// Returns whether the wait is long by now, once. The wait begins again when `state` changes, and it is over
-    /// if this is [`None`].
-    fn becomes_long(&mut self, state: Option<S>) -> bool {
-        let Some(state) = state else {
-            self.since = None;
-            return false;
-        };
-        if self.since.as_ref().is_some_and(|since| since.1 != state) {
-            self.since = None;
-        }
-        let (begin, _) = self.since.get_or_insert_with(|| (Instant::now(), state));
-        let is_first = !self.has_warned && begin.elapsed().as_millis() >= WARN_MS;
+    /// Begins the wait, unless it has begun.
+    fn go_on(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// Ends the wait.
+    fn end(&mut self) {
+        self.since = None;
+    }
+
+    /// Returns whether the wait is long by now, once.
+    fn becomes_long(&mut self) -> bool {
+        let is_first = !self.has_warned && self.has_lasted(WARN_MS);
         self.has_warned |= is_first;
         is_first
+    }
+
+    /// Returns whether the wait has begun, and goes on for at least `ms` by now.
+    fn has_lasted(&self, ms: i64) -> bool {
+        let since = self.since.as_ref();
+        since.is_some_and(|since| since.elapsed().as_millis() >= ms)
     }
 }
 
 /// The values that destructors of a going module have not destroyed yet.
 struct PendingValues {
     module: *mut bindings::module,
-    /// For the same values: their number, and that of all values so far.
-    wait: Wait<(u64, u64)>,
+    /// For a time at which none is pending.
+    any: Wait,
+    /// For a change of `state`.
+    same: Wait,
+    /// The number of pending values, and that of all values that the module has passed.
+    state: (u64, u64),
 }
 
 impl PendingValues {
     fn new(module: *mut bindings::module) -> Self {
         Self {
             module,
-            wait: Wait::new(),
+            any: Wait::new(),
+            same: Wait::new(),
+            state: (0, 0),
         }
     }
 
@@ -359,13 +382,35 @@ impl PendingValues {
     }
 
     /// Returns whether values are pending. If the same are for a long time, the log has a line.
+    ///
+    /// An item may pass a value on at the end of each long run. So this waits until these are destroyed: otherwise
+    /// each call would find another one, as if one were pending all the time.
     fn poll(&mut self) -> bool {
-        let count = srcu::pending_values(self.module);
-        let state = (count != 0).then(|| (count, self.begun()));
-        if self.wait.becomes_long(state) {
+        let (begin, begun) = (Instant::<Monotonic>::now(), self.begun());
+        let count = loop {
+            let count = srcu::pending_values(self.module);
+            let is_late = begin.elapsed().as_millis() >= DESTROY_MS;
+            if count == 0 || is_late || self.begun() != begun {
+                break count;
+            }
+            fsleep(Delta::from_millis(INTERVAL_MS));
+        };
+
+        let (is_pending, state) = (count != 0, (count, begun));
+        if !is_pending || self.state != state {
+            self.same.end();
+        }
+        self.state = state;
+        if !is_pending {
+            self.any.end();
+            return false;
+        }
+        self.any.go_on();
+        self.same.go_on();
+        if self.same.becomes_long() {
             pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
         }
-        count != 0
+        true
     }
 }
 
@@ -397,55 +442,62 @@ mod tests {
         Normal, //
     };
 
-    /// Returns whether a wait has begun after `since`.
-    fn has_begun<S>(wait: &Wait<S>, since: Instant<Monotonic>) -> bool {
-        wait.since
-            .as_ref()
-            .is_some_and(|wait| wait.0 - since > Delta::ZERO)
-    }
-
-    /// Returns the current time, which is before that of the caller's next call.
-    fn now() -> Instant<Monotonic> {
-        let now = Instant::now();
-        fsleep(Delta::from_millis(1));
-        now
-    }
-
-    #[test]
-    fn a_wait_begins_when_its_state_changes() {
-        let mut wait = Wait::new();
-        for (state, begins) in [
-            (None, false),
-            (Some(1), true),
-            (Some(1), false),
-            (Some(2), true),
-            (None, false),
-            (Some(2), true),
-        ] {
-            let now = now();
-            assert!(!wait.becomes_long(state));
-            assert_eq!(has_begun(&wait, now), begins);
-        }
-    }
-
     /// An item of a going module may run for long, and pass a value on at the end of each run.
     #[test]
-    fn other_values_begin_another_wait() -> Result {
+    fn values_that_are_destroyed_soon_are_not_pending_all_the_time() -> Result {
+        let mut pending = PendingValues::new(this_module::<crate::LocalModule>().as_ptr());
+        let domain: Domain<Normal> = new_domain!()?;
+        let item = Item::new(0_u32, GFP_KERNEL)?;
+        let pointer = KBox::try_pin_init(new_pointer!(domain, item), GFP_KERNEL)?;
+        // Not soon enough on a slow host, but one of them is.
+        let is_destroyed = |value| -> Result<bool> {
+            let item = Item::new(value, GFP_KERNEL)?;
+            pointer.lock().replace(item).free_later();
+            Ok(!pending.poll())
+        };
+
+        assert!((0..100).map(is_destroyed).any(|it| it == Ok(true)));
+        assert!(pending.any.since.is_none() && pending.same.since.is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn a_value_is_pending_while_it_is_read() -> Result {
         let mut pending = PendingValues::new(this_module::<crate::LocalModule>().as_ptr());
         let domain: Domain<Normal> = new_domain!()?;
         let item = Item::new(0_u32, GFP_KERNEL)?;
         let pointer = KBox::try_pin_init(new_pointer!(domain.clone(), item), GFP_KERNEL)?;
 
-        for value in 1..4 {
-            let guard = domain.read_lock();
-            let item = Item::new(value, GFP_KERNEL)?;
-            pointer.lock().replace(item).free_later();
-            let now = now();
-            let is_pending = pending.poll();
-            drop(guard);
-            assert!(is_pending && has_begun(&pending.wait, now));
-            domain.barrier();
-        }
+        let guard = domain.into_down_read();
+        pointer
+            .lock()
+            .replace(Item::new(1, GFP_KERNEL)?)
+            .free_later();
+        assert!(pending.poll());
+        let begin = Instant::now();
+        assert!(pending.poll());
+        let since = |wait: &Wait| {
+            wait.since
+                .as_ref()
+                .map(|since| begin - *since > Delta::ZERO)
+        };
+        // Both waits go on.
+        assert_eq!(
+            (since(&pending.any), since(&pending.same)),
+            (Some(true), Some(true))
+        );
+
+        pointer
+            .lock()
+            .replace(Item::new(2, GFP_KERNEL)?)
+            .free_later();
+        assert!(pending.poll());
+        // They are not the same values.
+        assert_eq!(
+            (since(&pending.any), since(&pending.same)),
+            (Some(true), Some(false))
+        );
+        drop(guard);
         Ok(())
     }
 }

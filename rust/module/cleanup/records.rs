@@ -140,6 +140,8 @@ pub(super) struct GoingModule {
     pub(super) address: usize,
     /// The number of records added for the module since it is going. A `u64` does not overflow.
     pub(super) added: u64,
+    /// The number of registrations that were refused. As above.
+    pub(super) refused: u64,
     /// Whether new registrations of the module are ended at once.
     pub(super) is_closed: bool,
 }
