@@ -38,8 +38,8 @@ use super::{
     RECORDS, //
 };
 
-/// Rounds in which a going module may add records, until its registrations are refused, and its work items
-/// are no longer queued. A few, as memory may get short meanwhile.
+/// Rounds in which a going module may add records, until its registrations are refused. A few, as memory may get
+/// short meanwhile.
 const MAX_RECORD_ROUNDS: u32 = 4;
 
 /// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
@@ -52,8 +52,9 @@ const MAX_ITEM_ROUNDS: u32 = 30;
 /// The time for which a going module may wait for values or references, until the log has a line.
 const WARN_MS: i64 = 10_000;
 
-/// The time for which a going module may wait for values, until its work items are no longer queued.
-const MAX_VALUES_MS: i64 = 60_000;
+/// Rounds in a row in which values are pending for [`DESTROY_MS`], until the work items of a going module are no
+/// longer queued.
+const MAX_PENDING_ROUNDS: u32 = 600;
 
 /// The time in which most values are destroyed.
 const DESTROY_MS: i64 = 100;
@@ -141,10 +142,9 @@ impl Notifier {
         let mut was_idle = false;
         let (mut record_rounds, mut value_rounds, mut item_rounds) = (0_u32, 0_u32, 0_u32);
         // At the end of the last round.
-        let mut last = (counter.added(), pending.begun());
+        let mut last = (counter.added(), pending.begun(), counter.refused());
         loop {
             let (added, begun, queued_before) = (counter.added(), pending.begun(), queued(&going));
-            let refused = counter.refused();
             let had_records = Self::has_records(module);
             let has_added = || counter.added() != added;
             // Callbacks that have not been stopped yet, and items, may add records all the time. So a round
@@ -162,12 +162,7 @@ impl Notifier {
                     break is_referenced;
                 }
             };
-            if is_referenced {
-                references.go_on();
-            } else {
-                references.end();
-            }
-            if references.becomes_long() {
+            if references.becomes_long(is_referenced) {
                 // SAFETY: The module is not freed before the notifiers have returned.
                 let count = unsafe { bindings::module_refcount(module) };
                 pr_err!("module unload waits for {count} references: open file, table?\n");
@@ -207,11 +202,11 @@ impl Notifier {
             if !is_referenced {
                 // Work that always queues itself again may add a record or a value each time: stop
                 // it, too. It may do so while this task sleeps.
-                let now = (counter.added(), pending.begun());
+                let now = (counter.added(), pending.begun(), counter.refused());
                 record_rounds = record_rounds.saturating_add(u32::from(now.0 != last.0));
                 value_rounds = value_rounds.saturating_add(u32::from(now.1 != last.1));
-                let has_failed = counter.refused() != refused;
-                item_rounds = item_rounds.saturating_add(u32::from(has_only_items || has_failed));
+                let is_item_round = has_only_items || now.2 != last.2;
+                item_rounds = item_rounds.saturating_add(u32::from(is_item_round));
                 last = now;
                 if record_rounds >= MAX_RECORD_ROUNDS {
                     // Callbacks may add records all the time, too.
@@ -221,7 +216,7 @@ impl Notifier {
                 // What an item owns may be what a value waits for.
                 let has_ended = item_rounds >= MAX_ITEM_ROUNDS
                     || value_rounds >= MAX_VALUE_ROUNDS
-                    || pending.any.has_lasted(MAX_VALUES_MS);
+                    || pending.rounds >= MAX_PENDING_ROUNDS;
                 if has_ended && !Self::has_callbacks(module) {
                     let going = going.get_or_insert_with(|| workqueue::Going::new(module));
                     going.refuse();
@@ -331,48 +326,33 @@ impl Wait {
         }
     }
 
-    /// Begins the wait, unless it has begun.
-    fn go_on(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    /// Ends the wait.
-    fn end(&mut self) {
-        self.since = None;
-    }
-
-    /// Returns whether the wait is long by now, once.
-    fn becomes_long(&mut self) -> bool {
-        let is_first = !self.has_warned && self.has_lasted(WARN_MS);
+    /// Returns whether the wait is long by now, once. `is_waiting` is whether it goes on.
+    fn becomes_long(&mut self, is_waiting: bool) -> bool {
+        if !is_waiting {
+            self.since = None;
+            return false;
+        }
+        let since = self.since.get_or_insert_with(Instant::now);
+        let is_first = !self.has_warned && since.elapsed().as_millis() >= WARN_MS;
         self.has_warned |= is_first;
         is_first
-    }
-
-    /// Returns whether the wait has begun, and goes on for at least `ms` by now.
-    fn has_lasted(&self, ms: i64) -> bool {
-        let since = self.since.as_ref();
-        since.is_some_and(|since| since.elapsed().as_millis() >= ms)
     }
 }
 
 /// The values that destructors of a going module have not destroyed yet.
 struct PendingValues {
     module: *mut bindings::module,
-    /// For a time at which none is pending.
-    any: Wait,
-    /// For a change of `state`.
-    same: Wait,
-    /// The number of pending values, and that of all values that the module has passed.
-    state: (u64, u64),
+    wait: Wait,
+    /// The number of calls of `poll()`, in a row, that have waited in vain.
+    rounds: u32,
 }
 
 impl PendingValues {
     fn new(module: *mut bindings::module) -> Self {
         Self {
             module,
-            any: Wait::new(),
-            same: Wait::new(),
-            state: (0, 0),
+            wait: Wait::new(),
+            rounds: 0,
         }
     }
 
@@ -381,36 +361,33 @@ impl PendingValues {
         srcu::begun_values(self.module)
     }
 
-    /// Returns whether values are pending. If the same are for a long time, the log has a line.
+    /// Returns whether values are pending. If they are for a long time, the log has a line.
     ///
     /// An item may pass a value on at the end of each long run. So this waits until these are destroyed: otherwise
-    /// each call would find another one, as if one were pending all the time.
+    /// each call would find another one, as if one were pending all the time. If the module passes more values on
+    /// meanwhile, it does not wait, and the round counts for these.
     fn poll(&mut self) -> bool {
         let (begin, begun) = (Instant::<Monotonic>::now(), self.begun());
         let count = loop {
             let count = srcu::pending_values(self.module);
-            let is_late = begin.elapsed().as_millis() >= DESTROY_MS;
-            if count == 0 || is_late || self.begun() != begun {
+            if count == 0 {
+                self.rounds = 0;
+                break count;
+            }
+            if self.begun() != begun {
+                break count;
+            }
+            if begin.elapsed().as_millis() >= DESTROY_MS {
+                self.rounds = self.rounds.saturating_add(1);
                 break count;
             }
             fsleep(Delta::from_millis(INTERVAL_MS));
         };
 
-        let (is_pending, state) = (count != 0, (count, begun));
-        if !is_pending || self.state != state {
-            self.same.end();
-        }
-        self.state = state;
-        if !is_pending {
-            self.any.end();
-            return false;
-        }
-        self.any.go_on();
-        self.same.go_on();
-        if self.same.becomes_long() {
+        if self.wait.becomes_long(count != 0) {
             pr_err!("srcu: module unload waits for {count} values to be freed: leaked guard?\n");
         }
-        true
+        count != 0
     }
 }
 
@@ -457,7 +434,6 @@ mod tests {
         };
 
         assert!((0..100).map(is_destroyed).any(|it| it == Ok(true)));
-        assert!(pending.any.since.is_none() && pending.same.since.is_none());
         Ok(())
     }
 
@@ -473,31 +449,15 @@ mod tests {
             .lock()
             .replace(Item::new(1, GFP_KERNEL)?)
             .free_later();
-        assert!(pending.poll());
-        let begin = Instant::now();
-        assert!(pending.poll());
-        let since = |wait: &Wait| {
-            wait.since
-                .as_ref()
-                .map(|since| begin - *since > Delta::ZERO)
-        };
-        // Both waits go on.
-        assert_eq!(
-            (since(&pending.any), since(&pending.same)),
-            (Some(true), Some(true))
-        );
+        for rounds in 1..4 {
+            assert!(pending.poll() && pending.wait.since.is_some());
+            assert_eq!(pending.rounds, rounds);
+        }
 
-        pointer
-            .lock()
-            .replace(Item::new(2, GFP_KERNEL)?)
-            .free_later();
-        assert!(pending.poll());
-        // They are not the same values.
-        assert_eq!(
-            (since(&pending.any), since(&pending.same)),
-            (Some(true), Some(false))
-        );
         drop(guard);
+        while pending.poll() {}
+        assert!(pending.wait.since.is_none());
+        assert_eq!(pending.rounds, 0);
         Ok(())
     }
 }
