@@ -162,7 +162,7 @@ fn replace_always() -> Result {
         GFP_KERNEL,
     )?;
     store(pointer)?;
-    // It is refused when the module is unloaded, and nothing drops it then.
+    // The library drops only its own reference when the item is refused: the queue stays leaked.
     leak::forget(item.clone())?;
     queue.enqueue(item).map_err(|_| EINVAL)
 }
