@@ -300,25 +300,34 @@ def heat_map(report: Report, lane: str, against: str) -> Plot | None:
         return None
     drawn, (axes,) = figures.figure(height=1.2 + 0.24 * len(rows))
     axes.grid(visible=False)
+    cells = axes.pcolormesh([[0] * len(values) for values in rows.values()])
+    cells.set_array(None)
+    cells.set_facecolor([heat(ratio)[0] for values in rows.values() for ratio in values])
     for place, values in enumerate(rows.values()):
         for column, ratio in enumerate(values):
             if ratio is not None:
-                back, ink = heat(ratio)
-                axes.fill_between(
-                    (column - 0.5, column + 0.5), place - 0.5, place + 0.5, color=back, linewidth=0
+                text = axes.text(
+                    column + 0.5, place + 0.5, f"{ratio:.2f}", ha="center", va="center", color=heat(ratio)[1]
                 )
-                axes.text(column, place, f"{ratio:.2f}", ha="center", va="center", color=ink)
-    axes.set_xlim(-0.5, len(grid.SIZES_KIB) - 0.5)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xticks(range(len(grid.SIZES_KIB)), [f"{size} KiB" for size in grid.SIZES_KIB])
-    axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows], fontsize=8)
+                # The layout needs seconds for the sizes of all texts, and they are inside the axes.
+                text.set_in_layout(False)
+    axes.invert_yaxis()
+    axes.set_xticks(middles(len(grid.SIZES_KIB)), [f"{size} KiB" for size in grid.SIZES_KIB])
+    axes.set_yticks(middles(len(rows)), [name.replace("_", " ") for name in rows], fontsize=8)
     unit = "instructions" if lane == "icount" else "time"
     caption = f"rcrypt relative to {against}: {unit} of a request, below 1 is better"
     return plot("rcrypt", lane, f"{lane}-{against}", caption, drawn)
 
 
-def heat(ratio: float) -> tuple[str, str]:
+def middles(cells: int) -> list[float]:
+    """Returns the coordinates of the middles of `cells` cells in a heat map."""
+    return [place + 0.5 for place in range(cells)]
+
+
+def heat(ratio: float | None) -> tuple[str, str]:
     """Returns the colours of a cell and of its text: blue is below 1, orange above."""
+    if ratio is None:
+        return "none", "none"
     strength = min(abs(math.log2(max(ratio, 1e-3))) / 0.6, 1)
     full = (0x21, 0x66, 0xAC) if ratio < 1 else (0xC5, 0x5A, 0x11)
     parts = [round(0xF2 + (part - 0xF2) * strength) for part in full]
