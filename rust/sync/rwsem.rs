@@ -28,10 +28,20 @@ use kernel::{
         LockClassKey, //
     },
     task::Task,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     types::{
         NotThreadSafe,
         Opaque, //
     }, //
+};
+
+#[cfg(CONFIG_PREEMPT_RT)]
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
 
 use core::{
@@ -117,9 +127,14 @@ impl<T> RwSemaphore<T> {
     ///
     /// Not recursive: a pending writer blocks further readers of the same task (deadlock).
     ///
+    /// With `CONFIG_PREEMPT_RT`, waits while there are 2^29 or more guards. Only leaked guards are so many.
+    ///
     /// Context: Process context. May sleep. C: `down_read()` in `kernel/locking/rwsem.c`.
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
+        while self.has_too_many_readers() {
+            fsleep(Delta::from_secs(1));
+        }
         // SAFETY: `sem` is initialised by the type invariants.
         unsafe { bindings::down_read(self.sem.get()) };
         // INVARIANT: `down_read()` returned.
@@ -132,10 +147,15 @@ impl<T> RwSemaphore<T> {
 
     /// Acquires the semaphore for reading, unless a writer holds it or waits for it.
     ///
+    /// With `CONFIG_PREEMPT_RT`, also returns [`None`] while there are 2^29 or more guards.
+    ///
     /// Context: Process context. Never sleeps. C: `down_read_trylock()` in
     /// `kernel/locking/rwsem.c`.
     #[inline]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
+        if self.has_too_many_readers() {
+            return None;
+        }
         // SAFETY: `sem` is initialised by the type invariants.
         let taken = unsafe { bindings::down_read_trylock(self.sem.get()) };
         // INVARIANT: `down_read_trylock()` returned 1.
@@ -177,6 +197,28 @@ impl<T> RwSemaphore<T> {
             _owner: owner(),
             _not_send: NotThreadSafe,
         })
+    }
+
+    /// Returns whether more readers could overflow their number in the semaphore.
+    ///
+    /// With `CONFIG_PREEMPT_RT`, `__rwbase_read_lock()` in `kernel/locking/rwbase_rt.c` increments an `atomic_t`
+    /// without a check. Without it, the number has more than 50 bits.
+    #[inline]
+    fn has_too_many_readers(&self) -> bool {
+        #[cfg(CONFIG_PREEMPT_RT)]
+        {
+            // SAFETY: `sem` is initialised by the type invariants, so this is a valid `atomic_t`, to which others
+            // have atomic accesses only.
+            let readers =
+                unsafe { Atomic::from_ptr(&raw mut (*self.sem.get()).rwbase.readers.counter) };
+            // A pending writer clears `READER_BIAS`, the highest bit. `WRITER_BIAS` is a writer without readers.
+            let readers = readers.load(Relaxed) & i32::MAX;
+            readers != 1 << 30 && readers >= 1 << 29
+        }
+        #[cfg(not(CONFIG_PREEMPT_RT))]
+        {
+            false
+        }
     }
 
     /// Returns whether a task waits for the semaphore.
@@ -280,11 +322,7 @@ mod tests {
     };
 
     use kernel::{
-        sync::Arc,
-        time::{
-            delay::fsleep,
-            Delta, //
-        }, //
+        sync::Arc, //
     };
 
     #[test]
@@ -334,6 +372,38 @@ mod tests {
         assert_eq!(*reader, 0);
         drop(reader);
         writer.wait();
+        assert_eq!(*rwsem.read(), 1);
+        Ok(())
+    }
+}
+
+#[cfg(all(kscale_kunit, CONFIG_PREEMPT_RT))]
+#[kunit_tests(kscale_rwsem_rt)]
+mod rt_tests {
+    use super::*;
+
+    /// Readers that leak their guards do not overflow the number of readers.
+    #[test]
+    fn readers_are_limited() -> Result {
+        let rwsem = KBox::pin_init(new_rwsem!(1), GFP_KERNEL)?;
+        let first = rwsem.read();
+        // SAFETY: The semaphore is initialised.
+        let readers =
+            unsafe { Atomic::from_ptr(&raw mut (*rwsem.sem.get()).rwbase.readers.counter) };
+
+        readers.add((1 << 29) - 2, Relaxed);
+        let last = rwsem.try_read();
+        assert!(last.is_some());
+        assert!(rwsem.try_read().is_none());
+        assert!(rwsem.try_write().is_none());
+        drop(last);
+        assert!(rwsem.try_read().is_some());
+        readers.add(2 - (1 << 29), Relaxed);
+        drop(first);
+
+        let writer = rwsem.try_write();
+        assert!(writer.is_some() && rwsem.try_read().is_none());
+        drop(writer);
         assert_eq!(*rwsem.read(), 1);
         Ok(())
     }
