@@ -99,6 +99,9 @@ pub mod expansion {
         id
     }
 
+    /// The maximum length of a name, in bytes. The kernel allocates memory for a copy.
+    const MAX_NAME: usize = 64;
+
     /// Returns whether a name has ASCII letters, digits and underscores only, as an identifier of C.
     ///
     /// Context: Any context. Never sleeps. Evaluated at compile time.
@@ -125,6 +128,10 @@ pub mod expansion {
             is_name(name),
             "the name of a parameter consists of letters, digits and underscores"
         );
+        assert!(
+            name.len() <= MAX_NAME,
+            "the name of a parameter has at most 64 bytes"
+        );
 
         let text = text.as_bytes();
         let mut index = 0;
@@ -140,8 +147,8 @@ pub mod expansion {
 
 /// Declares a [`Param`] of the calling module: its name, default and description for `modinfo`.
 ///
-/// The name consists of ASCII letters, digits and underscores, and no other parameter that this
-/// macro declares in the module has it (checked at compile time): sysfs warns of a second file of
+/// The name consists of at most 64 ASCII letters, digits and underscores, and no other parameter that
+/// this macro declares in the crate has it (checked at compile time): sysfs warns of a second file of
 /// one name.
 ///
 /// Documentation is the only attribute. An attribute in the expansion of this macro escapes
