@@ -77,11 +77,12 @@ impl Usage {
     /// The size of C's node of a range, in a slab cache with cache-line alignment.
     const NODE_BYTES: usize = 64;
 
-    /// Returns the memory of the magazines and of the nodes of the tree, in bytes.
+    /// Returns the memory of the magazines and of the nodes of the tree, in bytes, at most [`usize::MAX`].
     ///
     /// Context: Any context. Never sleeps.
     pub fn bytes(&self) -> usize {
-        self.ranges * Self::NODE_BYTES + self.magazines * mem::size_of::<Magazine>()
+        let nodes = self.ranges.saturating_mul(Self::NODE_BYTES);
+        nodes.saturating_add(self.magazines.saturating_mul(mem::size_of::<Magazine>()))
     }
 }
 

@@ -332,6 +332,12 @@ mod tests {
         assert_eq!((usage.ranges, usage.magazines), (3 * MAGAZINE_SIZE, 3));
         // A node takes 64 bytes, and a magazine 1 KiB.
         assert_eq!(usage.bytes(), 3 * MAGAZINE_SIZE * 64 + 3 * 1024);
+
+        let usage = Usage {
+            magazines: usize::MAX,
+            ..usage
+        };
+        assert_eq!(usage.bytes(), usize::MAX);
         Ok(())
     }
 
