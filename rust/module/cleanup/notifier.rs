@@ -140,9 +140,12 @@ impl Notifier {
         let queued =
             |going: &Option<workqueue::Going>| going.as_ref().map(workqueue::Going::queued);
         let mut was_idle = false;
-        let (mut record_rounds, mut value_rounds, mut item_rounds) = (0_u32, 0_u32, 0_u32);
-        // At the end of the last round.
-        let mut last = (counter.added(), pending.begun(), counter.refused());
+        let totals = |pending: &PendingValues| Totals {
+            records: counter.added(),
+            values: pending.begun(),
+            refusals: counter.refused(),
+        };
+        let mut rounds = Rounds::new(totals(&pending));
         loop {
             let (added, begun, queued_before) = (counter.added(), pending.begun(), queued(&going));
             let had_records = Self::has_records(module);
@@ -202,22 +205,14 @@ impl Notifier {
             if !is_referenced {
                 // Work that always queues itself again may add a record or a value each time: stop
                 // it, too. It may do so while this task sleeps.
-                let now = (counter.added(), pending.begun(), counter.refused());
-                record_rounds = record_rounds.saturating_add(u32::from(now.0 != last.0));
-                value_rounds = value_rounds.saturating_add(u32::from(now.1 != last.1));
-                let is_item_round = has_only_items || now.2 != last.2;
-                item_rounds = item_rounds.saturating_add(u32::from(is_item_round));
-                last = now;
-                if record_rounds >= MAX_RECORD_ROUNDS {
+                rounds.count(totals(&pending), has_only_items);
+                if rounds.refuses_records() {
                     // Callbacks may add records all the time, too.
                     counter.close();
                 }
                 // A callback may wait for an item.
                 // What an item owns may be what a value waits for.
-                let has_ended = item_rounds >= MAX_ITEM_ROUNDS
-                    || value_rounds >= MAX_VALUE_ROUNDS
-                    || pending.rounds >= MAX_PENDING_ROUNDS;
-                if has_ended && !Self::has_callbacks(module) {
+                if rounds.refuses_items(pending.rounds) && !Self::has_callbacks(module) {
                     let going = going.get_or_insert_with(|| workqueue::Going::new(module));
                     going.refuse();
                 }
@@ -309,6 +304,60 @@ impl Notifier {
                 let id = records.first(module, stage, u64::MAX)?;
                 records.remove(id, stage)
             })
+    }
+}
+
+/// Numbers of what a going module has done so far.
+#[derive(Clone, Copy)]
+struct Totals {
+    /// Records that it has added.
+    records: u64,
+    /// Values that it has passed to its destructors.
+    values: u64,
+    /// Records that it was refused.
+    refusals: u64,
+}
+
+/// Counts the rounds in which a going module does more, until it is refused.
+struct Rounds {
+    with_records: u32,
+    with_values: u32,
+    with_items: u32,
+    /// At the end of the last round.
+    last: Totals,
+}
+
+impl Rounds {
+    fn new(last: Totals) -> Self {
+        Self {
+            with_records: 0,
+            with_values: 0,
+            with_items: 0,
+            last,
+        }
+    }
+
+    /// Counts a round. `now` is at its end. `has_only_items` is whether nothing but items can be left.
+    fn count(&mut self, now: Totals, has_only_items: bool) {
+        let count = |rounds: u32, is_one: bool| rounds.saturating_add(u32::from(is_one));
+        self.with_records = count(self.with_records, now.records != self.last.records);
+        self.with_values = count(self.with_values, now.values != self.last.values);
+        let is_refused = now.refusals != self.last.refusals;
+        self.with_items = count(self.with_items, has_only_items || is_refused);
+        self.last = now;
+    }
+
+    /// Returns whether registrations are refused from now on.
+    fn refuses_records(&self) -> bool {
+        self.with_records >= MAX_RECORD_ROUNDS
+    }
+
+    /// Returns whether work items are refused from now on. `pending` is the number of rounds, in a row, in which
+    /// values were pending.
+    fn refuses_items(&self, pending: u32) -> bool {
+        self.with_items >= MAX_ITEM_ROUNDS
+            || self.with_values >= MAX_VALUE_ROUNDS
+            || pending >= MAX_PENDING_ROUNDS
     }
 }
 
@@ -418,6 +467,69 @@ mod tests {
         Item,
         Normal, //
     };
+
+    /// Counts rounds of a module that does `more`, until it is refused by `is_over`, and returns their number.
+    fn rounds_until(more: fn(&mut Totals) -> bool, is_over: fn(&Rounds) -> bool) -> u32 {
+        let mut now = Totals {
+            records: 1,
+            values: 1,
+            refusals: 1,
+        };
+        let mut rounds = Rounds::new(now);
+        // A round without more does not count.
+        rounds.count(now, false);
+        for number in 1..=1000 {
+            let has_only_items = more(&mut now);
+            rounds.count(now, has_only_items);
+            if is_over(&rounds) {
+                return number;
+            }
+        }
+        0
+    }
+
+    #[test]
+    fn records_are_refused_after_a_few_rounds() {
+        let more = |now: &mut Totals| {
+            now.records += 3;
+            false
+        };
+
+        assert_eq!(rounds_until(more, Rounds::refuses_records), 4);
+        assert_eq!(rounds_until(more, |rounds| rounds.refuses_items(0)), 0);
+    }
+
+    #[test]
+    fn items_are_refused_after_rounds_with_values() {
+        let more = |now: &mut Totals| {
+            now.values += 1;
+            false
+        };
+
+        assert_eq!(rounds_until(more, |rounds| rounds.refuses_items(0)), 100);
+        assert_eq!(rounds_until(more, Rounds::refuses_records), 0);
+    }
+
+    #[test]
+    fn items_are_refused_after_rounds_with_nothing_else_or_with_refusals() {
+        let refused = |now: &mut Totals| {
+            now.refusals += 1;
+            false
+        };
+
+        for more in [refused, |_: &mut Totals| true] {
+            assert_eq!(rounds_until(more, |rounds| rounds.refuses_items(0)), 30);
+            assert_eq!(rounds_until(more, Rounds::refuses_records), 0);
+        }
+    }
+
+    #[test]
+    fn items_are_refused_after_rounds_in_which_values_were_pending() {
+        let is_over = |rounds: &Rounds| rounds.refuses_items(599);
+        assert_eq!(rounds_until(|_| false, is_over), 0);
+        let is_over = |rounds: &Rounds| rounds.refuses_items(600);
+        assert_eq!(rounds_until(|_| false, is_over), 1);
+    }
 
     /// An item of a going module may run for long, and pass a value on at the end of each run.
     #[test]
