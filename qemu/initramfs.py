@@ -104,7 +104,7 @@ def write(
     `packed` files of the host are added under the given names. `busybox` is that of the guest.
     """
     archive = userland(busybox)
-    for script in ("init", "main", "suites", "leaks", "udev"):
+    for script in ("init", "main", "checks", "suites", "leaks", "udev"):
         name = "init" if script == "init" else f"kscale/{script}"
         archive.file(name, (INIT_DIR / script).read_bytes(), 0o755)
     archive.file("kscale/env", environment(env))

@@ -11,9 +11,12 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
-KERNELS = ("uml", "release", "debug", "kcsan", "rt", "stock", "cfi", "arm64")
-# User-Mode Linux, in place of the release kernel in `make test`.
+KERNELS = ("uml", "uml-debug", "release", "debug", "kcsan", "rt", "stock", "cfi", "arm64")
+# Kernels for User-Mode Linux. uml-debug runs KUnit suites only.
 UML = "uml"
+UML_DEBUG = "uml-debug"
+# The kernel that runs suites of another one in its place in `make test`.
+IN_PLACE = {"release": UML, "debug": UML_DEBUG}
 # Kernels that run the suites of the release kernel in `make test-long`, except lines with
 # `-<kernel>`.
 LONG_KERNELS = ("kcsan", "rt")
@@ -28,7 +31,7 @@ SHORT_KERNELS = ("cfi", ARM64)
 # Kernels that `make test` does not run by default.
 ELSEWHERE = (*LONG_KERNELS, STOCK, *SHORT_KERNELS)
 # Kernels that run a KUnit suite without a line in the table.
-KUNIT_KERNELS = ("release", "debug", "uml")
+KUNIT_KERNELS = ("release", "debug", *IN_PLACE.values())
 # Kernels that a line of the table may name.
 _LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, *SHORT_KERNELS))
 _ALLOWED = {
@@ -60,9 +63,9 @@ class Planned:
         """
         if kernel == STOCK:
             return kernel in self.kernels
-        if kernel == UML:
+        if kernel in IN_PLACE.values():
             return kernel in self.kernels and not is_long
-        if kernel == "release" and UML in self.kernels:
+        if IN_PLACE.get(kernel) in self.kernels:
             return kernel in self.kernels and (is_long or is_chosen)
         if kernel in (*LONG_KERNELS, *SHORT_KERNELS):
             in_time = is_long if kernel in LONG_KERNELS else kernel in self.kernels or not self.is_long
@@ -121,9 +124,9 @@ def names(kind: str) -> list[str]:
     return [suite.name for suite in planned() if suite.kind == kind]
 
 
-def uml_names() -> list[str]:
-    """Returns the names of the KUnit suites that run on User-Mode Linux."""
-    return [suite.name for suite in planned() if suite.kind == "kunit" and UML in suite.kernels]
+def kunit_names(kernel: str) -> list[str]:
+    """Returns the names of the KUnit suites that a kernel runs in `make test`, if it is chosen."""
+    return [suite.name for suite in planned() if suite.kind == "kunit" and suite.runs(kernel, False, True)]
 
 
 @functools.cache

@@ -54,8 +54,9 @@ class Machine:
         archive = initramfs.userland()
         archive.directory("lib")
         archive.tree(f"lib/modules/{release}", tree)
-        for script, name in (("uml", "init"), ("suites", "kscale/suites")):
-            archive.file(name, (initramfs.INIT_DIR / script).read_bytes(), 0o755)
+        archive.file("init", (initramfs.INIT_DIR / "uml").read_bytes(), 0o755)
+        for script in ("suites", "checks", "leaks"):
+            archive.file(f"kscale/{script}", (initramfs.INIT_DIR / script).read_bytes(), 0o755)
         for name, body in packed.items():
             archive.file(name, body, 0o755)
         archive.file("kscale/env", initramfs.environment(env | {"OUT": str(self.out)}))

@@ -62,7 +62,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
         help="kunit:<suite> or guest:<script name> (default: all KUnit suites)",
     )
     args = parser.parse_args(argv)
-    args.suite = args.suite or [f"kunit:{name}" for name in suites.uml_names()]
+    args.suite = args.suite or [f"kunit:{name}" for name in suites.kunit_names(suites.UML)]
     args.debian = any(word.startswith("guest:") for word in args.suite)
     if args.debian and not args.modules:
         parser.error("guest suites need --modules")

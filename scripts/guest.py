@@ -90,9 +90,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     what = [] if words else what_to_run(args)
     if words and (os.environ.get("MO") or os.environ.get("O")):
         die("SUITES= needs two builds of the modules: omit MO= and O=", 2)
-    is_uml = os.environ.get("KERNEL") == "uml" and not os.environ.get("KDIR")
+    kernel = os.environ.get("KERNEL")
+    is_uml = kernel in suites.IN_PLACE.values() and not os.environ.get("KDIR")
     if is_uml and not words:
-        die("KERNEL=uml runs suites only: make guest KERNEL=uml SUITES='name'", 2)
+        die(f"KERNEL={kernel} runs suites only: make guest KERNEL={kernel} SUITES='name'", 2)
     tools = load_tools()
     if words:
         os.environ.pop("KUNIT", None)

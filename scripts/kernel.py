@@ -62,6 +62,9 @@ FLAVOURS = {
     "rt": Flavour(("base", "rt"), "x86_64", ("bzImage", "modules"), 2330),
     "cfi": Flavour(("base", "release", "cfi"), "x86_64", ("bzImage", "modules"), 2330),
     "uml": Flavour(("uml",), "um", ("linux", "modules"), 2140, ("uml-hz", "uml-spin")),
+    "uml-debug": Flavour(
+        ("uml", "uml-debug"), "um", ("linux", "modules"), 2170, ("uml-hz", "uml-spin", "uml-debug", "fail-percpu")
+    ),
     "arm64": Flavour(("base", "release", "arm64"), "arm64", ("Image", "modules"), 2300),
 }
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Builds the modules for User-Mode Linux and runs their KUnit suites there: `make kunit`.
 
-With ARCH=arm64, does the same for the kernel arm64, in a guest of QEMU with 4 CPUs.
+KERNEL=uml-debug selects the kernel with KASAN, lockdep, kmemleak and fault injection. With ARCH=arm64, does the same
+for the kernel arm64, in a guest of QEMU with 4 CPUs.
 
 Environment: SUITES= are names of suites (default: all). CPUS=, MEM=, TIMEOUT= and OUT= are for the guest.
 """
@@ -23,9 +24,6 @@ from common import load_tools
 
 def guest_options(built: str, names: list[str]) -> list[str]:
     """Returns the options of qemu/run.py for a guest that needs no Debian image."""
-    names = names or [
-        suite.name for suite in suites.planned() if suite.kind == "kunit" and suite.runs(suites.ARM64, False)
-    ]
     options = ["--root", "busybox", "--kunit-modules", built, "--append", "mempool_debug"]
     if not os.environ.get("OUT"):
         options += ["--out", str(CHECKOUT / "out/kunit-arm64")]
@@ -39,13 +37,13 @@ def main() -> None:
     """Builds, then becomes qemu/uml_suites.py or qemu/run.py."""
     os.environ.pop("KDIR", None)
     arch.select()
-    kernel = suites.ARM64 if os.environ.get("KERNEL") == suites.ARM64 else "uml"
+    kernel = os.environ.get("KERNEL")
+    kernel = kernel if kernel in (suites.ARM64, suites.UML_DEBUG) else suites.UML
     os.environ |= {"KERNEL": kernel, "KUNIT": "y"}
     kdir, built = (str(path) for path in kbuild.built(load_tools()))
-    names = [*sys.argv[1:], *os.environ.get("SUITES", "").split()]
+    names = [*sys.argv[1:], *os.environ.get("SUITES", "").split()] or suites.kunit_names(kernel)
     argv = ["qemu/uml_suites.py", "--kdir", kdir, "--kunit-modules", built]
-    if names:
-        argv += ["--suite", *(f"kunit:{name}" for name in names)]
+    argv += ["--suite", *(f"kunit:{name}" for name in names)]
     if kernel == suites.ARM64:
         argv = ["qemu/run.py", "--kdir", kdir, *guest_options(built, names)]
     os.execv(sys.executable, [sys.executable, str(CHECKOUT / argv[0]), *argv[1:]])

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs all tests, prints a table of the suites and the number of cases that passed and failed.
 
-Steps: the host tests of the harness; the suites of tests/suites.txt on User-Mode Linux, the debug and
-the release kernel; the compile-fail cases; the comparison of the instructions of each call with bench/counts;
-the guest of `make demo`; the mutants of tests/mutants.txt and the sample of tests/mutants.
+Steps: the host tests of the harness; the suites of tests/suites.txt on User-Mode Linux, without and with
+the checks of a debug kernel, and on the release kernel; the compile-fail cases; the comparison of the instructions of each call with bench/counts;
+the guest of `make demo`; the mutants of tests/mutants.txt and the sample of tests/mutants; a leak and a
+possible deadlock, which the kernel uml-debug must report.
 
 Three steps run at a time, the longest first: a step waits for half of its time. Modules are
 built meanwhile; a step waits for those that it needs. The last two tables are the suites with their
@@ -158,6 +159,7 @@ def all_steps(
         host.counts_step(parser, bench),
         guest.demo_step(builds, kdir),
         *guest.mutant_steps(parser, builds),
+        reports.uml_report_step(builds),
         host.host_step("mutants", SAMPLE_S, parser, lambda: sample),
     ]
 

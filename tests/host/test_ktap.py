@@ -270,19 +270,21 @@ class Table(unittest.TestCase):
             planned = {suite.name: suite for suite in suites.planned()}
         self.assertEqual(planned["kscale_new"].kernels, suites.KUNIT_KERNELS)
 
-    def test_user_mode_linux_runs_suites_of_the_release_kernel_in_the_short_run(self) -> None:
+    def test_user_mode_linux_runs_suites_of_other_kernels_in_the_short_run(self) -> None:
         text = "guest a uml,release\nguest b release\nguest c release long\nguest d uml,release,debug\n"
         table = suites.parse(text, ["k"])
         for kernel, short, long in (
-            ("uml", "kad", ""), ("release", "b", "kacd"), ("debug", "kd", ""), ("kcsan", "", "kabcd"),
-            ("cfi", "kabd", "kabd"),
+            ("uml", "kad", ""), ("release", "b", "kacd"), ("uml-debug", "k", ""), ("debug", "d", "k"),
+            ("kcsan", "", "kabcd"), ("cfi", "kabd", "kabd"),
         ):  # fmt: skip
             for is_long, expected in ((False, short), (True, long)):
                 with self.subTest(kernel, is_long=is_long):
                     names = [suite.name for suite in table if suite.runs(kernel, is_long)]
                     self.assertEqual("".join(names), expected)
-        names = [suite.name for suite in table if suite.runs("release", False, is_chosen=True)]
-        self.assertEqual("".join(names), "kabd")
+        for kernel, expected in (("release", "kabd"), ("debug", "kd")):
+            with self.subTest(kernel, is_chosen=True):
+                names = [suite.name for suite in table if suite.runs(kernel, False, is_chosen=True)]
+                self.assertEqual("".join(names), expected)
 
     def test_suites_of_the_release_kernel_run_on_long_kernels(self) -> None:
         text = "kunit k rt\nguest a release\nguest b debug long\nguest c release,-rt long # why\n"

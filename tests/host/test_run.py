@@ -197,9 +197,10 @@ class OneKernel(Quiet):
 
     def test_without_a_choice_all_steps_run(self) -> None:
         names = self.names(False, "")
-        for name in ("harness", "debug kernel", "release kernel", "ui", "counts", "mutants"):
+        for name in ("harness", "uml-debug kernel", "release kernel", "ui", "counts", "mutants"):
             self.assertIn(name, names)
         self.assertNotIn("stock kernel", names)
+        self.assertNotIn("debug kernel", names)
         names = self.names(True, "")
         for name in ("stock kernel", "kcsan kernel", "miri", "data race", "measuring"):
             self.assertIn(name, names)

@@ -5,7 +5,8 @@
  * A task that writes N to /proc/self/fail-nth, or a module that calls kscale_set_fail_nth(N), makes
  * the Nth next allocation of the task fail: see Documentation/fault-injection/. The slab and page
  * allocators call should_fail_ex() in lib/fault-inject.c for this. mm/percpu.c does not, so this
- * module adds a hook by a kprobe.
+ * module adds a hook by a kprobe. User-Mode Linux has no kprobes: there, qemu/patches/fail-percpu.patch
+ * adds the call.
  */
 
 #include <linux/gfp.h>
@@ -14,21 +15,6 @@
 #include <linux/ptrace.h>
 #include <linux/sched.h>
 #include <linux/stacktrace.h>
-
-/* As the files in /sys/kernel/debug/failslab, which this module cannot read. */
-static unsigned long require_start;
-module_param(require_start, ulong, 0644);
-MODULE_PARM_DESC(require_start, "Fail only calls from code at this address ...");
-
-static unsigned long require_end = ULONG_MAX;
-module_param(require_end, ulong, 0644);
-MODULE_PARM_DESC(require_end, "... and before this one");
-
-static int times = -1;
-module_param(times, int, 0644);
-MODULE_PARM_DESC(times, "Counted down to 0 by calls that fail, unless -1");
-
-#define MAX_DEPTH 32
 
 /* Declared for Rust in rust/testing/fault.rs. */
 void kscale_set_fail_nth(unsigned int nth);
@@ -45,6 +31,23 @@ unsigned int kscale_fail_nth(void)
 	return READ_ONCE(current->fail_nth);
 }
 EXPORT_SYMBOL_GPL(kscale_fail_nth);
+
+#ifdef CONFIG_KPROBES
+
+/* As the files in /sys/kernel/debug/failslab, which this module cannot read. */
+static unsigned long require_start;
+module_param(require_start, ulong, 0644);
+MODULE_PARM_DESC(require_start, "Fail only calls from code at this address ...");
+
+static unsigned long require_end = ULONG_MAX;
+module_param(require_end, ulong, 0644);
+MODULE_PARM_DESC(require_end, "... and before this one");
+
+static int times = -1;
+module_param(times, int, 0644);
+MODULE_PARM_DESC(times, "Counted down to 0 by calls that fail, unless -1");
+
+#define MAX_DEPTH 32
 
 /* As fail_stacktrace() in lib/fault-inject.c, for the functions of this module. */
 static bool is_called_from_required(void)
@@ -111,6 +114,8 @@ static void __exit fail_nth_exit(void)
 	unregister_kprobe(&pcpu_alloc_probe);
 }
 module_exit(fail_nth_exit);
+
+#endif /* CONFIG_KPROBES */
 
 MODULE_AUTHOR("The kscale authors");
 MODULE_DESCRIPTION("fail-nth for modules and per-CPU allocations");

@@ -247,7 +247,7 @@ def kunit_in_uml(copy: Copy, mutants: list[Mutant], results: Results) -> None:
     kdir = kernel("uml")
     built = copy.build(kdir, copy.directory / "uml-kunit", kunit=True)
     runners = uml_runners(kdir, built, copy.directory)
-    kunit = Suites(runners[0], guests.module_of(built, suites.uml_names()))
+    kunit = Suites(runners[0], guests.module_of(built, suites.kunit_names(suites.UML)))
     kunit.measure(RECORD)
     kunit.run(copy.now(mutants), results, runners)
 

@@ -17,22 +17,22 @@ from runner.step import CHECKOUT, TESTS, Builds, Outcome, Step
 
 # Time limits for hung guests: without a sign of progress, and for the whole run of a guest.
 TIMEOUT_S = {
-    "uml": 120, "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "cfi": 900, "arm64": 1800,
+    "uml": 120, "uml-debug": 300, "release": 900, "debug": 1800, "kcsan": 1800, "rt": 1800, "stock": 1800, "cfi": 900, "arm64": 1800,
 }
 LIMIT_S = 4 * 3600
 # Approximate durations on an idle host.
 DEMO_S = 40
 MUTANT_S = 5
-BOOT_S = {"uml": 1, "release": 15, "debug": 30, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
+BOOT_S = {"uml": 1, "uml-debug": 10, "release": 15, "debug": 30, "kcsan": 60, "rt": 40, "stock": 30, "cfi": 15, "arm64": 15}
 # All KUnit suites together.
-KUNIT_S = {"uml": 5, "release": 20, "debug": 65, "kcsan": 130, "rt": 60, "stock": 0, "cfi": 20, "arm64": 20}
+KUNIT_S = {"uml": 5, "uml-debug": 20, "release": 20, "debug": 65, "kcsan": 130, "rt": 60, "stock": 0, "cfi": 20, "arm64": 20}
 # A guest suite without a duration in tests/suites.txt.
 SUITE_S = 4
-SLOWER = {"uml": 0.6, "release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
+SLOWER = {"uml": 0.6, "uml-debug": 2, "release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
 # Suites run more loops with KTAP_LONG, and most of the debug kernel are long ones.
 LONG_SLOWER = SLOWER | {"release": 4, "debug": 28}
 # Numbers of guests that share the suites of a kernel.
-GUESTS = {"uml": 2, "release": 1, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
+GUESTS = {"uml": 2, "uml-debug": 1, "release": 1, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_TIMEOUT_S = {
     "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
@@ -42,6 +42,7 @@ LONG_LIMIT_S = 12 * 3600
 # Without KASAN, mempool_debug detects writes to the reserved elements of a pool.
 GUEST_ARGS = {
     "uml": [],
+    "uml-debug": [],
     "release": ["--append", "mempool_debug"],
     "debug": [],
     "kcsan": [],
@@ -79,9 +80,9 @@ def kernel_steps(
 ) -> Iterator[Step]:
     """Starts the builds for the suites of one kernel, and returns a step for each of its guests."""
     kdir = step.script_result(["kernel.py", kernel])
-    built = builds.modules(KERNEL=kernel)
     # The kernel of a distribution has no KUnit.
     kunit = None if kernel == suites.STOCK else builds.modules(KERNEL=kernel, KUNIT="y")
+    built = kunit if kernel == suites.UML_DEBUG else builds.modules(KERNEL=kernel)
     limits = LONG_TIMEOUT_S if is_long else TIMEOUT_S
     guests = (LONG_GUESTS if is_long else GUESTS)[kernel]
 
@@ -101,7 +102,7 @@ def kernel_steps(
                 options += ["--env", "KTAP_LONG=y"]
             options += ["--suite", *words]
             limit_s = LONG_LIMIT_S if is_long else LIMIT_S
-            program = UML if kernel == suites.UML else QEMU
+            program = UML if kernel in suites.IN_PLACE.values() else QEMU
             boot(kdir, modules, directory, limits[kernel], options, limit_s, program)
             return [step.judged(kernel, parser, output_of(directory), names, directory, end_of(directory))]
 

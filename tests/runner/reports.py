@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Steps with planted errors, which the kernel of the guest must report."""
 
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 
+import console
 import machine
+import suites
+import uml
 from runner import guest, step
 from runner.step import Builds, Outcome, Step
 
@@ -15,15 +20,39 @@ def deadlock(what: int) -> str:
     return f"modprobe deadlocks what={what} & until {reported}; do sleep 1; done"
 
 
+# Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite that.
+LEAK = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
+
+
+def uml_report_step(builds: Builds) -> Step:
+    """Returns a step with planted errors, which the kernel uml-debug must report."""
+    kdir = step.script_result(["kernel.py", suites.UML_DEBUG])
+    built = builds.modules(KERNEL=suites.UML_DEBUG, KUNIT="y")
+    commands = (("kmemleak", LEAK), ("lockdep", "modprobe leaky what=3"))
+
+    def run() -> list[Outcome]:
+        rows = []
+        for what, command in commands:
+            directory = step.fresh(f"report-{what}")
+            kernel = uml.Machine(Path(kdir), directory, 2, append="kunit.enable=0")
+            with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
+                job = {"kscale/job": f"#!/bin/sh\n{command}\n".encode()}
+                initrd = kernel.pack(Path(built.result()), {}, job, Path(scratch))
+                kernel.boot(initrd, guest.TIMEOUT_S[suites.UML_DEBUG], "output.log")
+            log = (directory / "console.log").read_text(errors="replace")
+            found = "\n".join(console.reports(log))
+            rows.append(guest.report_row(f"{what} reports", "[leaky]", 1, 1, found))
+        return [Outcome("report", rows)]
+
+    return Step("report", "kernel uml-debug", len(commands) * guest.BOOT_S[suites.UML_DEBUG], run)
+
+
 def report_steps(builds: Builds) -> Iterator[Step]:
     """Returns steps with planted errors: the run of each guest must fail.
 
     One step has correct atomics instead of a data race: its run must pass. Another has a panic, after
     which the kernel must not report an invalid access.
     """
-    # Per-CPU lists of free objects may still refer to the leaked object. New allocations overwrite
-    # that.
-    memory = "modprobe leaky what=0; for _ in $(seq 100); do cat /dev/null; done"
     # __node_reclaim() in mm/vmscan.c acquires fs_reclaim. The allocation under the lock did before.
     reclaim = "echo 8M >/sys/devices/system/node/node0/reclaim"
     held = f"modprobe deadlocks what=2; {reclaim}"
@@ -45,7 +74,7 @@ def report_steps(builds: Builds) -> Iterator[Step]:
     texts = {call: "CFI failure at lkdtm_", panics: "dm_panics: no invalid access"}
     fails = machine.End.SPLAT
     steps = (
-        ("leaked memory", "debug", memory, fails),
+        ("leaked memory", "debug", LEAK, fails),
         ("leaked preemption guard", "release", "modprobe leaky what=1", fails),
         ("leaked interrupt guard", "release", "modprobe leaky what=2", fails),
         ("RCU list: removal inside for_each()", "debug", "modprobe leaky what=3", fails),

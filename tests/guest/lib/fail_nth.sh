@@ -2,7 +2,7 @@
 #
 # /proc/self/fail-nth: the n-th allocation of a task fails. Source this after block.sh.
 #
-# qemu/init/main has configured fault injection.
+# qemu/init/checks has configured fault injection.
 
 fail_attributes='failslab fail_page_alloc fail_mempool_alloc fail_mempool_alloc_bulk'
 fail_percpu_alloc=/sys/module/fail_nth/parameters
