@@ -7,7 +7,7 @@ the checks of a debug kernel, and on the release kernel; the compile-fail cases;
 the guest of `make demo`; the mutants of tests/mutants.txt and the sample of tests/mutants; a leak and a
 possible deadlock, which the kernel uml-debug must report.
 
-Three steps run at a time, the longest first: a step waits for half of its time. Modules are
+Four steps run at a time, the longest first: a step waits for half of its time. Modules are
 built meanwhile; a step waits for those that it needs. The last two tables are the suites with their
 durations, and the steps with their CPU time.
 
@@ -48,7 +48,7 @@ from runner import guest, host, reports, step
 from runner.step import Builds, Outcome, Step
 
 # A guest waits for timers and grace periods for half of its time.
-STEPS_AT_ONCE = 3
+STEPS_AT_ONCE = 4
 # Approximate durations of steps on an idle host. The longest step starts first.
 HARNESS_S = 70
 BUILDS_S = 70
