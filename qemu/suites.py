@@ -12,7 +12,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
 KERNELS = ("uml", "uml-debug", "release", "debug", "kcsan", "rt", "stock", "cfi", "arm64")
-# Kernels for User-Mode Linux. uml-debug runs KUnit suites only.
+# Kernels for User-Mode Linux. Of the suites that are planned, uml-debug runs those of KUnit.
 UML = "uml"
 UML_DEBUG = "uml-debug"
 # The kernel that runs suites of another one in its place in `make test`.
