@@ -12,7 +12,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 TABLE = CHECKOUT / "tests/suites.txt"
 # Kernels that guests boot.
 KERNELS = ("uml", "uml-debug", "release", "debug", "kcsan", "rt", "stock", "cfi", "arm64")
-# Kernels for User-Mode Linux. Of the suites that are planned, uml-debug runs those of KUnit.
+# Kernels for User-Mode Linux.
 UML = "uml"
 UML_DEBUG = "uml-debug"
 # The kernel that runs suites of another one in its place in `make test`.
@@ -36,7 +36,7 @@ KUNIT_KERNELS = ("release", "debug", *IN_PLACE.values())
 _LEFT_OUT = tuple(f"-{kernel}" for kernel in (*LONG_KERNELS, *SHORT_KERNELS))
 _ALLOWED = {
     "kunit": {*KUNIT_KERNELS, *LONG_KERNELS, *_LEFT_OUT},
-    "guest": {"release", "debug", UML, STOCK, *SHORT_KERNELS, *_LEFT_OUT},
+    "guest": {*KUNIT_KERNELS, STOCK, *SHORT_KERNELS, *_LEFT_OUT},
 }
 # Words that may follow the kernels.
 _EXTRA = re.compile(r"(?P<long>long)|(?P<seconds>\d+s)|(?P<complaints>complaints=\d+)")
@@ -63,8 +63,6 @@ class Planned:
         """
         if kernel == STOCK:
             return kernel in self.kernels
-        if kernel in IN_PLACE.values():
-            return kernel in self.kernels and not is_long
         if IN_PLACE.get(kernel) in self.kernels:
             return kernel in self.kernels and (is_long or is_chosen)
         if kernel in (*LONG_KERNELS, *SHORT_KERNELS):
@@ -93,7 +91,7 @@ def parse(text: str, kunit: Iterable[str] = ()) -> list[Planned]:
             or (not kernels if kind == "guest" else not kernels and not rest)
             or len(set(rest)) != len(rest)
             or not all(_EXTRA.fullmatch(word) for word in rest)
-            or UML in kernels and "long" in rest
+            or "long" in rest and any(set(pair) <= set(kernels) for pair in IN_PLACE.items())
         ):
             raise SystemExit(f"suites.txt:{number}: invalid line: {line}")
         extra = {_EXTRA.fullmatch(word).lastgroup: word for word in rest}

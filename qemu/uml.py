@@ -69,9 +69,9 @@ class Machine:
     ) -> Path:
         """Writes the initramfs that hands over to the Debian image, and returns its path.
 
-        The job sources `variables`. The guest mounts `shares`, directories of the host, by their mount points, and `out` as
-        /mnt/out. Its files there are `kscale.out`, the output of the job, and `kscale.ctl`, see
-        init/main.
+        The job sources `variables`. The guest mounts `shares`, directories of the host, by their mount
+        points, and `out` as /mnt/out. Its files there are `kscale.out`, the output of the job, and
+        `kscale.ctl`, see init/main.
         """
         words = [f"hostfs:{path}:{where}" for where, path in shares.items()]
         env = {
@@ -98,7 +98,8 @@ class Machine:
         """Runs the kernel until it ends, and returns the failure, if any.
 
         The kernel is killed if it shows no sign of progress for `quiet_s`, if it runs for `limit_s`, and
-        if it fails to power off when `is_complete` returns that the job has ended. The job prints to the file `output`.
+        if it fails to power off when `is_complete` returns that the job has ended. The job prints to the
+        file `output`.
         """
         # The kernel must not outlive this process.
         argv = ["setpriv", "--pdeathsig", "KILL"]

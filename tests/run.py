@@ -3,9 +3,9 @@
 """Runs all tests, prints a table of the suites and the number of cases that passed and failed.
 
 Steps: the host tests of the harness; the suites of tests/suites.txt on User-Mode Linux, without and with
-the checks of a debug kernel, and on the release kernel; the compile-fail cases; the comparison of the instructions of each call with bench/counts;
-the guest of `make demo`; the mutants of tests/mutants.txt and the sample of tests/mutants; a leak and a
-possible deadlock, which the kernel uml-debug must report.
+the checks of a debug kernel, and on the release kernel; the compile-fail cases; the comparison of the
+instructions of each call with bench/counts; the guest of `make demo`; the mutants of tests/mutants.txt
+and the sample of tests/mutants; a leak and a possible deadlock, which the kernel uml-debug must report.
 
 Four steps run at a time, the longest first: a step waits for half of its time. Modules are
 built meanwhile; a step waits for those that it needs. The last two tables are the suites with their
@@ -14,8 +14,8 @@ durations, and the steps with their CPU time.
 A guest that does not boot, or ends early, is one failure of its current suite and case. Suites that
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
-With --long, other steps run: the suites marked `long`; the host tests that run benchmarks; the
-suites of the release kernel on the kernels kcsan and rt; those of `make test` on the kernels cfi
+With --long, other steps run: the suites marked `long`; the KUnit suites on the release and the debug
+kernel; the host tests that run benchmarks; the suites of the release kernel on the kernels kcsan and rt; those of `make test` on the kernels cfi
 and arm64, and data that x86_64 and arm64 exchange; those marked `stock` on the kernel of a
 distribution; the packages, and root file systems on LUKS, on that kernel; kscale's code under Miri
 if Miri is installed; models of SRCU under herd7 if that is installed; the patches of `make series`;

@@ -270,12 +270,13 @@ class Table(unittest.TestCase):
             planned = {suite.name: suite for suite in suites.planned()}
         self.assertEqual(planned["kscale_new"].kernels, suites.KUNIT_KERNELS)
 
-    def test_user_mode_linux_runs_suites_of_other_kernels_in_the_short_run(self) -> None:
+    def test_user_mode_linux_runs_suites_of_other_kernels(self) -> None:
         text = "guest a uml,release\nguest b release\nguest c release long\nguest d uml,release,debug\n"
+        text += "guest e release,uml-debug long\nguest f uml long\n"
         table = suites.parse(text, ["k"])
         for kernel, short, long in (
-            ("uml", "kad", ""), ("release", "b", "kacd"), ("uml-debug", "k", ""), ("debug", "d", "k"),
-            ("kcsan", "", "kabcd"), ("cfi", "kabd", "kabd"),
+            ("uml", "kad", "f"), ("release", "b", "kacde"), ("uml-debug", "k", "e"), ("debug", "d", "k"),
+            ("kcsan", "", "kabcde"), ("cfi", "kabd", "kabd"),
         ):  # fmt: skip
             for is_long, expected in ((False, short), (True, long)):
                 with self.subTest(kernel, is_long=is_long):
@@ -322,7 +323,8 @@ class Table(unittest.TestCase):
     def test_malformed_lines_are_refused(self) -> None:
         for line in ("kunit", "kunit a", "kunit a relase", "guest a", "guset a debug", "guest a debug lnog",
                      "guest a debug long long", "guest a debug 12", "guest a debug complaints",
-                     "guest a release,-debug", "guest a rt", "guest a uml,release long"):
+                     "guest a release,-debug", "guest a rt", "guest a uml,release long",
+                     "guest a debug,uml-debug long"):
             with self.subTest(line), self.assertRaises(SystemExit):
                 suites.parse(line, ["a"])
 

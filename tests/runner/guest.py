@@ -30,12 +30,12 @@ KUNIT_S = {"uml": 5, "uml-debug": 20, "release": 20, "debug": 65, "kcsan": 130, 
 SUITE_S = 4
 SLOWER = {"uml": 0.6, "uml-debug": 2, "release": 1, "debug": 4, "kcsan": 4, "rt": 3, "stock": 2, "cfi": 1, "arm64": 1}
 # Suites run more loops with KTAP_LONG, and most of the debug kernel are long ones.
-LONG_SLOWER = SLOWER | {"release": 4, "debug": 28}
+LONG_SLOWER = SLOWER | {"uml-debug": 4, "release": 4, "debug": 28}
 # Numbers of guests that share the suites of a kernel.
 GUESTS = {"uml": 2, "uml-debug": 1, "release": 1, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
-LONG_GUESTS = {"release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
+LONG_GUESTS = {"uml-debug": 2, "release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_TIMEOUT_S = {
-    "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
+    "uml-debug": 1800, "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
     "arm64": 5400,
 }
 LONG_LIMIT_S = 12 * 3600
@@ -82,7 +82,8 @@ def kernel_steps(
     kdir = step.script_result(["kernel.py", kernel])
     # The kernel of a distribution has no KUnit.
     kunit = None if kernel == suites.STOCK else builds.modules(KERNEL=kernel, KUNIT="y")
-    built = kunit if kernel == suites.UML_DEBUG else builds.modules(KERNEL=kernel)
+    has_guest = any(suite.kind == "guest" for suite in planned)
+    built = builds.modules(KERNEL=kernel) if has_guest or not kunit else kunit
     limits = LONG_TIMEOUT_S if is_long else TIMEOUT_S
     guests = (LONG_GUESTS if is_long else GUESTS)[kernel]
 

@@ -23,9 +23,19 @@ def deadlock(what: int) -> str:
 LEAK = "modprobe leaky what=0"
 
 
+def uml_log(modules: Path, directory: Path, command: str) -> str:
+    """Runs a command on the kernel uml-debug, with modules and busybox. Returns its console log."""
+    kdir = step.script_result(["kernel.py", suites.UML_DEBUG])
+    kernel = uml.Machine(Path(kdir), directory, 2, append="kunit.enable=0")
+    with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
+        job = {"kscale/job": f"#!/bin/sh\n{command}\n".encode()}
+        initrd = kernel.pack(modules, {}, job, Path(scratch))
+        kernel.boot(initrd, guest.TIMEOUT_S[suites.UML_DEBUG], "output.log")
+    return (directory / "console.log").read_text(errors="replace")
+
+
 def uml_report_step(builds: Builds) -> Step:
     """Returns a step with planted errors, which the kernel uml-debug must report."""
-    kdir = step.script_result(["kernel.py", suites.UML_DEBUG])
     built = builds.modules(KERNEL=suites.UML_DEBUG, KUNIT="y")
     # A report of lockdep begins with the locks, which have the name of their file.
     commands = (
@@ -36,13 +46,7 @@ def uml_report_step(builds: Builds) -> Step:
     def run() -> list[Outcome]:
         rows = []
         for what, command, text in commands:
-            directory = step.fresh(f"report-{what}")
-            kernel = uml.Machine(Path(kdir), directory, 2, append="kunit.enable=0")
-            with tempfile.TemporaryDirectory(prefix="kscale-") as scratch:
-                job = {"kscale/job": f"#!/bin/sh\n{command}\n".encode()}
-                initrd = kernel.pack(Path(built.result()), {}, job, Path(scratch))
-                kernel.boot(initrd, guest.TIMEOUT_S[suites.UML_DEBUG], "output.log")
-            log = (directory / "console.log").read_text(errors="replace")
+            log = uml_log(Path(built.result()), step.fresh(f"report-{what}"), command)
             found = "\n".join(console.reports(log))
             rows.append(guest.report_row(f"{what} reports", text, 1, 1, found))
         return [Outcome("report", rows)]
@@ -77,22 +81,22 @@ def report_steps(builds: Builds) -> Iterator[Step]:
     texts = {call: "CFI failure at lkdtm_", panics: "dm_panics: no invalid access"}
     fails = machine.End.SPLAT
     steps = (
-        ("leaked memory", "debug", LEAK, fails),
+        ("leaked memory", suites.UML_DEBUG, LEAK, fails),
         ("leaked preemption guard", "release", "modprobe leaky what=1", fails),
         ("leaked interrupt guard", "release", "modprobe leaky what=2", fails),
-        ("RCU list: removal inside for_each()", "debug", "modprobe leaky what=3", fails),
-        ("RCU list: removal during a walk", "debug", "modprobe leaky what=4", fails),
-        ("SRCU: grace period inside a reader", "debug", deadlock(0), fails),
-        ("SRCU: grace period under a lock of readers", "debug", "modprobe deadlocks what=1", fails),
+        ("RCU list: removal inside for_each()", suites.UML_DEBUG, "modprobe leaky what=3", fails),
+        ("RCU list: removal during a walk", suites.UML_DEBUG, "modprobe leaky what=4", fails),
+        ("SRCU: grace period inside a reader", suites.UML_DEBUG, deadlock(0), fails),
+        ("SRCU: grace period under a lock of readers", suites.UML_DEBUG, "modprobe deadlocks what=1", fails),
         ("shrinker: lock held across allocations", "debug", held, fails),
         ("CPU hotplug lock in a hotplug callback", "debug", "modprobe deadlocks what=3", fails),
-        ("rwsem: recursive read", "debug", "modprobe deadlocks what=4", fails),
-        ("rwsem: two in both orders", "debug", "modprobe deadlocks what=8", fails),
-        ("workqueue: dropped by its own item", "debug", deadlock(5), fails),
-        ("workqueue: dropped with a lock of an item", "debug", "modprobe deadlocks what=9", fails),
-        ("LRU list used with a lock of a walk", "debug", "modprobe deadlocks what=10", fails),
-        ("RCU list: removal with a lock of a walk", "debug", "modprobe deadlocks what=11", fails),
-        ("LRU list used in an interrupt", "debug", "modprobe deadlocks what=7", fails),
+        ("rwsem: recursive read", suites.UML_DEBUG, "modprobe deadlocks what=4", fails),
+        ("rwsem: two in both orders", suites.UML_DEBUG, "modprobe deadlocks what=8", fails),
+        ("workqueue: dropped by its own item", suites.UML_DEBUG, deadlock(5), fails),
+        ("workqueue: dropped with a lock of an item", suites.UML_DEBUG, "modprobe deadlocks what=9", fails),
+        ("LRU list used with a lock of a walk", suites.UML_DEBUG, "modprobe deadlocks what=10", fails),
+        ("RCU list: removal with a lock of a walk", suites.UML_DEBUG, "modprobe deadlocks what=11", fails),
+        ("LRU list used in an interrupt", suites.UML_DEBUG, "modprobe deadlocks what=7", fails),
         ("dm: panic below a read", "debug", panics, fails),
         ("data race", "kcsan", race.format("plain", 0), fails),
         ("atomics, no data race", "kcsan", race.format("atomic", 1), 0),
@@ -113,14 +117,18 @@ def report_steps(builds: Builds) -> Iterator[Step]:
         ) -> list[Outcome]:
             modules = built.result()
             directory = step.fresh(f"report-{number}")
-            options = ["--run", command]
-            if "deadlocks" in command:
-                options += ["--root", "busybox", "--cpus", "2", "--append", "kunit.enable=0"]
-            status = guest.boot(kdir, modules, directory, guest.TIMEOUT_S[kernel], options)
+            if kernel == suites.UML_DEBUG:
+                log = uml_log(Path(modules), directory, command)
+                status = fails if console.reports(log) else 0
+            else:
+                options = ["--run", command]
+                if "deadlocks" in command:
+                    options += ["--root", "busybox", "--cpus", "2", "--append", "kunit.enable=0"]
+                status = guest.boot(kdir, modules, directory, guest.TIMEOUT_S[kernel], options)
+                log = (directory / "console.log").read_text(errors="replace")
             # The line before a WARNING names the module.
             module = command.partition("modprobe ")[2].split()[0].rstrip(";")
             text = texts.get(command, f"[{module}]")
-            log = (directory / "console.log").read_text(errors="replace")
             return [Outcome("report", [guest.report_row(what, text, status, wanted, log)])]
 
         yield Step("report", what, guest.BOOT_S[kernel], run)

@@ -5,6 +5,7 @@
 # qemu/init/checks has configured fault injection.
 
 fail_attributes='failslab fail_page_alloc fail_mempool_alloc fail_mempool_alloc_bulk'
+# Where the kernel has no hook for per-CPU allocations. On User-Mode Linux they fail as allocations of pages.
 fail_percpu_alloc=/sys/module/fail_nth/parameters
 
 # load_fail_nth: loads the module that lets per-CPU allocations fail, too.
@@ -36,7 +37,7 @@ fail_times() {
 	for attribute in $fail_attributes; do
 		echo "/sys/kernel/debug/$attribute/times"
 	done
-	echo $fail_percpu_alloc/times
+	[ ! -d $fail_percpu_alloc ] || echo $fail_percpu_alloc/times
 }
 
 # fail_between <start> <end>: limits failures to allocations with these addresses in their stack.
@@ -45,16 +46,19 @@ fail_between() {
 		echo "$1" >"/sys/kernel/debug/$attribute/require-start"
 		echo "$2" >"/sys/kernel/debug/$attribute/require-end"
 	done
-	echo "$1" >$fail_percpu_alloc/require_start
-	echo "$2" >$fail_percpu_alloc/require_end
+	if [ -d $fail_percpu_alloc ]; then
+		echo "$1" >$fail_percpu_alloc/require_start
+		echo "$2" >$fail_percpu_alloc/require_end
+	fi
 }
 
 # fail_below_module <name>: limits failures to allocations with code of the module in their stack.
 fail_below_module() {
 	start=$(cat "/sys/module/$1/sections/.text")
 	size=$(awk -v name="$1" '$1 == name { print $2 }' /proc/modules)
-	# Modules are in the last 2 GiB of the address space, hence the prefix 0xffffffff.
-	end=$(printf '0xffffffff%x' $((0x${start#0xffffffff} + size)))
+	# The shell has signed numbers of 64 bits. The upper half of all addresses of a module is the same.
+	high=${start%????????}
+	end=$(printf '%s%08x' "$high" $((0x${start#"$high"} + size)))
 	fail_between "$start" "$end"
 }
 
