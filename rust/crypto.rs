@@ -3,8 +3,8 @@
 //! Ciphers, keys, and requests to the crypto API.
 //!
 //! [`skcipher`] and [`aead`] encrypt data with a cipher of any driver. [`secret`] has key material,
-//! which is wiped when it is dropped, and [`keyring`] copies it from the kernel's keyrings. [`aes`] and
-//! [`md5`] call the library functions that formats need, without the crypto API.
+//! which is wiped when it is dropped, and [`keyring`] copies it from the kernel's keyrings. [`aes`]
+//! and [`md5`] call the library functions that formats need, without the crypto API.
 //!
 //! C headers: [`include/crypto`](srctree/include/crypto),
 //! [`include/linux/key.h`](srctree/include/linux/key.h)

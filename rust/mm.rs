@@ -2,9 +2,9 @@
 
 //! Memory: pages, pools and caches, and how they give memory back.
 //!
-//! [`page`] has owned pages, [`slab`] caches of one type, and [`mempool`] reserves for the I/O path;
-//! [`boxed`] has values in the memory of the last two. [`shrinker`] and [`list_lru`] free objects when
-//! memory is short. [`gfp`] has the allocation flags and scopes of all of them.
+//! [`page`] has owned pages, [`slab`] caches of one type, and [`mempool`] reserves for the I/O
+//! path; [`boxed`] has values in the memory of the last two. [`shrinker`] and [`list_lru`] free
+//! objects when memory is short. [`gfp`] has the allocation flags and scopes of all of them.
 //!
 //! C headers: [`include/linux/gfp.h`](srctree/include/linux/gfp.h),
 //! [`include/linux/mempool.h`](srctree/include/linux/mempool.h),

@@ -2,9 +2,9 @@
 
 //! Module parameters, and cleanup when a module is unloaded.
 //!
-//! [`param`] has parameters that may change while the module is loaded. `cleanup` and
-//! `teardown` end leaked registrations of a module before the kernel frees the module's code. `code`
-//! tells which functions are code of a module.
+//! [`param`] has parameters that may change while the module is loaded. `cleanup` and `teardown`
+//! end leaked registrations of a module before the kernel frees the module's code. `code` tells
+//! which functions are code of a module.
 //!
 //! C headers: [`include/linux/module.h`](srctree/include/linux/module.h),
 //! [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)

@@ -86,7 +86,8 @@ impl Latencies {
         self.0.iter().map(|bios| bios.sum()).sum()
     }
 
-    /// Writes the contents of the debugfs file `latency_ns`. Exact if no bio completes concurrently.
+    /// Writes the contents of the debugfs file `latency_ns`. Exact if no bio completes
+    /// concurrently.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:>20} {:>10}  by CPU", "from", "bios")?;
         for (bucket, bios) in self.0.iter().enumerate() {

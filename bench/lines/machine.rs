@@ -2,9 +2,9 @@
 
 //! CPUs with caches: which accesses move a cache line from one CPU to another.
 //!
-//! The protocol is MESI. A line moves if a CPU reads it that has no copy since another CPU wrote it,
-//! or if a CPU writes it while another CPU has a copy or was the last to write it. The first access
-//! of all to a line comes from memory, and does not count. Caches have no limit.
+//! The protocol is MESI. A line moves if a CPU reads it that has no copy since another CPU wrote
+//! it, or if a CPU writes it while another CPU has a copy or was the last to write it. The first
+//! access of all to a line comes from memory, and does not count. Caches have no limit.
 
 use std::{
     cell::{

@@ -99,8 +99,8 @@ impl Op {
 
 /// The flag of a set whose freed bios stay on their CPU.
 ///
-/// `bio_alloc_percpu_cache()` in `block/bio.c` calls `kmemleak_alloc()` with `GFP_NOIO`, which may sleep,
-/// also if the caller must not.
+/// `bio_alloc_percpu_cache()` in `block/bio.c` calls `kmemleak_alloc()` with `GFP_NOIO`, which may
+/// sleep, also if the caller must not.
 const CACHE_FLAG: u32 = if cfg!(CONFIG_DEBUG_KMEMLEAK) {
     0
 } else {
@@ -124,8 +124,8 @@ pub struct BioSet {
 unsafe impl Send for BioSet {}
 
 // SAFETY: `&BioSet` allows only `bio_alloc_bioset()` and `bio_put()`, which may run concurrently:
-// the mempools and the slab of the set have their own locks, and the caches of freed bios are those of
-// a CPU: `bio_alloc_percpu_cache()` and `bio_put_percpu_cache()` disable preemption.
+// the mempools and the slab of the set have their own locks, and the caches of freed bios are those
+// of a CPU: `bio_alloc_percpu_cache()` and `bio_put_percpu_cache()` disable preemption.
 unsafe impl Sync for BioSet {}
 
 impl BioSet {
@@ -218,8 +218,8 @@ mod tests {
         assert!(matches!(set, Err(error) if error == EINVAL));
     }
 
-    /// Also shows that no allocation sleeps in atomic context: with `CONFIG_DEBUG_KMEMLEAK`, one from
-    /// the cache does.
+    /// Also shows that no allocation sleeps in atomic context: with `CONFIG_DEBUG_KMEMLEAK`, one
+    /// from the cache does.
     #[test]
     fn freed_bios_stay_with_their_set() -> Result {
         let new = || KBox::pin_init(BioSet::new(NonZeroU16::MIN), GFP_KERNEL);

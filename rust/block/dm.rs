@@ -12,8 +12,8 @@
 //! 2. Put a [`Registration`] of the target into the state of the module. The registration owns the
 //!    [`Target::ModuleData`] that all its targets share.
 //!
-//! `samples/dm_offset.rs` is a whole target of about a hundred lines. `samples/dm/` has targets that
-//! do what their namesakes in C do.
+//! `samples/dm_offset.rs` is a whole target of about a hundred lines. `samples/dm/` has targets
+//! that do what their namesakes in C do.
 //!
 //! # The life of a bio
 //!
@@ -25,13 +25,14 @@
 //! - [`MapBio::end()`], [`MapBio::kill()`] and [`MapBio::requeue()`] complete the bio.
 //! - [`MapBio::defer()`] turns it into an owned [`Bio`]. An owned bio may move to other tasks, wait
 //!   on a workqueue ([`Bio::queue()`]), and be sent as a clone ([`Bio::bounce()`]) or as several
-//!   clones ([`Bio::into_parent()`]) before it is ended. A `Bio` that is dropped ends with [`BlkError::IOERR`]. Functions that may run in an
-//!   interrupt get an [`IrqBio`] instead.
+//!   clones ([`Bio::into_parent()`]) before it is ended. A `Bio` that is dropped ends with
+//!   [`BlkError::IOERR`]. Functions that may run in an interrupt get an [`IrqBio`] instead.
 //!
 //! Device mapper has room for the state of each bio: the state of this library, and
 //! [`Target::PerBio`]. If `PerBio` has a destructor, or the target implements `end_io` or sets
-//! [`Target::INTEGRITY_PAYLOADS`], the state is initialised before `map`. Otherwise [`MapBio::data()`]
-//! and [`MapBio::defer()`] initialise it: a bio that `map` remaps or ends without them has no state.
+//! [`Target::INTEGRITY_PAYLOADS`], the state is initialised before `map`. Otherwise
+//! [`MapBio::data()`] and [`MapBio::defer()`] initialise it: a bio that `map` remaps or ends
+//! without them has no state.
 //!
 //! On devices with integrity metadata, a bio may have an [`IntegrityPayload`]. The bio owns the
 //! payload while a device may use it: [`MapBio::set_integrity()`] or [`CloneBio::set_integrity()`]
@@ -42,12 +43,12 @@
 //! target may request several bios, for example one for each of its devices:
 //! [`TargetBuilder::set_num_flush_bios()`], [`MapBio::target_bio_nr()`], [`MapBio::remap_range()`].
 //!
-//! A target notifies user space of an event, such as a device that fails, by [`TableEvent`]. It runs
-//! code later, for example to submit bios that it delays, by [`DelayedWork`].
+//! A target notifies user space of an event, such as a device that fails, by [`TableEvent`]. It
+//! runs code later, for example to submit bios that it delays, by [`DelayedWork`].
 //!
 //! A target does I/O to its devices that belongs to no bio by an [`IoClient`], for example for its
-//! metadata. A [`KcopydClient`] copies areas of its devices. Both can wait for the end of their I/O, or
-//! call a function then.
+//! metadata. A [`KcopydClient`] copies areas of its devices. Both can wait for the end of their
+//! I/O, or call a function then.
 //!
 //! Targets with [`Target::AUDITED`] are recorded in the audit log. [`ReadClone::audit()`] records
 //! an event of a sector.

@@ -554,9 +554,9 @@ mod tests {
 
     #[test]
     fn large_requests_use_the_pool_without_a_warning() -> Result {
-        // Each `essiv()` adds its own context to that of the inner cipher, but arm64 has the innermost
-        // one as one cipher without a context. The kernel must not warn of it: a warning fails the
-        // guest.
+        // Each `essiv()` adds its own context to that of the inner cipher, but arm64 has the
+        // innermost one as one cipher without a context. The kernel must not warn of it: a warning
+        // fails the guest.
         let name = c"essiv(essiv(essiv(essiv(essiv(essiv(cbc(aes),\
             sha256),sha256),sha256),sha256),sha256),sha256)";
         let mut cipher = Skcipher::new(name)?;

@@ -13,7 +13,8 @@ const FIRST_INTERNAL: c_int = 512;
 /// Returns an error as C does, and [`EIO`] for those that only the kernel has.
 ///
 /// The kernel acts upon these: it is a bug if a write returns `EIOCBQUEUED` (`new_sync_write()` in
-/// `fs/read_write.c`), and io_uring then waits for a completion (`io_rw_done()` in `io_uring/rw.c`).
+/// `fs/read_write.c`), and io_uring then waits for a completion (`io_rw_done()` in
+/// `io_uring/rw.c`).
 pub(crate) fn user_errno(error: Error) -> c_int {
     let errno = error.to_errno();
     if errno <= -FIRST_INTERNAL {

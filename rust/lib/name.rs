@@ -10,8 +10,8 @@ use kernel::{
 
 /// Copies a name.
 ///
-/// Fails with [`EINVAL`] if it is longer than a page, and with [`ENOMEM`]. The kernel warns of an allocation
-/// of more than 4 MiB.
+/// Fails with [`EINVAL`] if it is longer than a page, and with [`ENOMEM`]. The kernel warns of an
+/// allocation of more than 4 MiB.
 ///
 /// Context: Process context. May sleep.
 pub(crate) fn copy(name: &CStr) -> Result<CString> {

@@ -8,8 +8,8 @@ use crate::bindings;
 
 /// Fails with [`EINVAL`] if `slot` is on the stack of the current task.
 ///
-/// For objects that C initialises as those of the heap: with `CONFIG_DEBUG_OBJECTS` the kernel warns of others
-/// (`debug_object_is_on_stack()` in `lib/debugobjects.c`).
+/// For objects that C initialises as those of the heap: with `CONFIG_DEBUG_OBJECTS` the kernel
+/// warns of others (`debug_object_is_on_stack()` in `lib/debugobjects.c`).
 ///
 /// Context: Any context. Never sleeps. C: `object_is_on_stack()`.
 pub(crate) fn refuse<T>(slot: *mut T) -> Result {

@@ -360,8 +360,8 @@ pub fn totalram_pages() -> usize {
     unsafe { bindings::totalram_pages() }
 }
 
-/// Calls `use_memory`, which allocates and frees `bytes`, for an eighth of the memory in total. Returns
-/// whether the memory is free again.
+/// Calls `use_memory`, which allocates and frees `bytes`, for an eighth of the memory in total.
+/// Returns whether the memory is free again.
 ///
 /// Less than half of it may stay in caches, such as the quarantine of KASAN.
 #[cfg(kscale_kunit)]

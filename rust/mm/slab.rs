@@ -10,8 +10,8 @@
 //!
 //! Constructors, memory accounting and `SLAB_TYPESAFE_BY_RCU` are not supported.
 //!
-//! As with `KBox`, a value may be copied to and from user space. So `CONFIG_HARDENED_USERCOPY` merges a
-//! cache with no other cache.
+//! As with `KBox`, a value may be copied to and from user space. So `CONFIG_HARDENED_USERCOPY`
+//! merges a cache with no other cache.
 //!
 //! # Forgotten objects
 //!

@@ -128,9 +128,10 @@ fn add(module: *mut bindings::module, record: Record, stage: Stage) -> Result<Re
     Ok(RECORDS.lock().add(module, memory, record, stage))
 }
 
-/// Returns whether the module gets no more registrations: it is going, and has made too many, or some in too
-/// many rounds of the notifier. The caller must then refuse a registration, which is counted. It must end one
-/// that it has just added a record for, by [`refuse()`], or by [`abandon()`] and [`free_refused()`].
+/// Returns whether the module gets no more registrations: it is going, and has made too many, or
+/// some in too many rounds of the notifier. The caller must then refuse a registration, which is
+/// counted. It must end one that it has just added a record for, by [`refuse()`], or by
+/// [`abandon()`] and [`free_refused()`].
 pub(crate) fn is_closed(module: *mut bindings::module) -> bool {
     let mut records = RECORDS.lock();
     records.going_mut(module.addr()).is_some_and(|going| {
@@ -174,9 +175,9 @@ unsafe fn nothing(_: NonNull<c_void>) {}
 
 /// As [`register()`], but no function is called before [`activate()`] or [`abandon()`].
 ///
-/// The notifier waits for one of these, as a work item of a going module may add the record. `free` may
-/// wait for code of the module, and this code may wait for what another record has. So the notifier first
-/// calls `release` of these records, and `free` of the records of [`register()`].
+/// The notifier waits for one of these, as a work item of a going module may add the record. `free`
+/// may wait for code of the module, and this code may wait for what another record has. So the
+/// notifier first calls `release` of these records, and `free` of the records of [`register()`].
 ///
 /// # Safety
 ///
@@ -652,8 +653,8 @@ mod tests {
         assert!(!is_closed(module));
     }
 
-    /// An init function of the library that fails drops the notifier. This must not wait for the reference
-    /// that the kernel has meanwhile, as it has during the tests.
+    /// An init function of the library that fails drops the notifier. This must not wait for the
+    /// reference that the kernel has meanwhile, as it has during the tests.
     #[test]
     fn exit_of_the_library_waits_for_no_reference() {
         let library = this_module::<crate::LocalModule>().as_ptr();

@@ -102,7 +102,8 @@ pub mod expansion {
     /// The maximum length of a name, in bytes. The kernel allocates memory for a copy.
     const MAX_NAME: usize = 64;
 
-    /// Returns whether a name has ASCII letters, digits and underscores only, as an identifier of C.
+    /// Returns whether a name has ASCII letters, digits and underscores only, as an identifier of
+    /// C.
     ///
     /// Context: Any context. Never sleeps. Evaluated at compile time.
     const fn is_name(name: &str) -> bool {
@@ -147,9 +148,9 @@ pub mod expansion {
 
 /// Declares a [`Param`] of the calling module: its name, default and description for `modinfo`.
 ///
-/// The name consists of at most 64 ASCII letters, digits and underscores, and no other parameter that
-/// this macro declares in the crate has it (checked at compile time): sysfs warns of a second file of
-/// one name.
+/// The name consists of at most 64 ASCII letters, digits and underscores, and no other parameter
+/// that this macro declares in the crate has it (checked at compile time): sysfs warns of a second
+/// file of one name.
 ///
 /// Documentation is the only attribute. An attribute in the expansion of this macro escapes
 /// `#![forbid(unsafe_code)]` of the calling module: `#[link_section]`, `#[export_name]` and

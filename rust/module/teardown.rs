@@ -75,8 +75,8 @@ impl TeardownId {
         f: impl FnOnce(P::Borrowed<'_>) -> R,
     ) -> Option<R> {
         cleanup::with_active(self.0, |data| {
-            // SAFETY: By the safety requirements, `data` is from `into_foreign()` of a `P`. It is not
-            // freed before this returns, as the record stays active.
+            // SAFETY: By the safety requirements, `data` is from `into_foreign()` of a `P`. It is
+            // not freed before this returns, as the record stays active.
             f(unsafe { P::borrow(data.as_ptr()) })
         })
     }
@@ -96,17 +96,17 @@ pub(crate) fn is_in_module<P: Teardown>() -> bool {
         .all(|addresses| unsafe { code::has_code(module, addresses) })
 }
 
-/// Returns the data of a registration that the caller is about to make. Drops it and fails with [`ENODEV`] if
-/// [`register()`] would refuse the registration, see [`cleanup::unless_closed()`].
+/// Returns the data of a registration that the caller is about to make. Drops it and fails with
+/// [`ENODEV`] if [`register()`] would refuse the registration, see [`cleanup::unless_closed()`].
 pub(crate) fn unless_closed<P: Teardown, V: 'static>(value: V) -> Result<V> {
     cleanup::unless_closed(this_module::<P::OwnerModule>().as_ptr(), value)
 }
 
 /// Adds a cleanup record that stops and drops `value`, which C may use.
 ///
-/// Fails with [`ENOMEM`]; the value is then stopped and dropped. Fails with [`ENODEV`] if the module is
-/// going, and makes registrations all the time; the value is then stopped and dropped, too, or dropped later if
-/// the caller is the destructor of another such value.
+/// Fails with [`ENOMEM`]; the value is then stopped and dropped. Fails with [`ENODEV`] if the
+/// module is going, and makes registrations all the time; the value is then stopped and dropped,
+/// too, or dropped later if the caller is the destructor of another such value.
 ///
 /// # Safety
 ///

@@ -8,12 +8,12 @@ use crate::bindings;
 
 /// Evidence that interrupts are disabled on this CPU, from [`with_interrupts_disabled()`].
 ///
-/// While the evidence lives, no other task, no softirq and no hard interrupt runs on this CPU. An NMI
-/// may still run. The closure must not sleep, and must not call C code that enables interrupts
+/// While the evidence lives, no other task, no softirq and no hard interrupt runs on this CPU. An
+/// NMI may still run. The closure must not sleep, and must not call C code that enables interrupts
 /// unconditionally. Types do not prevent this, as for every guard of the kernel.
 ///
-/// The type of [`kernel::interrupt`] proves nothing on kernels without preemption; hence this type. It
-/// is no guard: C code may call Rust code with interrupts disabled, for example `printk()` calls
+/// The type of [`kernel::interrupt`] proves nothing on kernels without preemption; hence this type.
+/// It is no guard: C code may call Rust code with interrupts disabled, for example `printk()` calls
 /// [`Display`](kernel::fmt::Display). Afterwards C restores the state of interrupts. A guard could
 /// live on.
 ///
@@ -24,14 +24,14 @@ pub struct InterruptsDisabled(NotThreadSafe);
 
 /// Calls `f` with interrupts disabled on this CPU, and returns what `f` returns.
 ///
-/// Afterwards interrupts are in the state before, unless a guard of the kernel is left that was created
-/// meanwhile.
+/// Afterwards interrupts are in the state before, unless a guard of the kernel is left that was
+/// created meanwhile.
 ///
 /// Calls nest, and guards of the kernel may be dropped in `f`, such as those of
-/// [`SpinLockIrq`](kernel::sync::SpinLockIrq). All of them count in a byte of `preempt_count()`. At a
-/// depth of 128, a call is not counted, because an overflow would corrupt the counts of interrupts and
-/// NMIs. A task at this depth has most likely leaked guards of the kernel. So interrupts then stay
-/// disabled after the outermost call, as after a leak, until the task sleeps.
+/// [`SpinLockIrq`](kernel::sync::SpinLockIrq). All of them count in a byte of `preempt_count()`. At
+/// a depth of 128, a call is not counted, because an overflow would corrupt the counts of
+/// interrupts and NMIs. A task at this depth has most likely leaked guards of the kernel. So
+/// interrupts then stay disabled after the outermost call, as after a leak, until the task sleeps.
 ///
 /// Context: Any context except NMI. Never sleeps. C: `local_interrupt_disable()` in
 /// `include/linux/interrupt_rc.h`.
@@ -40,13 +40,13 @@ pub fn with_interrupts_disabled<R>(f: impl FnOnce(&InterruptsDisabled) -> R) -> 
     // SAFETY: The helper saves the state of interrupts, and may be called in any state.
     let is_counted = unsafe { bindings::local_interrupt_disable_unless_deep() };
 
-    // INVARIANT: Interrupts are disabled. The end of a guard of the kernel does not enable them: the
-    // call above counts, or has set the state that the last guard restores to "disabled". C code that
-    // saves and restores their state does that before or after `f`, or meanwhile.
+    // INVARIANT: Interrupts are disabled. The end of a guard of the kernel does not enable them:
+    // the call above counts, or has set the state that the last guard restores to "disabled". C
+    // code that saves and restores their state does that before or after `f`, or meanwhile.
     let result = f(&InterruptsDisabled(NotThreadSafe));
     if is_counted {
-        // SAFETY: The call above has no matching call yet. It was made by this task on this CPU, as a
-        // task does not migrate while interrupts are disabled.
+        // SAFETY: The call above has no matching call yet. It was made by this task on this CPU, as
+        // a task does not migrate while interrupts are disabled.
         unsafe { bindings::local_interrupt_enable() };
     }
     result

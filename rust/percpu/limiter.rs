@@ -45,10 +45,10 @@
 //! returned on its CPU.
 //!
 //! A call that finds too few credits visits the slot of every possible CPU, unless all slots are
-//! known to be empty. It closes the slots. Near the limit they stay closed for four requests of each
-//! CPU; these cost one operation on the shared count each. So such a visit happens about once in as
-//! many requests as there are CPUs. It happens more often if small requests alternate with requests
-//! for more than is left, because for the small requests many credits are free.
+//! known to be empty. It closes the slots. Near the limit they stay closed for four requests of
+//! each CPU; these cost one operation on the shared count each. So such a visit happens about once
+//! in as many requests as there are CPUs. It happens more often if small requests alternate with
+//! requests for more than is left, because for the small requests many credits are free.
 //!
 //! `make bench BENCH=dm-crypt-page-limit LANE=lines` counts the cache lines that move between up to
 //! 1024 CPUs.

@@ -170,8 +170,8 @@ mod dynamic {
         /// The name must not be used after `self` is dropped.
         pub(crate) unsafe fn name(&self) -> &'static CStr {
             match self.0 {
-                // SAFETY: The class lives while it has users, and by the type invariants `self` is a
-                // user. The caller does not use the name for longer.
+                // SAFETY: The class lives while it has users, and by the type invariants `self` is
+                // a user. The caller does not use the name for longer.
                 Some(class) => &unsafe { &*class.as_ptr() }.name,
                 None => c"kscale",
             }
@@ -220,8 +220,8 @@ mod dynamic {
         Pin::static_ref(unsafe { &*(&raw const bindings::__lockdep_no_validate__).cast() })
     }
 
-    /// Keeps the class, for a guard: lockdep looks up the classes of the locks that a task holds. If
-    /// the guard is leaked, the class stays after the lock is freed.
+    /// Keeps the class, for a guard: lockdep looks up the classes of the locks that a task holds.
+    /// If the guard is leaked, the class stays after the lock is freed.
     impl Clone for LockClass {
         #[inline]
         fn clone(&self) -> Self {

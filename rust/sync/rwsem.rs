@@ -127,7 +127,8 @@ impl<T> RwSemaphore<T> {
     ///
     /// Not recursive: a pending writer blocks further readers of the same task (deadlock).
     ///
-    /// With `CONFIG_PREEMPT_RT`, waits while there are 2^29 or more guards. Only leaked guards are so many.
+    /// With `CONFIG_PREEMPT_RT`, waits while there are 2^29 or more guards. Only leaked guards are
+    /// so many.
     ///
     /// Context: Process context. May sleep. C: `down_read()` in `kernel/locking/rwsem.c`.
     #[inline]
@@ -201,17 +202,18 @@ impl<T> RwSemaphore<T> {
 
     /// Returns whether more readers could overflow their number in the semaphore.
     ///
-    /// With `CONFIG_PREEMPT_RT`, `__rwbase_read_lock()` in `kernel/locking/rwbase_rt.c` increments an `atomic_t`
-    /// without a check. Without it, the number has more than 50 bits.
+    /// With `CONFIG_PREEMPT_RT`, `__rwbase_read_lock()` in `kernel/locking/rwbase_rt.c` increments
+    /// an `atomic_t` without a check. Without it, the number has more than 50 bits.
     #[inline]
     fn has_too_many_readers(&self) -> bool {
         #[cfg(CONFIG_PREEMPT_RT)]
         {
-            // SAFETY: `sem` is initialised by the type invariants, so this is a valid `atomic_t`, to which others
-            // have atomic accesses only.
+            // SAFETY: `sem` is initialised by the type invariants, so this is a valid `atomic_t`,
+            // to which others have atomic accesses only.
             let readers =
                 unsafe { Atomic::from_ptr(&raw mut (*self.sem.get()).rwbase.readers.counter) };
-            // A pending writer clears `READER_BIAS`, the highest bit. `WRITER_BIAS` is a writer without readers.
+            // A pending writer clears `READER_BIAS`, the highest bit. `WRITER_BIAS` is a writer
+            // without readers.
             let readers = readers.load(Relaxed) & i32::MAX;
             readers != 1 << 30 && readers >= 1 << 29
         }

@@ -105,10 +105,10 @@ impl BitOr for Flags {
 /// (deadlock).
 ///
 /// A leaked queue stays until this library is unloaded. When a module is unloaded, all queues that
-/// may have items of this module are flushed. An item could queue itself again forever. So
-/// when the exit function of the module has returned, nothing else is left to end, and items were queued in
-/// 30 more flushes, work items and interrupts cannot queue its items any more: the library drops such an item,
-/// and does not run it.
+/// may have items of this module are flushed. An item could queue itself again forever. So when the
+/// exit function of the module has returned, nothing else is left to end, and items were queued in
+/// 30 more flushes, work items and interrupts cannot queue its items any more: the library drops
+/// such an item, and does not run it.
 ///
 /// # Invariants
 ///
@@ -192,11 +192,12 @@ impl Workqueue {
 
     /// Queues `item`, which the calling module must have created.
     ///
-    /// An item has a pointer to a function of the module that created it, which may be gone. So an item of
-    /// another module is not queued, with a line in the log. That module may have a function that queues it.
+    /// An item has a pointer to a function of the module that created it, which may be gone. So an
+    /// item of another module is not queued, with a line in the log. That module may have a
+    /// function that queues it.
     ///
-    /// Fails with `item` if it is already queued, or if another module created it. A [`KBox`] is never already
-    /// queued.
+    /// Fails with `item` if it is already queued, or if another module created it. A [`KBox`] is
+    /// never already queued.
     ///
     /// Context: Any context except NMI. Never sleeps. C: `queue_work()` in
     /// `include/linux/workqueue.h`.
@@ -205,7 +206,8 @@ impl Workqueue {
         W: ItemPointer<ID> + Send + 'static,
     {
         let queue = self.as_raw();
-        // If the calling module created the item, it has this function, which is code of the module.
+        // If the calling module created the item, it has this function, which is code of the
+        // module.
         let own = W::run as *const () as usize;
         if let Some(entry) = &self.list_entry {
             entry.add_function(own);
@@ -214,11 +216,13 @@ impl Workqueue {
         let mut rejected = None;
         let queue_item = |work| {
             // SAFETY:
-            // - The item is valid while this closure runs, by the guarantees of `__enqueue()`, which calls
-            //   it. As this returns `true`, it is then valid until it runs, and it never runs if it is refused.
-            // - `drop_item()` is that of the type. `W` is `Send` and `'static`, so any task may drop it.
-            // - By the type invariants `queue` is a queue. Only `drop` destroys it, hence not before the
-            //   borrow of `self` ends.
+            // - The item is valid while this closure runs, by the guarantees of `__enqueue()`,
+            //   which calls it. As this returns `true`, it is then valid until it runs, and it
+            //   never runs if it is refused.
+            // - `drop_item()` is that of the type. `W` is `Send` and `'static`, so any task may
+            //   drop it.
+            // - By the type invariants `queue` is a queue. Only `drop` destroys it, hence not
+            //   before the borrow of `self` ends.
             let is_queued = unsafe { queue_work(queue, work, own, drop_item::<W, ID>) };
             if !is_queued {
                 rejected = Some(work);
@@ -230,8 +234,8 @@ impl Workqueue {
         // - `W` is `Send` and `'static`, so any task may run the item at any time, or never.
         let _ = unsafe { item.__enqueue(queue_item) };
         match rejected {
-            // SAFETY: It is from `__enqueue()`, whose closure has returned `true`. No queue owns the pointer
-            // that this has given up, and this is the only call for it.
+            // SAFETY: It is from `__enqueue()`, whose closure has returned `true`. No queue owns
+            // the pointer that this has given up, and this is the only call for it.
             Some(work) => Err(unsafe { W::from_work(work) }),
             None => Ok(()),
         }
@@ -244,12 +248,14 @@ impl Workqueue {
     }
 }
 
-/// Queues an item whose function must be at `own`, or refuses it, and returns whether either was done.
+/// Queues an item whose function must be at `own`, or refuses it, and returns whether either was
+/// done.
 ///
 /// # Safety
 ///
 /// - `queue` must be a queue until this returns.
-/// - `work` must be valid and initialised. If this returns `true`, it must be valid until it runs, or is dropped.
+/// - `work` must be valid and initialised. If this returns `true`, it must be valid until it runs,
+///   or is dropped.
 /// - It must then be sound to call `drop` with it in process context, from any task.
 #[inline]
 unsafe fn queue_work(
@@ -282,11 +288,11 @@ impl Drop for Workqueue {
     ///
     /// The wait makes it safe to unload the code of the items afterwards.
     fn drop(&mut self) {
-        // While the queue is listed: another task may unload the module of an item meanwhile, and then
-        // waits for the item, too.
+        // While the queue is listed: another task may unload the module of an item meanwhile, and
+        // then waits for the item, too.
         //
-        // SAFETY: By the type invariants `raw` is a queue that has not been destroyed. `&mut self` is
-        // the last reference, so only its items queue to it.
+        // SAFETY: By the type invariants `raw` is a queue that has not been destroyed. `&mut self`
+        // is the last reference, so only its items queue to it.
         unsafe { bindings::drain_workqueue(self.raw.as_ptr()) };
         // The queue has no items. Unlist it before it is destroyed.
         drop(self.list_entry.take());

@@ -4,8 +4,8 @@
 //!
 //! A period has 10 ms. In each period the flush queue timer runs on one CPU, and all CPUs do some
 //! I/O in turns. The timer walks the queues of all CPUs, one after the other, while other CPUs do
-//! I/O. A CPU that does I/O first frees what is flushed in its own queue, as in C, so it often comes
-//! before the timer. The depots are trimmed every 100 ms.
+//! I/O. A CPU that does I/O first frees what is flushed in its own queue, as in C, so it often
+//! comes before the timer. The depots are trimmed every 100 ms.
 
 use core::str::SplitAsciiWhitespace;
 

@@ -15,11 +15,12 @@
 //!
 //! This differs from dm-crypt in two points:
 //!
-//! - dm-crypt sorts writes to every device. Sorting helps rotational devices only. For other devices
-//!   it adds a context switch, and a single CPU submits the writes that many CPUs encrypted.
+//! - dm-crypt sorts writes to every device. Sorting helps rotational devices only. For other
+//!   devices it adds a context switch, and a single CPU submits the writes that many CPUs
+//!   encrypted.
 //! - In dm-crypt a worker encrypts each write. If a task waits for a small write, the switch to a
-//!   worker only delays it. So the submitter encrypts it, unless the cipher may sleep: then a worker
-//!   waits for the cipher, and the submitter may go on. The module parameter
+//!   worker only delays it. So the submitter encrypts it, unless the cipher may sleep: then a
+//!   worker waits for the cipher, and the submitter may go on. The module parameter
 //!   `max_inline_write_size` limits the size of these writes.
 
 use kernel::{
@@ -77,8 +78,8 @@ impl Dispatch {
     /// `Dispatch` and the one that sends sorted writes.
     ///
     /// Completions run in atomic context. If decryption `may_sleep`, workers decrypt even with
-    /// `no_read_workqueue`. A read that `has_tuples` may have to be repeated, which a softirq cannot
-    /// do.
+    /// `no_read_workqueue`. A read that `has_tuples` may have to be repeated, which a softirq
+    /// cannot do.
     pub(crate) fn new(
         options: &Options,
         builder: &dm::TargetBuilder<'_>,

@@ -162,8 +162,8 @@ impl Format {
         }
     }
 
-    /// Encrypts `src` into `dst`, and generates the tuples. `sector` is the first sector, relative to
-    /// the target.
+    /// Encrypts `src` into `dst`, and generates the tuples. `sector` is the first sector, relative
+    /// to the target.
     ///
     /// Data is copied before it is authenticated. The submitter may modify its pages at any time,
     /// and the tag would then not match the ciphertext.

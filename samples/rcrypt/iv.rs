@@ -13,8 +13,8 @@
 //! - `tcw.rs`: TrueCrypt before 4.1. The IV has a seed, and the ciphertext is whitened.
 //! - `stored.rs`: a random IV, stored beside its sector.
 //!
-//! An [`IvMode`] is the mode that the table line names. An [`IvGenerator`] is a mode with its part of
-//! the key. [`IvOps`] apply a mode to the sectors of one bio.
+//! An [`IvMode`] is the mode that the table line names. An [`IvGenerator`] is a mode with its part
+//! of the key. [`IvOps`] apply a mode to the sectors of one bio.
 
 use kernel::prelude::*;
 
@@ -61,8 +61,8 @@ pub(crate) type Iv = [u8; MAX_IV_SIZE];
 /// IVs uses the first bytes.
 pub(crate) const MIN_IV_SIZE: usize = 8;
 
-/// Returns the length in bytes of a generated IV for a cipher with IVs of `iv_size` bytes, 0 if it has
-/// none.
+/// Returns the length in bytes of a generated IV for a cipher with IVs of `iv_size` bytes, 0 if it
+/// has none.
 pub(crate) fn iv_len(iv_size: usize) -> usize {
     match iv_size {
         0 => 0,
@@ -91,17 +91,17 @@ pub(crate) enum Input {
 
 /// The operations of an IV mode on the sectors of a bio. C: `struct crypt_iv_operations`.
 ///
-/// `sector` is the number from which the IV is generated. The hooks before and after the cipher cost
-/// nothing for a mode that does not change the data.
+/// `sector` is the number from which the IV is generated. The hooks before and after the cipher
+/// cost nothing for a mode that does not change the data.
 pub(crate) trait IvOps {
-    /// Returns the IV of a sector, after the hook before the cipher. `request` is the cipher request
-    /// of the sector. C: `crypt_iv_operations::generator`.
+    /// Returns the IV of a sector, after the hook before the cipher. `request` is the cipher
+    /// request of the sector. C: `crypt_iv_operations::generator`.
     fn generate(&mut self, request: &mut Request<'_>, sector: u64) -> Result<Iv>;
 
     /// Returns a part of the key that the caller XORs into every IV, or [`None`].
     ///
-    /// The caller XORs it immediately before use and wipes the result: an IV that a function returns
-    /// may leave copies on the stack.
+    /// The caller XORs it immediately before use and wipes the result: an IV that a function
+    /// returns may leave copies on the stack.
     #[inline]
     fn seed(&self) -> Option<&[u8]> {
         None
@@ -221,8 +221,8 @@ impl IvMode {
         })
     }
 
-    /// Creates the generator for ciphers that have their keys. Returns [`None`] for random IVs, which
-    /// are stored beside the sectors.
+    /// Creates the generator for ciphers that have their keys. Returns [`None`] for random IVs,
+    /// which are stored beside the sectors.
     ///
     /// Errors carry the messages of dm-crypt, which do not specify the cause.
     pub(crate) fn generator(self, params: &Params<'_>) -> Result<Option<IvGenerator>, CtrError> {

@@ -148,7 +148,8 @@ impl Files for Shared {
 }
 
 impl Shared {
-    /// Returns [`EINVAL`] if a module parameter has an invalid value, and [`ENOMEM`] without memory.
+    /// Returns [`EINVAL`] if a module parameter has an invalid value, and [`ENOMEM`] without
+    /// memory.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let shared = Self {
             modes: Modes::from_params()?,

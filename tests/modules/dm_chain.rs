@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device-mapper target `chain`: functions of bios that wait for functions of other bios, for tests.
+//! Device-mapper target `chain`: functions of bios that wait for functions of other bios, for
+//! tests.
 //!
 //! Table line: `<start> <len> chain <dev path> <what>`, where `what` is one of the names below.
 //!
 //! - `end`: a function on a queue ends the bio;
 //! - `read`: a function on a queue ends the bio, and then reads the device;
-//! - `pass`: a function on a queue passes the bio to another queue, and waits for its function there;
+//! - `pass`: a function on a queue passes the bio to another queue, and waits for its function
+//!   there;
 //! - `pass_often`: the function there does the same with the first queue, and so on, 20 times.
 
 #![forbid(unsafe_code)]

@@ -4,8 +4,9 @@
 //! devices, for tests. The bios of `failed_data` have data, those of `failed_drop` data with a
 //! destructor. `map` writes the data. Later it must be the same: otherwise the bio fails.
 //!
-//! Table line: `<start> <len> failed <dev path> <dev path> <what>`, where `what` is one of the names
-//! below. The first [`AREA_SECTORS`] sectors go to the first device, the others to the second.
+//! Table line: `<start> <len> failed <dev path> <dev path> <what>`, where `what` is one of the
+//! names below. The first [`AREA_SECTORS`] sectors go to the first device, the others to the
+//! second.
 //!
 //! Status: `first=<n> second=<n> readahead=<n> writes=<n> medium=<n> live=<n>`: the errors of each
 //! device; those of bios that read ahead, those of writes, and those that are medium errors; the

@@ -2,8 +2,8 @@
 
 //! Device-mapper target `later`: delayed work of targets, for tests.
 //!
-//! Table line: `<start> <len> later <what>`, where `what` is one of the names below. Status: the number
-//! of runs of the work of this line.
+//! Table line: `<start> <len> later <what>`, where `what` is one of the names below. Status: the
+//! number of runs of the work of this line.
 //!
 //! - `once`: the work counts its runs;
 //! - `again`: the work queues itself again at once;

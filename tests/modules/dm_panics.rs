@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device-mapper target `panics`: a read that waits for a device below, whose `map` panics, for tests.
+//! Device-mapper target `panics`: a read that waits for a device below, whose `map` panics, for
+//! tests.
 //!
 //! Table line: `<start> <len> panics <dev path> <what>`, where `what` is one of the names below.
 //!
 //! - `read`: a function on a queue reads the device into a clone;
-//! - `panic`: if the bio has one sector, a function on a queue ends it with an error after a second, and
-//!   `map` panics. Other bios end with an error: programs read new devices.
+//! - `panic`: if the bio has one sector, a function on a queue ends it with an error after a
+//!   second, and `map` panics. Other bios end with an error: programs read new devices.
 
 #![forbid(unsafe_code)]
 

@@ -11,9 +11,10 @@
 //! The target `probe_chain`, `<start> <len> probe_chain <n>`, accepts reads one sector at a time.
 //! It keeps each bio in the per-bio data of the next one, and drops the `n`th. It is audited.
 //!
-//! The target `probe_line`, `<start> <len> probe_line <dev path> [<request> <number>]...`, remaps each
-//! bio, and makes the requests of [`ProbeLine::ctr()`]. Status: the numbers of flushes, discards and
-//! other bios by [`dm::MapBio::target_bio_nr()`], and the length of the longest of the others.
+//! The target `probe_line`, `<start> <len> probe_line <dev path> [<request> <number>]...`, remaps
+//! each bio, and makes the requests of [`ProbeLine::ctr()`]. Status: the numbers of flushes,
+//! discards and other bios by [`dm::MapBio::target_bio_nr()`], and the length of the longest of the
+//! others.
 
 #![forbid(unsafe_code)]
 

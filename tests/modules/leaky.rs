@@ -52,8 +52,8 @@ fn remove_in_walk(f: fn(&List<u32>, &mut dyn FnMut())) -> Result {
 impl kernel::Module for LeakyModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         match module_parameters::what.value() {
-            // More leaks than lists of free objects of a CPU have: entries that are no longer used still refer to
-            // objects.
+            // More leaks than lists of free objects of a CPU have: entries that are no longer used
+            // still refer to objects.
             0 => {
                 for filler in 1..=128 {
                     forget(KBox::new([filler; 96], GFP_KERNEL)?);

@@ -118,8 +118,8 @@ fn replace_value() -> Result {
     store(pointer)
 }
 
-/// A work item that queues itself again, and each time replaces the value of a pointer that an earlier
-/// load of the module handed over.
+/// A work item that queues itself again, and each time replaces the value of a pointer that an
+/// earlier load of the module handed over.
 #[pin_data]
 struct Endless {
     #[pin]

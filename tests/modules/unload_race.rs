@@ -131,8 +131,8 @@ const MOST_DUE: i32 = 4;
 const LOOKS: usize = 600_000;
 const LOOK_US: i64 = 1000;
 
-/// The number and the interval of polls before a callback or a work item returns: 10 seconds at least,
-/// or 5 milliseconds if no other task can run on its CPU.
+/// The number and the interval of polls before a callback or a work item returns: 10 seconds at
+/// least, or 5 milliseconds if no other task can run on its CPU.
 const SPINS: usize = 1_000_000;
 const SPINS_ALONE: usize = 500;
 const SPIN_US: i64 = 10;
@@ -140,7 +140,8 @@ const SPIN_US: i64 = 10;
 /// The maximum time that a callback continues while the registration is dropped.
 const LATEST_NS: i64 = 900_000;
 
-/// Stays on a CPU until another CPU starts to drop the registration, and up to [`LATEST_NS`] longer.
+/// Stays on a CPU until another CPU starts to drop the registration, and up to [`LATEST_NS`]
+/// longer.
 fn stay(may_sleep: bool) {
     let begin = Instant::<Monotonic>::now();
     let spins = if may_sleep { SPINS } else { SPINS_ALONE };
@@ -187,8 +188,8 @@ fn be_inside_early() {
     INSIDE.add(-1, Relaxed);
 }
 
-/// A target whose callbacks continue after they have completed their bio. The target and its module can
-/// then be removed.
+/// A target whose callbacks continue after they have completed their bio. The target and its module
+/// can then be removed.
 ///
 /// Table line: `<start> <len> unload_race <dev path> <clone|end_io>`.
 #[pin_data]

@@ -75,8 +75,8 @@ impl<'a> SegmentMut<'a> {
     /// Returns the same memory for reading.
     ///
     /// The memory of a clone has stale data until it is written, from first to last: see
-    /// [`Bio::bounce()`](crate::block::dm::Bio::bounce). The result ends before the first byte that was
-    /// not written, so it may be shorter than `self`, or empty.
+    /// [`Bio::bounce()`](crate::block::dm::Bio::bounce). The result ends before the first byte that
+    /// was not written, so it may be shorter than `self`, or empty.
     ///
     /// Context: Any context. Never sleeps.
     #[inline]
@@ -142,9 +142,9 @@ impl<'a> SegmentMut<'a> {
 ///
 /// # Invariants
 ///
-/// If `left_bytes` is not 0, `vec` is an element of a table of `bio_vec`s with at least `left_bytes`
-/// bytes from byte `offset` of `vec` on, and `offset` is at most `vec.bv_len`. During `'a`, table and
-/// pages do not change.
+/// If `left_bytes` is not 0, `vec` is an element of a table of `bio_vec`s with at least
+/// `left_bytes` bytes from byte `offset` of `vec` on, and `offset` is at most `vec.bv_len`. During
+/// `'a`, table and pages do not change.
 pub struct Segments<'a> {
     vec: *const bindings::bio_vec,
     left_bytes: u32,

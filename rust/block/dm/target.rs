@@ -79,9 +79,10 @@ pub trait Target: Sized + Send + Sync + 'static {
 
     /// The data that all targets of a registration share, such as counters of the module.
     ///
-    /// [`Registration`] owns the data, and [`Target::ctr()`] borrows it. A target that needs the data
-    /// later keeps an [`Arc`](kernel::sync::Arc) of it, so `ModuleData` is then an `Arc`. It is `()`
-    /// for a target without such data. C: none; as `QueueData` in `rust/kernel/block/mq.rs`.
+    /// [`Registration`] owns the data, and [`Target::ctr()`] borrows it. A target that needs the
+    /// data later keeps an [`Arc`](kernel::sync::Arc) of it, so `ModuleData` is then an `Arc`. It
+    /// is `()` for a target without such data. C: none; as `QueueData` in
+    /// `rust/kernel/block/mq.rs`.
     ///
     /// [`Registration`]: super::Registration
     type ModuleData: Send + Sync + 'static;
@@ -96,8 +97,8 @@ pub trait Target: Sized + Send + Sync + 'static {
 
     /// Parses a table line and opens its devices. `data` is that of the registration.
     ///
-    /// The target must not be larger than what `kmalloc()` allocates: 4 MiB, less what the library keeps with
-    /// it.
+    /// The target must not be larger than what `kmalloc()` allocates: 4 MiB, less what the library
+    /// keeps with it.
     ///
     /// Context: Process context. May sleep.
     fn ctr(
@@ -133,8 +134,8 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// Costs nothing for bios without an error: the bio needs no state. A target that implements
     /// `end_io` gets the errors there, and cannot implement `io_error`, too.
     ///
-    /// Not called if a driver has passed the bio on to another device, as `md` does for RAID 0. Runs
-    /// on all CPUs at once.
+    /// Not called if a driver has passed the bio on to another device, as `md` does for RAID 0.
+    /// Runs on all CPUs at once.
     ///
     /// Context: Any context except NMI. Must not sleep. C: `stripe_end_io()` in
     /// `drivers/md/dm-stripe.c`.
@@ -156,8 +157,8 @@ pub trait Target: Sized + Send + Sync + 'static {
     /// Returns the device that gets the ioctls that the block layer does not handle itself.
     ///
     /// Device mapper sends them if the table has a single line. The caller needs `CAP_SYS_RAWIO` if
-    /// the line does not map the whole device: all of its sectors, from the first one on. This is the
-    /// rule of `linear`. That of `switch` has the device end where the line does. Without
+    /// the line does not map the whole device: all of its sectors, from the first one on. This is
+    /// the rule of `linear`. That of `switch` has the device end where the line does. Without
     /// `prepare_ioctl`, and for a device of another target, they fail with `ENOTTY`.
     ///
     /// Context: Process context. May sleep. C: `linear_prepare_ioctl()` in

@@ -12,9 +12,9 @@ use crate::bindings;
 
 /// The end of I/O, which tasks wait for.
 ///
-/// The kernel reports a task that waits for minutes at a
-/// [`Completion`](kernel::sync::Completion) (`kernel/hung_task.c`), and may panic then. A device may
-/// take that long: for example, it may be suspended.
+/// The kernel reports a task that waits for minutes at a [`Completion`](kernel::sync::Completion)
+/// (`kernel/hung_task.c`), and may panic then. A device may take that long: for example, it may be
+/// suspended.
 ///
 /// C: `blk_wait_io()` in `block/blk.h`.
 ///

@@ -81,8 +81,9 @@ impl<'t> Request<'t> {
     /// After a failure, the contents of `data` and `tag` are undefined. Fails with
     ///
     /// - [`EINVAL`] unless the length of `data` is a multiple of [`Aead::block_size`] and not 0,
-    ///   `iv` is [`Aead::iv_size`] bytes, `tag` is [`Aead::tag_size`] bytes, `associated` is at most
-    ///   [`MAX_ASSOCIATED_SIZE`] bytes, and `data` was written, see [`SegmentMut::as_segment()`],
+    ///   `iv` is [`Aead::iv_size`] bytes, `tag` is [`Aead::tag_size`] bytes, `associated` is at
+    ///   most [`MAX_ASSOCIATED_SIZE`] bytes, and `data` was written, see
+    ///   [`SegmentMut::as_segment()`],
     /// - `ENOKEY` if the cipher has no key,
     /// - [`EDEADLK`] in a hard interrupt; if [`Aead::is_async`], also in a softirq and with
     ///   softirqs or interrupts disabled,

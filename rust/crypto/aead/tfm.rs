@@ -128,8 +128,8 @@ impl Aead {
     ///
     /// Context: Process context. May sleep if the cipher does.
     pub fn set_key(&mut self, key: &[u8]) -> Result {
-        // `setkey_unaligned()` in `crypto/aead.c` copies the key before the cipher checks its length.
-        // The copy of a long key is an allocation that fails with a warning.
+        // `setkey_unaligned()` in `crypto/aead.c` copies the key before the cipher checks its
+        // length. The copy of a long key is an allocation that fails with a warning.
         if key.len() > MAX_KEY_SIZE {
             return Err(EINVAL);
         }

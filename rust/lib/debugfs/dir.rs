@@ -32,11 +32,11 @@ use super::{
     }, //
 };
 
-/// A directory with the [`Files`] of a value. Dropping it removes the files, and waits for their running
-/// functions.
+/// A directory with the [`Files`] of a value. Dropping it removes the files, and waits for their
+/// running functions.
 ///
-/// The directory itself stays until the directories in it are dropped, too. A leaked directory is removed
-/// when the module that implements [`Files`] is unloaded.
+/// The directory itself stays until the directories in it are dropped, too. A leaked directory is
+/// removed when the module that implements [`Files`] is unloaded.
 ///
 /// A function of a file must not drop the directory, see [Deadlocks](super#deadlocks).
 #[must_use = "the files are removed once it is dropped"]
@@ -48,9 +48,10 @@ pub struct Dir<T: Files> {
 impl<T: Files> Dir<T> {
     /// Creates a directory in the root of debugfs, with the files of `data`.
     ///
-    /// Fails with [`ENOMEM`]. Fails with [`EINVAL`] if the code of the functions is not in the module that
-    /// implements [`Files`]. Fails with [`ENODEV`] during the unload of a module that keeps making
-    /// registrations. It does not fail if debugfs [refuses](super) the directory or a file.
+    /// Fails with [`ENOMEM`]. Fails with [`EINVAL`] if the code of the functions is not in the
+    /// module that implements [`Files`]. Fails with [`ENODEV`] during the unload of a module that
+    /// keeps making registrations. It does not fail if debugfs [refuses](super) the directory or a
+    /// file.
     ///
     /// Context: Process context. May sleep. C: `debugfs_create_dir()` in `include/linux/debugfs.h`.
     pub fn new(name: &CStr, data: Arc<T>) -> Result<Self> {
@@ -133,8 +134,8 @@ struct Instance<T: Files> {
     directory: Arc<Directory>,
 }
 
-// SAFETY: C calls the functions that `file::callbacks()` returns. Any task may remove files, and drop the
-// `Arc`s.
+// SAFETY: C calls the functions that `file::callbacks()` returns. Any task may remove files, and
+// drop the `Arc`s.
 unsafe impl<T: Files> Teardown for KBox<Instance<T>> {
     type OwnerModule = T::OwnerModule;
 

@@ -49,7 +49,8 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants. Directories in this one are gone, as they have a reference.
+        // SAFETY: By the type invariants. Directories in this one are gone, as they have a
+        // reference.
         unsafe { raw::remove(self.dentry) };
 
         // Not by recursion: directories may be deeply nested.

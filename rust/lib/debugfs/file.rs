@@ -28,8 +28,9 @@ pub struct File<T> {
 impl<T> File<T> {
     /// Returns a file that root may read. `show` writes its contents.
     ///
-    /// `show` runs again if the text does not fit into the buffer of the kernel, and for a process that
-    /// seeks. If it fails, the contents end there. A file of 4 MiB or more cannot be read: [`EFBIG`].
+    /// `show` runs again if the text does not fit into the buffer of the kernel, and for a process
+    /// that seeks. If it fails, the contents end there. A file of 4 MiB or more cannot be read:
+    /// [`EFBIG`].
     ///
     /// Context: Any context. Never sleeps. `show` runs in process context, and may sleep. See
     /// [Deadlocks](super#deadlocks). C: `DEFINE_SHOW_ATTRIBUTE()` in `include/linux/seq_file.h`.
@@ -45,7 +46,8 @@ impl<T> File<T> {
 
     /// Returns a file that root may write. `store` reads what a process writes in one call.
     ///
-    /// The process gets the error of `store`, or [`EIO`] for an error that user space does not have.
+    /// The process gets the error of `store`, or [`EIO`] for an error that user space does not
+    /// have.
     ///
     /// Context: Any context. Never sleeps. `store` runs in process context, and may sleep. See
     /// [Deadlocks](super#deadlocks).

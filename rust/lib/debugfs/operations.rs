@@ -2,9 +2,9 @@
 
 //! The operations of all files, which are code and data of this library.
 //!
-//! debugfs calls all of them but `release` between `debugfs_file_get()` and `debugfs_file_put()`. The
-//! former fails after the file was removed, and the removal waits for the latter. So the private data is
-//! used only while the file exists.
+//! debugfs calls all of them but `release` between `debugfs_file_get()` and `debugfs_file_put()`.
+//! The former fails after the file was removed, and the removal waits for the latter. So the
+//! private data is used only while the file exists.
 
 use kernel::{
     ffi::{
@@ -32,8 +32,8 @@ use crate::{
     lib::errno::user_errno, //
 };
 
-/// The maximum size of the buffer for the contents of a file. `seq_read()` doubles it until they fit, and
-/// the kernel warns of very large allocations.
+/// The maximum size of the buffer for the contents of a file. `seq_read()` doubles it until they
+/// fit, and the kernel warns of very large allocations.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Writes the contents of a file. The arguments are the data, and the index of the file.
@@ -73,7 +73,8 @@ impl Operations {
     }
 }
 
-/// For files whose `i_private` points to a [`Private`], whose data exists until the file is removed.
+/// For files whose `i_private` points to a [`Private`], whose data exists until the file is
+/// removed.
 pub(super) static OPERATIONS: Operations = Operations(bindings::file_operations {
     owner: this_module::<crate::LocalModule>().as_ptr(),
     open: Some(open),
@@ -102,14 +103,16 @@ struct Contents<'a>(&'a Private);
 impl fmt::Display for Contents<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.show {
-            // SAFETY: The function is for the type of the data, which exists while this is borrowed.
+            // SAFETY: The function is for the type of the data, which exists while this is
+            // borrowed.
             Some(show) => unsafe { show(self.0.data, self.0.index, f) },
             None => Ok(()),
         }
     }
 }
 
-/// Adds text to a file, up to a number of bytes. `seq_printf()` warns if the number is above `INT_MAX`.
+/// Adds text to a file, up to a number of bytes. `seq_printf()` warns if the number is above
+/// `INT_MAX`.
 struct Bounded {
     seq: *mut bindings::seq_file,
     left_bytes: usize,
@@ -199,8 +202,8 @@ pub(super) mod testing {
     };
 
     impl Private {
-        /// Reads the contents, which must be shorter than 64 bytes, and compares them. Fails with the
-        /// error of the file. `size` is that of the buffer, as C says.
+        /// Reads the contents, which must be shorter than 64 bytes, and compares them. Fails with
+        /// the error of the file. `size` is that of the buffer, as C says.
         pub(crate) fn has_contents(&self, size: usize, contents: &str) -> Result<bool> {
             let mut text = [0_u8; 64];
             let mut seq = bindings::seq_file {

@@ -18,8 +18,8 @@ mod functions {
 
     use crate::bindings;
 
-    /// The maximum length of a name. debugfs refuses longer ones, too, but first allocates memory for
-    /// them: the kernel warns of an allocation of more than 4 MiB.
+    /// The maximum length of a name. debugfs refuses longer ones, too, but first allocates memory
+    /// for them: the kernel warns of an allocation of more than 4 MiB.
     const NAME_MAX: usize = bindings::NAME_MAX as usize;
 
     /// A directory entry of debugfs with a reference to it, or an error of debugfs.
@@ -44,7 +44,8 @@ mod functions {
             return Dentry(ENAMETOOLONG.to_ptr());
         }
         let parent = parent.map_or(ptr::null_mut(), |parent| parent.0);
-        // SAFETY: `parent` is NULL, or an entry or error of this function, by the safety requirements.
+        // SAFETY: `parent` is NULL, or an entry or error of this function, by the safety
+        // requirements.
         referenced(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent) })
     }
 
@@ -67,9 +68,9 @@ mod functions {
         if name.to_bytes().len() > NAME_MAX {
             return Dentry(ENAMETOOLONG.to_ptr());
         }
-        // SAFETY: By the safety requirements, `parent` is an entry or error of `debugfs_create_dir()`.
-        // The operations are for files with such private data, and debugfs calls them until the file is
-        // removed. An open file has a reference to their owner.
+        // SAFETY: By the safety requirements, `parent` is an entry or error of
+        // `debugfs_create_dir()`. The operations are for files with such private data, and debugfs
+        // calls them until the file is removed. An open file has a reference to their owner.
         referenced(unsafe {
             bindings::debugfs_create_file_full(
                 name.as_char_ptr(),
@@ -91,8 +92,8 @@ mod functions {
         let Ok(entry) = from_err_ptr(entry.0) else {
             return;
         };
-        // SAFETY: By the safety requirements, it is an entry with a reference, which is not used again.
-        // C must not remove an entry twice.
+        // SAFETY: By the safety requirements, it is an entry with a reference, which is not used
+        // again. C must not remove an entry twice.
         unsafe {
             if bindings::d_unhashed(entry) == 0 {
                 bindings::debugfs_remove(entry);

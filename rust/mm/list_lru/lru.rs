@@ -201,11 +201,12 @@ impl<T: Send + Sync + 'static> ListLru<T> {
 
     /// Walks up to `nr_to_scan()` items of the node and the cgroup in `control`.
     ///
-    /// `decide` is called for each item, unless with `CONFIG_PREEMPT_RT` 256 callbacks of walks are running:
-    /// then the item is skipped. The list is locked meanwhile: `decide` must not sleep, allocate memory
-    /// with flags that allow sleeping, or drop a [`ListLru`]. In `decide`, walking a [`ListLru`],
-    /// and [adding](Item::add) or [deleting](Item::del) an item, does nothing, because two tasks
-    /// could deadlock on each other's lists. The first such attempt prints an error to the log.
+    /// `decide` is called for each item, unless with `CONFIG_PREEMPT_RT` 256 callbacks of walks are
+    /// running: then the item is skipped. The list is locked meanwhile: `decide` must not sleep,
+    /// allocate memory with flags that allow sleeping, or drop a [`ListLru`]. In `decide`, walking
+    /// a [`ListLru`], and [adding](Item::add) or [deleting](Item::del) an item, does nothing,
+    /// because two tasks could deadlock on each other's lists. The first such attempt prints an
+    /// error to the log.
     ///
     /// Context: Process context. Never sleeps. C: `list_lru_shrink_walk()` in
     /// `include/linux/list_lru.h`.
@@ -287,8 +288,8 @@ impl<T: Send + Sync + 'static> Drop for ListLru<T> {
         while self.count() != 0 {
             // No other task uses these lists, so none waits for them with other lists locked.
             if self.walk_any(BATCH, |_| Status::Isolate).is_empty() {
-                // The other items are on the list of a dying cgroup, and will move to its parent's. Or,
-                // with `CONFIG_PREEMPT_RT`, as many callbacks as possible are running.
+                // The other items are on the list of a dying cgroup, and will move to its parent's.
+                // Or, with `CONFIG_PREEMPT_RT`, as many callbacks as possible are running.
                 fsleep(Delta::from_millis(1));
             }
         }

@@ -115,7 +115,8 @@ impl<T: Send + Sync + 'static, F: FnMut(&T) -> Status> Walk<T, F> {
         let value = unsafe { &node.as_ref().value };
 
         let mut walker = bindings::kscale_list_lru_walker::default();
-        // SAFETY: A list is locked, so this task does not migrate. The task has a reference, see `run()`.
+        // SAFETY: A list is locked, so this task does not migrate. The task has a reference, see
+        // `run()`.
         if !unsafe { bindings::list_lru_begin_isolate(&raw mut walker) } {
             return bindings::lru_status::LRU_SKIP;
         }

@@ -34,8 +34,8 @@ pub struct Mempool<S: Source> {
     pub(super) inner: Opaque<bindings::mempool>,
     #[pin]
     pub(super) source: S,
-    /// Invariant: C calls the callbacks of `S`, so a pool of a subtype must not become a pool of `S`.
-    /// Both may implement `Source`, with memory of different types.
+    /// Invariant: C calls the callbacks of `S`, so a pool of a subtype must not become a pool of
+    /// `S`. Both may implement `Source`, with memory of different types.
     _invariant: PhantomData<fn(S) -> S>,
 }
 

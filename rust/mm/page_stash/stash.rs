@@ -45,7 +45,8 @@ impl PageStash {
     ///
     /// Allocates 320 bytes for each possible CPU.
     ///
-    /// Returns [`EINVAL`] if the options are out of range, [`ENOMEM`] if memory is short, and the errors of
+    /// Returns [`EINVAL`] if the options are out of range, [`ENOMEM`] if memory is short, and the
+    /// errors of
     /// [`Shrinker::new()`]: [`EDEADLK`] in a callback of a shrinker, [`EINVAL`] for a long name.
     ///
     /// Context: Process context. May sleep.

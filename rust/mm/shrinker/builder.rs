@@ -73,8 +73,8 @@ unsafe impl Send for Shrinker {}
 unsafe impl Sync for Shrinker {}
 
 impl Shrinker {
-    /// The maximum length of a name in bytes. `shrinker_debugfs_add()` in `mm/shrinker_debug.c` has 128
-    /// bytes for the name, a hyphen, a number and a NUL.
+    /// The maximum length of a name in bytes. `shrinker_debugfs_add()` in `mm/shrinker_debug.c` has
+    /// 128 bytes for the name, a hyphen, a number and a NUL.
     const MAX_NAME_BYTES: usize = 128 - "-2147483647\0".len();
 
     /// Allocates a shrinker. debugfs shows its name followed by a unique number.
@@ -157,8 +157,8 @@ impl Shrinker {
     /// Registers the shrinker: any task may call the callbacks from now on.
     ///
     /// Returns [`ENOMEM`], [`EDEADLK`] in a callback of any shrinker, and [`EINVAL`] if the code of
-    /// the callbacks is not in the module that implements [`Callbacks`]. Returns [`ENODEV`] during the
-    /// unload of a module that keeps making registrations. An error drops the shrinker.
+    /// the callbacks is not in the module that implements [`Callbacks`]. Returns [`ENODEV`] during
+    /// the unload of a module that keeps making registrations. An error drops the shrinker.
     ///
     /// Context: Process context. May sleep. C: `shrinker_register()` in `mm/shrinker.c`.
     pub fn register<T: Callbacks>(self, callbacks: Arc<T>) -> Result<Registration<T>> {

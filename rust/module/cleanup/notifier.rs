@@ -38,22 +38,23 @@ use super::{
     RECORDS, //
 };
 
-/// Rounds in which a going module may add records, until its registrations are refused. A few, as memory may get
-/// short meanwhile.
+/// Rounds in which a going module may add records, until its registrations are refused. A few, as
+/// memory may get short meanwhile.
 const MAX_RECORD_ROUNDS: u32 = 4;
 
-/// Rounds in which a going module may pass values to SRCU, until its work items are no longer queued.
+/// Rounds in which a going module may pass values to SRCU, until its work items are no longer
+/// queued.
 const MAX_VALUE_ROUNDS: u32 = 100;
 
-/// Rounds in which only items of a going module are left, or in which its registrations are refused, until its work
-/// items are no longer queued.
+/// Rounds in which only items of a going module are left, or in which its registrations are
+/// refused, until its work items are no longer queued.
 const MAX_ITEM_ROUNDS: u32 = 30;
 
 /// The time for which a going module may wait for values or references, until the log has a line.
 const WARN_MS: i64 = 10_000;
 
-/// Rounds in a row in which values are pending for [`DESTROY_MS`], until the work items of a going module are no
-/// longer queued.
+/// Rounds in a row in which values are pending for [`DESTROY_MS`], until the work items of a going
+/// module are no longer queued.
 const MAX_PENDING_ROUNDS: u32 = 600;
 
 /// The time in which most values are destroyed.
@@ -92,8 +93,9 @@ impl Notifier {
                 unsafe { workqueue::init() };
                 let block = bindings::notifier_block {
                     notifier_call: Some(Self::call),
-                    // The records run code of the module. Other notifiers forget a module that is going:
-                    // kprobes (`kprobe_module_nb`), jump labels, static calls and trace events.
+                    // The records run code of the module. Other notifiers forget a module that is
+                    // going: kprobes (`kprobe_module_nb`), jump labels, static calls and trace
+                    // events.
                     priority: c_int::MAX,
                     ..pin_init::zeroed()
                 };
@@ -134,8 +136,8 @@ impl Notifier {
         let counter = AddCounter::new(module);
         let mut pending = PendingValues::new(module);
         let mut references = Wait::new();
-        // Counts items, and refuses them at last. A destructor that has started earlier may still queue one that
-        // is neither counted nor refused: it may not have seen this.
+        // Counts items, and refuses them at last. A destructor that has started earlier may still
+        // queue one that is neither counted nor refused: it may not have seen this.
         let mut going: Option<workqueue::Going> = None;
         let queued =
             |going: &Option<workqueue::Going>| going.as_ref().map(workqueue::Going::queued);
@@ -150,14 +152,14 @@ impl Notifier {
             let (added, begun, queued_before) = (counter.added(), pending.begun(), queued(&going));
             let had_records = Self::has_records(module);
             let has_added = || counter.added() != added;
-            // Callbacks that have not been stopped yet, and items, may add records all the time. So a round
-            // stops and releases those of its begin. The oldest is stopped first: a callback is older than
-            // what it adds.
+            // Callbacks that have not been stopped yet, and items, may add records all the time. So
+            // a round stops and releases those of its begin. The oldest is stopped first: a
+            // callback is older than what it adds.
             let end = RECORDS.lock().next;
             let is_referenced = loop {
                 let is_referenced = Self::is_referenced(module);
-                // The data of a record may own a guard that a function of a bio, a work item, a pending
-                // value or a callback of the next record waits for.
+                // The data of a record may own a guard that a function of a bio, a work item, a
+                // pending value or a callback of the next record waits for.
                 if !is_referenced {
                     while Self::release_last(module, end) {}
                 }
@@ -187,9 +189,10 @@ impl Notifier {
             let has_more = has_added || has_begun || had_records || Self::has_records(module);
             let has_refused =
                 had_refused || going.as_ref().is_some_and(workqueue::Going::has_refused);
-            // A task that is neither an item nor an interrupt may have queued an item after the flush. Either an
-            // item waits for the task, or the task runs for a record. So if nothing was left in two rounds,
-            // there is no such item: the second flush has waited for those queued during the first.
+            // A task that is neither an item nor an interrupt may have queued an item after the
+            // flush. Either an item waits for the task, or the task runs for a record. So if
+            // nothing was left in two rounds, there is no such item: the second flush has waited
+            // for those queued during the first.
             let has_only_items = may_flush && !is_pending && !has_more;
             let is_idle = has_only_items && !has_refused && queued(&going) == queued_before;
             if is_idle {
@@ -221,11 +224,11 @@ impl Notifier {
         }
     }
 
-    /// Returns whether other code has references to a going module. It gets no new ones, so their number
-    /// only decreases.
+    /// Returns whether other code has references to a going module. It gets no new ones, so their
+    /// number only decreases.
     pub(super) fn is_referenced(module: *mut bindings::module) -> bool {
-        // Its init function drops the notifier if it fails, and the kernel has a reference meanwhile. No
-        // other module uses the library when the notifier is dropped.
+        // Its init function drops the notifier if it fails, and the kernel has a reference
+        // meanwhile. No other module uses the library when the notifier is dropped.
         if module == this_module::<crate::LocalModule>().as_ptr() {
             return false;
         }
@@ -235,8 +238,8 @@ impl Notifier {
         unsafe { bindings::module_may_have_run(module) && bindings::module_refcount(module) > 0 }
     }
 
-    /// Calls `stop` of the oldest active record of a module, if its number is less than `end`. Returns
-    /// whether there was one.
+    /// Calls `stop` of the oldest active record of a module, if its number is less than `end`.
+    /// Returns whether there was one.
     pub(super) fn stop_first(module: *mut bindings::module, end: u64) -> bool {
         let Some(id) = RECORDS.lock().first(module, Stage::Active, end) else {
             return false;
@@ -246,8 +249,8 @@ impl Notifier {
         true
     }
 
-    /// Calls `release` of the newest stopped record of a module with a number less than `end`, and returns
-    /// whether there was one.
+    /// Calls `release` of the newest stopped record of a module with a number less than `end`, and
+    /// returns whether there was one.
     ///
     /// Nothing may refer to the module.
     pub(super) fn release_last(module: *mut bindings::module, end: u64) -> bool {
@@ -260,8 +263,8 @@ impl Notifier {
         };
 
         // SAFETY: `stop` has returned, or `abandon()` was called, and the caller guarantees that
-        // nothing refers to the module any more. The stage has changed, so `release` is called once.
-        // Only the task that calls this also frees records that are released.
+        // nothing refers to the module any more. The stage has changed, so `release` is called
+        // once. Only the task that calls this also frees records that are released.
         unsafe { (record.release)(record.data) };
         true
     }
@@ -273,8 +276,8 @@ impl Notifier {
         let Some(record) = Self::take_released(module) else {
             return false;
         };
-        // SAFETY: `release` has returned, and the caller guarantees that nothing refers to the module
-        // any more. The record was removed, so `free` is called once.
+        // SAFETY: `release` has returned, and the caller guarantees that nothing refers to the
+        // module any more. The record was removed, so `free` is called once.
         unsafe { (record.free)(record.data) };
         true
     }
@@ -337,7 +340,8 @@ impl Rounds {
         }
     }
 
-    /// Counts a round. `now` is at its end. `has_only_items` is whether nothing but items can be left.
+    /// Counts a round. `now` is at its end. `has_only_items` is whether nothing but items can be
+    /// left.
     fn count(&mut self, now: Totals, has_only_items: bool) {
         let count = |rounds: u32, is_one: bool| rounds.saturating_add(u32::from(is_one));
         self.with_records = count(self.with_records, now.records != self.last.records);
@@ -352,8 +356,8 @@ impl Rounds {
         self.with_records >= MAX_RECORD_ROUNDS
     }
 
-    /// Returns whether work items are refused from now on. `pending` is the number of rounds, in a row, in which
-    /// values were pending.
+    /// Returns whether work items are refused from now on. `pending` is the number of rounds, in a
+    /// row, in which values were pending.
     fn refuses_items(&self, pending: u32) -> bool {
         self.with_items >= MAX_ITEM_ROUNDS
             || self.with_values >= MAX_VALUE_ROUNDS
@@ -412,9 +416,10 @@ impl PendingValues {
 
     /// Returns whether values are pending. If they are for a long time, the log has a line.
     ///
-    /// An item may pass a value on at the end of each long run. So this waits until these are destroyed: otherwise
-    /// each call would find another one, as if one were pending all the time. If the module passes more values on
-    /// meanwhile, it does not wait, and the round counts for these.
+    /// An item may pass a value on at the end of each long run. So this waits until these are
+    /// destroyed: otherwise each call would find another one, as if one were pending all the time.
+    /// If the module passes more values on meanwhile, it does not wait, and the round counts for
+    /// these.
     fn poll(&mut self) -> bool {
         let (begin, begun) = (Instant::<Monotonic>::now(), self.begun());
         let count = loop {
@@ -449,7 +454,8 @@ impl PinnedDrop for Notifier {
         let library = this_module::<crate::LocalModule>().as_ptr();
         Self::run_records(library);
         Self::forget(library);
-        // SAFETY: All other modules that use the library are unloaded, and it has run its own items.
+        // SAFETY: All other modules that use the library are unloaded, and it has run its own
+        // items.
         unsafe { workqueue::destroy_leaked() };
         dm::synchronize_rcu_tasks();
     }
@@ -468,7 +474,8 @@ mod tests {
         Normal, //
     };
 
-    /// Counts rounds of a module that does `more`, until it is refused by `is_over`, and returns their number.
+    /// Counts rounds of a module that does `more`, until it is refused by `is_over`, and returns
+    /// their number.
     fn rounds_until(more: fn(&mut Totals) -> bool, is_over: fn(&Rounds) -> bool) -> u32 {
         let mut now = Totals {
             records: 1,

@@ -52,7 +52,8 @@ pub(super) enum Stage {
     Released,
     /// As `Released`, but `free` waits.
     ReleasedWaiting,
-    /// [`end()`](super::end) calls all functions. The notifier waits until it has removed the record.
+    /// [`end()`](super::end) calls all functions. The notifier waits until it has removed the
+    /// record.
     Ending,
     /// As `Ending`, by [`refuse()`](super::refuse).
     Refused,
@@ -199,7 +200,8 @@ impl Records {
         self.tree().get(&Key::new(id, stage)).copied()
     }
 
-    /// Returns the first record of a module that is in the stage, and whose number is less than `end`.
+    /// Returns the first record of a module that is in the stage, and whose number is less than
+    /// `end`.
     pub(super) fn first(
         &mut self,
         module: *mut bindings::module,

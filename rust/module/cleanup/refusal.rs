@@ -2,8 +2,8 @@
 
 //! The end of registrations that are [refused](super::is_closed).
 //!
-//! The data of such a registration is dropped at once, as that of any other registration that fails: a work item
-//! may try again all the time, while the notifier waits for something else.
+//! The data of such a registration is dropped at once, as that of any other registration that
+//! fails: a work item may try again all the time, while the notifier waits for something else.
 
 use kernel::{
     prelude::*,
@@ -27,8 +27,9 @@ use super::{
     RECORDS, //
 };
 
-/// Returns the data of a registration that the caller is about to make. Drops it if the registration would be
-/// refused. If the current task is in the destructor of such data, the data is dropped after the destructor.
+/// Returns the data of a registration that the caller is about to make. Drops it if the
+/// registration would be refused. If the current task is in the destructor of such data, the data
+/// is dropped after the destructor.
 ///
 /// Without this, C would call the callbacks of each registration before it is refused.
 ///
@@ -56,8 +57,8 @@ pub(crate) fn unless_closed<V: 'static>(module: *mut bindings::module, value: V)
 
 /// Calls the functions of an active record whose registration is refused.
 ///
-/// Inside of `free`, the notifier calls it for another record: the destructor of the data may try the same
-/// again, without an end.
+/// Inside of `free`, the notifier calls it for another record: the destructor of the data may try
+/// the same again, without an end.
 ///
 /// # Safety
 ///
@@ -75,7 +76,8 @@ pub(crate) unsafe fn refuse(id: RecordId) {
     unsafe { free_refused(id) };
 }
 
-/// Calls `release` and `free` of a stopped record whose registration is refused, as [`refuse()`] does.
+/// Calls `release` and `free` of a stopped record whose registration is refused, as [`refuse()`]
+/// does.
 ///
 /// # Safety
 ///
@@ -115,7 +117,8 @@ struct Kept<V> {
 ///
 /// `head` must be the start of a `Kept<V>` from a [`KBox`], which is not used any more.
 unsafe fn drop_kept<V>(head: *mut Head) {
-    // SAFETY: By the safety requirements. The type is `repr(C)`, so its first field is at its address.
+    // SAFETY: By the safety requirements. The type is `repr(C)`, so its first field is at its
+    // address.
     drop(unsafe { KBox::from_raw(head.cast::<Kept<V>>()) });
 }
 
@@ -144,7 +147,8 @@ impl Entry {
         TASKS.iter().find(|entry| entry.task.load(Relaxed) == task)
     }
 
-    /// Keeps a value until the task has dropped the data. The entry must be that of the current task.
+    /// Keeps a value until the task has dropped the data. The entry must be that of the current
+    /// task.
     fn keep<V: 'static>(&self, memory: KBox<MaybeUninit<Kept<V>>>, value: V) {
         let head = Head {
             next: self.kept.load(Relaxed),

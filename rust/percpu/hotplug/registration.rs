@@ -65,11 +65,11 @@ pub struct Registration<T: Callbacks> {
 impl<T: Callbacks> Registration<T> {
     /// Calls [`Callbacks::online()`] for all online CPUs, and registers the callbacks.
     ///
-    /// Fails with the error of the first call that fails, or [`EIO`] for an error that user space does not
-    /// have; [`Callbacks::offline()`] is then called for the earlier CPUs. Fails with [`ENOMEM`] if there
-    /// is no memory. Fails with [`EDEADLK`] in a callback. Fails with [`EINVAL`] if the code of the
-    /// callbacks is not in the module that implements [`Callbacks`]. Fails with [`ENODEV`] during the unload
-    /// of a module that keeps making registrations.
+    /// Fails with the error of the first call that fails, or [`EIO`] for an error that user space
+    /// does not have; [`Callbacks::offline()`] is then called for the earlier CPUs. Fails with
+    /// [`ENOMEM`] if there is no memory. Fails with [`EDEADLK`] in a callback. Fails with
+    /// [`EINVAL`] if the code of the callbacks is not in the module that implements [`Callbacks`].
+    /// Fails with [`ENODEV`] during the unload of a module that keeps making registrations.
     ///
     /// Context: Process context. May sleep. Waits until no CPU is coming online or going offline,
     /// and for all calls. C: `cpuhp_state_add_instance()` in `include/linux/cpuhotplug.h`.

@@ -18,9 +18,9 @@ use super::{
 /// `page_counter`.
 ///
 /// A caller returns as many credits as it took. A caller that returns more raises the effective
-/// limit, at most by the difference. The free credits stop at [`MAX_LIMIT`](Self::MAX_LIMIT), when a
-/// request has collected those of all CPUs. There is no other effect, unless more than 30 callers do
-/// this at the same time: then the count may overflow, and the counter admits nothing.
+/// limit, at most by the difference. The free credits stop at [`MAX_LIMIT`](Self::MAX_LIMIT), when
+/// a request has collected those of all CPUs. There is no other effect, unless more than 30 callers
+/// do this at the same time: then the count may overflow, and the counter admits nothing.
 pub struct CreditCounter {
     pool: Pool,
 }

@@ -2,10 +2,10 @@
 
 //! Decides when closed slots may open again. Any answer is correct: it only affects the cost.
 //!
-//! A visit of all slots closes them. It takes a cache line from each CPU, and each CPU takes it back
-//! when it opens its slot. A request without an open slot takes the line of the shared count. After a
-//! visit, slots stay closed until these requests have cost some times as much as the visit. So visits
-//! add a small part to the cost, however often requests are refused.
+//! A visit of all slots closes them. It takes a cache line from each CPU, and each CPU takes it
+//! back when it opens its slot. A request without an open slot takes the line of the shared count.
+//! After a visit, slots stay closed until these requests have cost some times as much as the visit.
+//! So visits add a small part to the cost, however often requests are refused.
 
 use super::hint::{
     Atomic,

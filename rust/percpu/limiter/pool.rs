@@ -27,12 +27,12 @@
 //! are parked in a slot after its visit. But the task that parked them finds them at its next
 //! request.
 //!
-//! A slot is refilled only while many credits are free. An open slot also keeps the credits of a few
-//! requests that are returned on its CPU, however few are free. So a CPU that takes and returns
+//! A slot is refilled only while many credits are free. An open slot also keeps the credits of a
+//! few requests that are returned on its CPU, however few are free. So a CPU that takes and returns
 //! credits near the limit uses its slot alone. If a request then needs credits that are parked
 //! elsewhere, it closes all slots. Without a refill they stay closed for four requests of each CPU,
-//! see [`Pacing`]. A refill requires about as many free credits as there are slots. So a visit of all
-//! slots happens once in about as many requests, if the requests have one size.
+//! see [`Pacing`]. A refill requires about as many free credits as there are slots. So a visit of
+//! all slots happens once in about as many requests, if the requests have one size.
 
 use super::{
     atomic::{

@@ -103,8 +103,8 @@ impl<T> Node<T> {
 
 /// Initialises the completion of a node.
 ///
-/// Not inlined: the lock of the completion has a name and a class of the module that has this code. A
-/// node may outlive the module that inserts it, but not the library.
+/// Not inlined: the lock of the completion has a name and a class of the module that has this code.
+/// A node may outlive the module that inserts it, but not the library.
 ///
 /// # Safety
 ///

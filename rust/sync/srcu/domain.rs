@@ -147,8 +147,8 @@ impl DomainInner {
         unsafe { bindings::synchronize_srcu(self.as_raw()) };
     }
 
-    /// Drops a reference. In atomic context a worker drops the last reference. A domain with a leaked
-    /// guard is leaked: its grace periods never end.
+    /// Drops a reference. In atomic context a worker drops the last reference. A domain with a
+    /// leaked guard is leaked: its grace periods never end.
     fn put(this: Arc<Self>) {
         let Some(last) = Arc::into_unique_or_drop(this) else {
             return;

@@ -311,8 +311,8 @@ mod tests {
     /// Stands for a destructor.
     fn here(_: NonNull<Header>) {}
 
-    /// A module waits for values of its destructors, even if another module owns the pointer. It does
-    /// not wait for values of other modules.
+    /// A module waits for values of its destructors, even if another module owns the pointer. It
+    /// does not wait for values of other modules.
     #[test]
     fn values_of_foreign_pointers_count_for_the_caller() -> Result {
         let address = here as *const () as usize;

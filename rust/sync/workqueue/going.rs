@@ -2,10 +2,11 @@
 
 //! The modules whose work items are counted, and then refused, as they are being unloaded.
 //!
-//! The notifier must [flush](super::queues) after the last item, so items are counted. An item may queue
-//! itself again, and a timer may queue an item each time. So from some time on, work items
-//! and interrupts cannot queue items of the going module any more. Other tasks can: a destructor or a callback
-//! may wait for its item, and does not run without an end. The notifier drops what is refused.
+//! The notifier must [flush](super::queues) after the last item, so items are counted. An item may
+//! queue itself again, and a timer may queue an item each time. So from some time on, work items
+//! and interrupts cannot queue items of the going module any more. Other tasks can: a destructor or
+//! a callback may wait for its item, and does not run without an end. The notifier drops what is
+//! refused.
 
 use kernel::{
     prelude::*,
@@ -50,7 +51,8 @@ struct Slot {
     module: Atomic<*mut bindings::module>,
     /// Whether items are refused. `false` if the slot is free.
     is_refusing: Atomic<bool>,
-    /// The number of items that were about to be queued while the slot was in use. It may wrap around.
+    /// The number of items that were about to be queued while the slot was in use. It may wrap
+    /// around.
     queued: Atomic<usize>,
     /// The refused items.
     refused: Refused,
@@ -59,8 +61,8 @@ struct Slot {
 
 /// The newest slot. [`Slot::next`] has the others.
 ///
-/// Slots are added when all are in use, and used again. They are freed with the library: an interrupt
-/// handler may read any of them at any time.
+/// Slots are added when all are in use, and used again. They are freed with the library: an
+/// interrupt handler may read any of them at any time.
 static SLOTS: Atomic<*mut Slot> = Atomic::new(ptr::null_mut());
 
 /// The number of modules in [`SLOTS`], plus those that are about to be added.
@@ -68,8 +70,9 @@ static GOING_COUNT: Atomic<usize> = Atomic::new(0);
 
 /// Returns all slots.
 fn slots() -> impl Iterator<Item = &'static Slot> {
-    // SAFETY: NULL, or a slot that `add_slot()` has initialised before it stored this pointer. Slots
-    // do not change, except for atomic fields, and are freed when no other code of the library runs.
+    // SAFETY: NULL, or a slot that `add_slot()` has initialised before it stored this pointer.
+    // Slots do not change, except for atomic fields, and are freed when no other code of the
+    // library runs.
     let first = unsafe { SLOTS.load(Acquire).as_ref() };
     core::iter::successors(first, |slot| slot.next)
 }
@@ -93,7 +96,8 @@ fn add_slot(module: *mut bindings::module) -> Result<&'static Slot> {
     let raw = KBox::into_raw(slot);
     SLOTS.store(raw, Release);
     drop(queues);
-    // SAFETY: It was just allocated. `free_slots()` frees it when no other code of the library runs.
+    // SAFETY: It was just allocated. `free_slots()` frees it when no other code of the library
+    // runs.
     Ok(unsafe { &*raw })
 }
 
@@ -115,7 +119,8 @@ pub(super) unsafe fn free_slots() {
     }
 }
 
-/// Counts the items of a going module, or refuses them in work items and interrupts, until it is dropped.
+/// Counts the items of a going module, or refuses them in work items and interrupts, until it is
+/// dropped.
 ///
 /// # Invariants
 ///
@@ -127,10 +132,10 @@ pub(crate) struct Going {
 impl Going {
     /// Starts to count items of `module`.
     ///
-    /// An item or a destructor of [`srcu`](crate::sync::srcu) that has started earlier may still queue
-    /// an item that is not counted. So the caller must flush, wait for these destructors, and flush once more.
-    /// It must then go on while [`queued()`](Self::queued) changes, or items are refused. The value must be
-    /// dropped before the module is freed.
+    /// An item or a destructor of [`srcu`](crate::sync::srcu) that has started earlier may still
+    /// queue an item that is not counted. So the caller must flush, wait for these destructors, and
+    /// flush once more. It must then go on while [`queued()`](Self::queued) changes, or items are
+    /// refused. The value must be dropped before the module is freed.
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn new(module: *mut bindings::module) -> Self {
@@ -164,8 +169,8 @@ impl Going {
         Self { slot: Some(slot) }
     }
 
-    /// Refuses items of work items and interrupts from now on. Those that have started earlier may still queue
-    /// some.
+    /// Refuses items of work items and interrupts from now on. Those that have started earlier may
+    /// still queue some.
     ///
     /// Context: Process context. May sleep.
     pub(crate) fn refuse(&self) {
@@ -231,15 +236,16 @@ fn log_foreign() {
     }
 }
 
-/// Handles an item that must not be queued, because the caller is an item or an interrupt and its module is
-/// going. `own` is the address of the function of the item.
+/// Handles an item that must not be queued, because the caller is an item or an interrupt and its
+/// module is going. `own` is the address of the function of the item.
 ///
-/// Returns [`None`] if the item must be queued. Otherwise returns whether the item was not queued before, and
-/// the notifier drops it by `drop`.
+/// Returns [`None`] if the item must be queued. Otherwise returns whether the item was not queued
+/// before, and the notifier drops it by `drop`.
 ///
 /// # Safety
 ///
-/// - `work` must be valid and initialised, and valid until the item is dropped if this returns `Some(true)`.
+/// - `work` must be valid and initialised, and valid until the item is dropped if this returns
+///   `Some(true)`.
 /// - It must then be sound to call `drop` with it in process context, from any task.
 #[inline]
 pub(super) unsafe fn refuse(
@@ -254,8 +260,9 @@ pub(super) unsafe fn refuse(
     unsafe { refuse_if_going(work, own, drop) }
 }
 
-/// Refuses an item if the function at `address` is code of a module whose items are refused, and the caller may be
-/// a work item or an interrupt. Counts the item otherwise. The result is that of [`refuse()`].
+/// Refuses an item if the function at `address` is code of a module whose items are refused, and
+/// the caller may be a work item or an interrupt. Counts the item otherwise. The result is that of
+/// [`refuse()`].
 ///
 /// # Safety
 ///
@@ -283,8 +290,8 @@ unsafe fn refuse_if_going(
     None
 }
 
-/// Returns whether the caller may queue items without an end: it is an interrupt or a work item, but not a
-/// destructor that the library calls in an item.
+/// Returns whether the caller may queue items without an end: it is an interrupt or a work item,
+/// but not a destructor that the library calls in an item.
 fn may_be_endless() -> bool {
     // SAFETY: There are no requirements.
     let (in_interrupt, in_worker) = unsafe { (bindings::in_interrupt(), bindings::in_worker()) };

@@ -34,8 +34,8 @@ use core::{
 
 use crate::bindings;
 
-/// A pointer that owns an item of a [`Workqueue`](super::Workqueue): an [`Arc`], an [`ARef`] or a pinned
-/// [`KBox`].
+/// A pointer that owns an item of a [`Workqueue`](super::Workqueue): an [`Arc`], an [`ARef`] or a
+/// pinned [`KBox`].
 ///
 /// # Safety
 ///
@@ -45,8 +45,9 @@ pub unsafe trait ItemPointer<const ID: u64>: WorkItemPointer<ID> {
     ///
     /// # Safety
     ///
-    /// `work` must be from `__enqueue()`, whose closure has returned `true`. The caller becomes the owner of
-    /// the pointer that `__enqueue()` has given up: no queue may own it, and this must be called once.
+    /// `work` must be from `__enqueue()`, whose closure has returned `true`. The caller becomes the
+    /// owner of the pointer that `__enqueue()` has given up: no queue may own it, and this must be
+    /// called once.
     #[doc(hidden)]
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self;
 }
@@ -57,10 +58,11 @@ where
     T: WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
-        // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
+        // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent
+        // type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
-        // SAFETY: It came from `Arc::into_raw()` in `__enqueue()`, and by the safety requirements nothing
-        // else owns it.
+        // SAFETY: It came from `Arc::into_raw()` in `__enqueue()`, and by the safety requirements
+        // nothing else owns it.
         unsafe { Self::from_raw(item) }
     }
 }
@@ -71,10 +73,11 @@ where
     T: WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
-        // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
+        // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent
+        // type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
-        // SAFETY: It came from `KBox::into_raw()` in `__enqueue()`, and by the safety requirements nothing
-        // else owns it.
+        // SAFETY: It came from `KBox::into_raw()` in `__enqueue()`, and by the safety requirements
+        // nothing else owns it.
         let item = unsafe { KBox::from_raw(item) };
         // SAFETY: It was pinned before.
         unsafe { Pin::new_unchecked(item) }
@@ -87,10 +90,11 @@ where
     T: AlwaysRefCounted + WorkItem<ID, Pointer = Self> + HasWork<T, ID>,
 {
     unsafe fn from_work(work: *mut bindings::work_struct) -> Self {
-        // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent type.
+        // SAFETY: `__enqueue()` passes the `work_struct` of the `Work` in a `T`, a transparent
+        // type.
         let item = unsafe { T::work_container_of(work.cast::<Work<T, ID>>()) };
-        // SAFETY: It came from `ARef::into_raw()` in `__enqueue()`, so it is not NULL, and by the safety
-        // requirements nothing else owns it.
+        // SAFETY: It came from `ARef::into_raw()` in `__enqueue()`, so it is not NULL, and by the
+        // safety requirements nothing else owns it.
         unsafe { Self::from_raw(NonNull::new_unchecked(item)) }
     }
 }
@@ -112,8 +116,8 @@ pub(super) type DropItem = unsafe fn(*mut bindings::work_struct);
 
 /// The items that were refused, until they are dropped.
 ///
-/// They are linked by `entry.next`. `entry.prev` is the [`DropItem`]. An item counts as queued meanwhile, so
-/// nothing else uses its entry. An interrupt can allocate no memory on all kernels.
+/// They are linked by `entry.next`. `entry.prev` is the [`DropItem`]. An item counts as queued
+/// meanwhile, so nothing else uses its entry. An interrupt can allocate no memory on all kernels.
 pub(super) struct Refused(Atomic<*mut bindings::work_struct>);
 
 impl Refused {
@@ -125,7 +129,8 @@ impl Refused {
     ///
     /// # Safety
     ///
-    /// - `work` must be valid and initialised, and valid until the item is dropped if this returns `true`.
+    /// - `work` must be valid and initialised, and valid until the item is dropped if this returns
+    ///   `true`.
     /// - It must then be sound to call `drop` with it in process context, from any task.
     ///
     /// Context: Any context. Never sleeps.
@@ -134,8 +139,8 @@ impl Refused {
         if !unsafe { bindings::work_set_pending(work) } {
             return false;
         }
-        // SAFETY: By the safety requirements the item is valid. It was just acquired, so nothing else uses the
-        // entry. CAST: From a function, as `drop_all()` expects it.
+        // SAFETY: By the safety requirements the item is valid. It was just acquired, so nothing
+        // else uses the entry. CAST: From a function, as `drop_all()` expects it.
         unsafe { (*work).entry.prev = drop as *mut bindings::list_head };
         let mut first = self.0.load(Relaxed);
         loop {
@@ -161,8 +166,8 @@ impl Refused {
         let had_items = !work.is_null();
         while !work.is_null() {
             let item = work;
-            // SAFETY: The item is valid until it is dropped, by the contract of `add()`, which has written its
-            // entry. The exchange has removed it from the list, so it is dropped once.
+            // SAFETY: The item is valid until it is dropped, by the contract of `add()`, which has
+            // written its entry. The exchange has removed it from the list, so it is dropped once.
             let (next, drop) = unsafe { ((*item).entry.next, (*item).entry.prev) };
             // CAST: `add()` has stored this pointer.
             work = next.cast();

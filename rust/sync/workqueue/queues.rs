@@ -94,8 +94,9 @@ pub(crate) unsafe fn init() {
 
 /// The range of the functions of all items that a queue has had.
 ///
-/// So the unload of a module does not wait for the items of queues that only unrelated modules use. If two
-/// modules use a queue, it may wait for their items: a module between them has addresses in the range.
+/// So the unload of a module does not wait for the items of queues that only unrelated modules use.
+/// If two modules use a queue, it may wait for their items: a module between them has addresses in
+/// the range.
 struct Functions {
     lowest: Atomic<usize>,
     highest: Atomic<usize>,
@@ -193,8 +194,8 @@ impl ListEntry {
 }
 
 impl Drop for ListEntry {
-    /// Waits until no task flushes the queue. The queue must have no items: a module that is unloaded
-    /// does not wait for the items of an unlisted queue.
+    /// Waits until no task flushes the queue. The queue must have no items: a module that is
+    /// unloaded does not wait for the items of an unlisted queue.
     fn drop(&mut self) {
         while !self.try_unlist() {
             fsleep(Delta::from_millis(1));

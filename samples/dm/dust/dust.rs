@@ -7,8 +7,8 @@
 //!
 //! Table line: `<start> <len> rdust <dev path> <start sector> <block size in bytes>`
 //!
-//! Messages: `addbadblock <block> [<failing writes>]`, `removebadblock <block>`, `queryblock <block>`,
-//! `countbadblocks`, `clearbadblocks`, `listbadblocks`, `enable`, `disable`, `quiet`.
+//! Messages: `addbadblock <block> [<failing writes>]`, `removebadblock <block>`, `queryblock
+//! <block>`, `countbadblocks`, `clearbadblocks`, `listbadblocks`, `enable`, `disable`, `quiet`.
 //!
 //! C: `drivers/md/dm-dust.c`.
 

@@ -2,8 +2,9 @@
 
 //! Device-mapper sample: the `rflakey` target.
 //!
-//! Is up for some seconds, and then down for some seconds, as `flakey` is. While it is down, it fails,
-//! drops or corrupts bios. It takes the same table lines, and prints the same status and errors.
+//! Is up for some seconds, and then down for some seconds, as `flakey` is. While it is down, it
+//! fails, drops or corrupts bios. It takes the same table lines, and prints the same status and
+//! errors.
 //!
 //! Table line: `<start> <len> rflakey <dev path> <start sector> <up interval> <down interval>
 //! [<number of words> [<feature>]...]`, where a feature is one of

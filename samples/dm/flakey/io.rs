@@ -76,8 +76,8 @@ impl Flakey {
             _ if features.drop_writes => return bio.end(Ok(())),
             _ if features.error_writes => return bio.end(Err(BlkError::IOERR)),
             Op::Write if features.corrupts_writes() => {
-                // Fails for a bio that is short enough, and for one that must not be split. The latter
-                // is sent as it is.
+                // Fails for a bio that is short enough, and for one that must not be split. The
+                // latter is sent as it is.
                 let _ = bio.accept_partial(MAX_SECTORS);
             }
             _ => return bio.remap(self.device, sector),

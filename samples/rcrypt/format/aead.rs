@@ -75,7 +75,8 @@ enum AeadIv {
 }
 
 impl AeadFormat {
-    /// Allocates the cipher and sets its key, of `key_size_bytes`. Also returns the parts of the key.
+    /// Allocates the cipher and sets its key, of `key_size_bytes`. Also returns the parts of the
+    /// key.
     ///
     /// Errors carry the messages of dm-crypt.
     pub(super) fn new(
@@ -231,8 +232,8 @@ impl AeadFormat {
         Ok(())
     }
 
-    /// Calls `work` with the associated data and the IV of a sector. `stored_iv` is empty unless IVs
-    /// are stored.
+    /// Calls `work` with the associated data and the IV of a sector. `stored_iv` is empty unless
+    /// IVs are stored.
     ///
     /// Returns [`EIO`] unless `len`, the contiguous bytes of the sector, is the sector size.
     #[inline]

@@ -57,8 +57,8 @@ pub(crate) struct Ciphers {
 }
 
 impl Ciphers {
-    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`. Also returns the IV
-    /// mode, the parts of the key, and the key.
+    /// Allocates the ciphers and sets their keys, from a key of `key_size_bytes`. Also returns the
+    /// IV mode, the parts of the key, and the key.
     ///
     /// Errors carry the messages of dm-crypt.
     pub(super) fn new(
@@ -90,8 +90,8 @@ impl Ciphers {
         Ok((this, mode, layout, key))
     }
 
-    /// Sets the key of each cipher. The last `layout.extra_len()` bytes of `key` are not part of the
-    /// cipher keys.
+    /// Sets the key of each cipher. The last `layout.extra_len()` bytes of `key` are not part of
+    /// the cipher keys.
     pub(super) fn set_key(&mut self, key: &SecretBytes, layout: &KeyLayout) -> Result {
         if cfg!(kscale_mutant = "no_cipher") {
             return Ok(());
@@ -182,8 +182,8 @@ impl Ciphers {
         }
     }
 
-    /// Encrypts `src` into `dst` with the only cipher. The sectors that are contiguous in memory are
-    /// one call of the library. `iv` generates the IVs.
+    /// Encrypts `src` into `dst` with the only cipher. The sectors that are contiguous in memory
+    /// are one call of the library. `iv` generates the IVs.
     #[inline(never)]
     fn encrypt_runs(
         &self,

@@ -157,7 +157,8 @@ mod memory {
         }
     }
 
-    /// The directories are removed when this module is unloaded, also if only the inner one was leaked.
+    /// The directories are removed when this module is unloaded, also if only the inner one was
+    /// leaked.
     #[test]
     fn forgotten_directories_exist_until_their_module_goes() -> Result {
         let data = Arc::new(Shown, GFP_KERNEL)?;

@@ -174,8 +174,8 @@ impl Page {
 }
 
 impl FilledPage {
-    /// Returns `len` bytes from `offset` on as a segment for C code to read and write, or [`None`] if
-    /// they are not all in the page. C code only writes initialised bytes, so the page stays
+    /// Returns `len` bytes from `offset` on as a segment for C code to read and write, or [`None`]
+    /// if they are not all in the page. C code only writes initialised bytes, so the page stays
     /// initialised.
     ///
     /// Context: Any context. Never sleeps.

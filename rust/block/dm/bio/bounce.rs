@@ -145,8 +145,8 @@ pub(super) unsafe fn alloc<S: Source<Memory = Page>>(
 ///
 /// # Safety
 ///
-/// `clone` must be alive, not shared, and own its pages. It must have a segment, and each of them must
-/// begin at a page.
+/// `clone` must be alive, not shared, and own its pages. It must have a segment, and each of them
+/// must begin at a page.
 unsafe fn clear_tail(clone: NonNull<bindings::bio>) {
     // SAFETY: `clone` is alive by this function's contract.
     let (table, count) = unsafe { ((*clone.as_ptr()).bi_io_vec, (*clone.as_ptr()).bi_vcnt) };
@@ -498,7 +498,8 @@ mod tests {
         let (data, tail) = bytes.split_at(LEN);
         let is_cleared = tail.iter().all(|&byte| byte == 0);
         let is_kept = data.iter().all(|&byte| byte == 0xee);
-        // SAFETY: The bio came from `alloc()` with that pool and that source, and is not used again.
+        // SAFETY: The bio came from `alloc()` with that pool and that source, and is not used
+        // again.
         unsafe {
             free_compound_pages::<Counted>(bio, core::ptr::from_ref(pool).cast());
             bindings::bio_put(bio.as_ptr());

@@ -73,8 +73,9 @@ use super::{
 ///
 /// - `clone` is a bio from a [`BioSet`] of the target, and is at no device. Its table of segments
 ///   has as many bytes as `base`, and its position is the first of them.
-/// - The `CloneEnd` of `base` is set. If it has a `free_pages`, the clone owns its pages, and `free_pages` may
-///   be called with the clone and the stored pool. Otherwise the pages are those of `base`.
+/// - The `CloneEnd` of `base` is set. If it has a `free_pages`, the clone owns its pages, and
+///   `free_pages` may be called with the clone and the stored pool. Otherwise the pages are those
+///   of `base`.
 /// - `filled` counts bytes of these pages.
 pub struct CloneBio<T: Target> {
     pub(super) base: ManuallyDrop<Bio<T>>,
@@ -273,8 +274,8 @@ impl<T: Target> CloneBio<T> {
             iter.bi_size = 0;
         }
         // SAFETY: The clone owns the table and its pages, by the type invariants, or there are 0
-        // bytes. `self` is borrowed mutably, so there is no other iterator. `filled` counts bytes of
-        // these pages.
+        // bytes. `self` is borrowed mutably, so there is no other iterator. `filled` counts bytes
+        // of these pages.
         let own = unsafe { SegmentsMut::new_unfilled(table, iter, &self.filled) };
         (self.base.target(), self.base.segments(), own)
     }

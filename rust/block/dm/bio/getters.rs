@@ -2,8 +2,8 @@
 
 //! The getters that the types of bios have in common.
 
-/// Implements the getters of a shared bio, for a type whose field `ptr` is a [`PerBioRef`](super::per_bio::PerBioRef) or a
-/// [`BioInMap`](super::map::BioInMap).
+/// Implements the getters of a shared bio, for a type whose field `ptr` is a
+/// [`PerBioRef`](super::per_bio::PerBioRef) or a [`BioInMap`](super::map::BioInMap).
 macro_rules! impl_shared_getters {
     () => {
         /// Returns the target. It lives until the bio has ended.
@@ -22,8 +22,8 @@ macro_rules! impl_shared_getters {
             self.ptr.op()
         }
 
-        /// Returns the operation and the flags of the bio, `bi_opf`, as they were when it entered the
-        /// target. Their numbers may differ between kernels.
+        /// Returns the operation and the flags of the bio, `bi_opf`, as they were when it entered
+        /// the target. Their numbers may differ between kernels.
         ///
         /// Context: Any context. Never sleeps.
         #[inline]
@@ -31,8 +31,8 @@ macro_rules! impl_shared_getters {
             self.ptr.opf()
         }
 
-        /// Returns the first sector of the bio on the mapped device. It does not change when the bio
-        /// is sent to a device.
+        /// Returns the first sector of the bio on the mapped device. It does not change when the
+        /// bio is sent to a device.
         ///
         /// Context: Any context. Never sleeps.
         #[inline]

@@ -74,8 +74,8 @@ impl<T: Target> MapBio<'_, T> {
 }
 
 impl<T: Target, C> Bio<T, C> {
-    /// Returns the target, the memory of a read, and the integrity data that the device returned. The
-    /// data is empty if the bio has no payload.
+    /// Returns the target, the memory of a read, and the integrity data that the device returned.
+    /// The data is empty if the bio has no payload.
     ///
     /// See [`Bio::segments_mut()`].
     ///
@@ -104,8 +104,8 @@ impl<T: Target> EndBio<'_, T> {
 impl<T: Target> CloneBio<T> {
     /// Attaches `payload`, which the device reads or writes with the clone.
     ///
-    /// Replaces the payload of the base bio. If the device does not store exactly this number of bytes
-    /// with its sectors, submission ends the base bio with [`BlkError::IOERR`].
+    /// Replaces the payload of the base bio. If the device does not store exactly this number of
+    /// bytes with its sectors, submission ends the base bio with [`BlkError::IOERR`].
     ///
     /// The target must set [`Target::INTEGRITY_PAYLOADS`]. Otherwise the call does not compile.
     ///
@@ -186,8 +186,8 @@ impl<T: Target> CloneBio<T> {
 ///
 /// # Safety
 ///
-/// The block layer must call this for a clone whose `bi_private` is an [`IoCompletion`], alive until
-/// it is completed.
+/// The block layer must call this for a clone whose `bi_private` is an [`IoCompletion`], alive
+/// until it is completed.
 unsafe extern "C" fn end_read(clone: *mut bindings::bio) {
     // The waiter returns only after `complete_all()` has released the lock of the completion, and
     // this is its last access.

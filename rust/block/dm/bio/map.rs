@@ -66,9 +66,9 @@ pub struct MapBio<'a, T: Target> {
 ///
 /// - `bio` is a clone that device mapper has passed to the `map` of `inner`, and that has not left
 ///   the target. Only its length may have changed since.
-/// - If [`BioInMap::has_per_bio()`], `ptr` is a [`PerBioRef<T>`]. Otherwise it is the `Inner<T>`, with
-///   the bits of `Self::MARK`, alive until the bio has left the target, and the per-bio data is not
-///   initialised.
+/// - If [`BioInMap::has_per_bio()`], `ptr` is a [`PerBioRef<T>`]. Otherwise it is the `Inner<T>`,
+///   with the bits of `Self::MARK`, alive until the bio has left the target, and the per-bio data
+///   is not initialised.
 /// - There is no other owner of the bio.
 // Two words, which a call passes in registers.
 pub(super) struct BioInMap<T: Target> {
@@ -236,8 +236,8 @@ impl<'a, T: Target> MapBio<'a, T> {
     /// ([`MapBio::target_bio_nr()`]), and sends each its part. The bio that arrives in
     /// [`Target::end_io()`] has its whole length.
     ///
-    /// The bio ends with [`IOERR`] if it is of another operation, if it is shorter than `n_sectors`,
-    /// or if `device` belongs to another target.
+    /// The bio ends with [`IOERR`] if it is of another operation, if it is shorter than
+    /// `n_sectors`, or if `device` belongs to another target.
     ///
     /// Context: Any context. Never sleeps. C: `stripe_map_range()` in `drivers/md/dm-stripe.c`.
     ///
@@ -421,8 +421,8 @@ impl<T: Target> BioInMap<T> {
     #[inline]
     fn into_per_bio(self) -> PerBioRef<T> {
         let (bio, inner) = (self.bio, NonNull::from(self.inner().get_ref()));
-        // SAFETY: Without a `PerBioRef`, the per-bio data is not initialised, by the type invariants.
-        // The bio is as device mapper has passed it, except that it may be shorter.
+        // SAFETY: Without a `PerBioRef`, the per-bio data is not initialised, by the type
+        // invariants. The bio is as device mapper has passed it, except that it may be shorter.
         self.into_initialised()
             .unwrap_or_else(|| unsafe { PerBio::init(bio, inner) })
     }
@@ -436,8 +436,8 @@ impl<T: Target> BioInMap<T> {
             per_bio.inner().get_ref()
         } else {
             let inner = self.ptr.as_ptr().map_addr(|addr| addr & !Self::MARK);
-            // SAFETY: This is the target, by the type invariants. It is alive until the bio leaves it.
-            // That takes `self` by value, so it happens after this borrow.
+            // SAFETY: This is the target, by the type invariants. It is alive until the bio leaves
+            // it. That takes `self` by value, so it happens after this borrow.
             unsafe { &*inner.cast() }
         };
         // SAFETY: The target is pinned, see `ctr` in `vtable.rs`.
@@ -498,7 +498,8 @@ impl<T: Target> BioInMap<T> {
         unsafe { Segments::new(table, iter) }
     }
 
-    /// Returns the target and a mutable iterator over the memory, which is empty unless [`Op::Read`].
+    /// Returns the target and a mutable iterator over the memory, which is empty unless
+    /// [`Op::Read`].
     #[inline]
     fn segments_mut(&mut self) -> (Pin<&T>, SegmentsMut<'_>) {
         // SAFETY: The bio is alive by the type invariants.
@@ -526,8 +527,8 @@ impl<T: Target> BioInMap<T> {
         }
     }
 
-    /// Points the bio at a device, with its integrity payload. Returns [`None`] if the target has no
-    /// such device, or if the device does not support such a payload.
+    /// Points the bio at a device, with its integrity payload. Returns [`None`] if the target has
+    /// no such device, or if the device does not support such a payload.
     #[inline]
     fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
         let bio = self.bio;

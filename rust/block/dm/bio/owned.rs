@@ -126,8 +126,8 @@ impl<T: Target, C> Bio<T, C> {
 
     /// Runs `func` with the bio in softirq context on this CPU.
     ///
-    /// Allocates nothing, and ends the bio in the same case, as [`Bio::queue()`]. `func` must be short:
-    /// only interrupts run on the CPU meanwhile.
+    /// Allocates nothing, and ends the bio in the same case, as [`Bio::queue()`]. `func` must be
+    /// short: only interrupts run on the CPU meanwhile.
     ///
     /// Context: Any context. Never sleeps. C: `system_bh_wq`.
     #[inline]

@@ -64,9 +64,9 @@ use super::{
 ///
 /// # Invariants
 ///
-/// `ptr` is a bio that has not left its target and is at no device. Its `Parent` is initialised, and
-/// counts this reference. All pointers to the bio belong to counted references, which only read the
-/// other per-bio data.
+/// `ptr` is a bio that has not left its target and is at no device. Its `Parent` is initialised,
+/// and counts this reference. All pointers to the bio belong to counted references, which only read
+/// the other per-bio data.
 pub struct ParentBio<T: Target, C = InTask> {
     ptr: ManuallyDrop<PerBioRef<T>>,
     _context: PhantomData<C>,
@@ -81,9 +81,11 @@ pub(in crate::block::dm) struct Parent<T: Target> {
     remaining: Refcount,
     /// The first error as a `blk_status_t`, or 0.
     status: Atomic<u32>,
-    /// The state of the I/O accounting of the mapped device: `NOT_STARTED`, `STARTING` or `STARTED`.
+    /// The state of the I/O accounting of the mapped device: `NOT_STARTED`, `STARTING` or
+    /// `STARTED`.
     accounting: Atomic<u32>,
-    /// The function that gets the bio after the last reference is dropped. Without it, the bio ends.
+    /// The function that gets the bio after the last reference is dropped. Without it, the bio
+    /// ends.
     done: Option<fn(IrqBio<T>, BlkResult)>,
 }
 
@@ -109,8 +111,9 @@ impl<T: Target> Bio<T> {
     /// Makes the bio the parent of several clones.
     ///
     /// After the last [`ParentBio`] is dropped, `done` gets the bio and the first error of
-    /// [`ParentBio::set_error()`]. It runs in the context of that drop, so it gets an [`IrqBio`]. If
-    /// `done` is not code of the module of the target, the bio ends with [`BlkError::IOERR`] instead.
+    /// [`ParentBio::set_error()`]. It runs in the context of that drop, so it gets an [`IrqBio`].
+    /// If `done` is not code of the module of the target, the bio ends with [`BlkError::IOERR`]
+    /// instead.
     ///
     /// Context: Any context. Never sleeps. C: `bio_chain()` in `block/bio.c`.
     pub fn into_parent(self, done: fn(IrqBio<T>, BlkResult)) -> ParentBio<T> {
@@ -270,11 +273,11 @@ impl<T: Target> ChildBio<T> {
     /// `done` runs in any context including hard interrupts. It does not set the error of the
     /// parent: see [`ParentBio::set_error()`].
     ///
-    /// If several tasks send the first children at the same time, the cgroup of the submitter is not
-    /// charged for some of them.
+    /// If several tasks send the first children at the same time, the cgroup of the submitter is
+    /// not charged for some of them.
     ///
-    /// The clone is dropped if `device` belongs to another target, if `done` is not code of the module
-    /// of the target, and in a call from an interrupt or with interrupts disabled.
+    /// The clone is dropped if `device` belongs to another target, if `done` is not code of the
+    /// module of the target, and in a call from an interrupt or with interrupts disabled.
     ///
     /// Context: Process context. May sleep. C: `dm_submit_bio_remap()` in `drivers/md/dm.c`.
     pub fn submit(
@@ -307,7 +310,8 @@ impl<T: Target> ChildBio<T> {
             ChildEnd::of(clone).write(ChildEnd { done, device });
         }
         if accounting == Err(STARTING) {
-            // Another task is in `dm_submit_bio_remap()`, which must not start the accounting twice.
+            // Another task is in `dm_submit_bio_remap()`, which must not start the accounting
+            // twice.
             //
             // SAFETY: The clone is ready, and not used again.
             unsafe { bindings::submit_bio_noacct(clone) };
@@ -316,8 +320,8 @@ impl<T: Target> ChildBio<T> {
         // The first child: `STARTED` is set below, so the parent must not end before.
         let parent = accounting.is_ok().then(|| ParentBio::clone(&this.parent));
         // SAFETY: `base` is device mapper's clone, alive until `end_child()` drops the reference.
-        // `accounts_remapped_io` is set for each target. The clone is ready, and neither bio is used
-        // again here.
+        // `accounts_remapped_io` is set for each target. The clone is ready, and neither bio is
+        // used again here.
         unsafe { bindings::dm_submit_bio_remap(base, clone) };
         if let Some(parent) = parent {
             parent.state().accounting.store(STARTED, Release);
@@ -356,8 +360,8 @@ impl<T: Target> ChildEnd<T> {
     /// # Safety
     ///
     /// Must be called once for a clone that [`ChildBio::submit()`] of a target `T` sent, when the
-    /// device has completed it. The caller must be in a section that keeps the code of `T` after the
-    /// parent has ended.
+    /// device has completed it. The caller must be in a section that keeps the code of `T` after
+    /// the parent has ended.
     pub(in crate::block::dm) unsafe fn end(clone: *mut bindings::bio) {
         // SAFETY: `submit()` wrote it. The type has no destructor.
         let Self { done, device } = unsafe { Self::of(clone).read() };

@@ -83,7 +83,8 @@ union OtherIo<T: Target> {
     /// That of the clones of a parent, from [`Bio::into_parent()`].
     parent: ManuallyDrop<Parent<T>>,
     /// That of [`CloneBio::read()`](super::clone::CloneBio::read). It is not on the stack of the
-    /// reader: the function of a device below may panic in the reader's task, which frees the stack.
+    /// reader: the function of a device below may panic in the reader's task, which frees the
+    /// stack.
     read: ManuallyDrop<IoCompletion>,
 }
 
@@ -330,14 +331,15 @@ impl<T: Target> PerBioRef<T> {
         unsafe { Segments::new(table, iter) }
     }
 
-    /// Returns the target and a mutable iterator over the memory, which is empty unless [`Op::Read`].
+    /// Returns the target and a mutable iterator over the memory, which is empty unless
+    /// [`Op::Read`].
     #[inline]
     pub(super) fn segments_mut(&mut self) -> (Pin<&T>, SegmentsMut<'_>) {
         // SAFETY: The bio is alive by the type invariants.
         let (table, iter) = unsafe { raw::writable_table(self.bio(), self.iter()) };
         // SAFETY:
-        // - The table has `iter.bi_size` bytes, see `raw::writable_table()`. The submitter of a read
-        //   keeps its pages writable until the read ends. Other operations have 0 bytes here.
+        // - The table has `iter.bi_size` bytes, see `raw::writable_table()`. The submitter of a
+        //   read keeps its pages writable until the read ends. Other operations have 0 bytes here.
         // - `self` is borrowed mutably, so there is no other iterator. The bio is at no device: a
         //   `PerBioRef` only exists before submission and after completion.
         let segments = unsafe { SegmentsMut::new(table, iter) };
@@ -362,8 +364,8 @@ impl<T: Target> PerBioRef<T> {
         iter.bi_size = iter.bi_size.min(len_bytes);
     }
 
-    /// Points the bio at a device, with its integrity payload. Returns [`None`] if the target has no
-    /// such device, or if the device does not support such a payload.
+    /// Points the bio at a device, with its integrity payload. Returns [`None`] if the target has
+    /// no such device, or if the device does not support such a payload.
     pub(in crate::block::dm) fn remap(&mut self, device: DeviceIndex, sector: u64) -> Option<()> {
         let bio = self.bio();
         // SAFETY: The bio is alive by the type invariants.
@@ -475,8 +477,8 @@ impl<T: Target> PerBioRef<T> {
     ///
     /// [`PerBioRef::set_parent()`] must have been called.
     pub(super) unsafe fn parent(&self) -> &Parent<T> {
-        // SAFETY: The bio has not left the target, by the type invariants. The field is initialised, by
-        // this function's contract.
+        // SAFETY: The bio has not left the target, by the type invariants. The field is
+        // initialised, by this function's contract.
         unsafe { &(*self.0.as_ptr()).other_io.parent }
     }
 
@@ -568,7 +570,8 @@ impl<T: Target> PerBioRef<T> {
     /// It must be code of the module of the target, which the table keeps loaded.
     #[inline]
     pub(super) fn may_call(&self, address: usize) -> bool {
-        // SAFETY: The bio has not left the target, by the type invariants, so its table keeps the type.
+        // SAFETY: The bio has not left the target, by the type invariants, so its table keeps the
+        // type.
         unsafe { (*self.0.as_ptr()).head.target_type.as_ref() }.has_code(address)
     }
 

@@ -148,8 +148,8 @@ impl IoClient {
     /// `done` has returned.
     ///
     /// After the operation, `done` runs in softirq context, in an interrupt, or with interrupts
-    /// disabled. So it cannot start the next operation: that fails with [`EDEADLK`]. It can queue a work
-    /// item that does.
+    /// disabled. So it cannot start the next operation: that fails with [`EDEADLK`]. It can queue a
+    /// work item that does.
     ///
     /// Context: Process context. May sleep. `done` must not sleep. C: `dm_io()` in
     /// `drivers/md/dm-io.c`.
@@ -252,8 +252,9 @@ impl IoClient {
         };
         // SAFETY:
         // - The client is not destroyed, and the device is open, while `in_flight` lives.
-        // - There is one region. Its memory is valid by this function's contract: the waiter is woken
-        //   after the last access. The function fails for several regions and unknown memory only.
+        // - There is one region. Its memory is valid by this function's contract: the waiter is
+        //   woken after the last access. The function fails for several regions and unknown memory
+        //   only.
         // - The task can sleep here, and is not in `map`, see `Shared::enter()`. The caller may
         //   hold locks of its own, see `docs/soundness.md`.
         unsafe {
@@ -270,8 +271,8 @@ impl IoClient {
     }
 }
 
-/// Returns the result of an operation on a region: C sets a bit for an error, and a bit if the device
-/// does not support the operation.
+/// Returns the result of an operation on a region: C sets a bit for an error, and a bit if the
+/// device does not support the operation.
 fn result_of(bits: call::Results) -> Result {
     match bits {
         (0, 0) => Ok(()),

@@ -49,8 +49,8 @@ impl Waiter {
     ///
     /// # Safety
     ///
-    /// `context` must be from [`Waiter::context()`], of a waiter that lives until this wakes it. Must
-    /// be called once.
+    /// `context` must be from [`Waiter::context()`], of a waiter that lives until this wakes it.
+    /// Must be called once.
     pub(super) unsafe fn wake(context: *mut c_void, (first, second): Results) {
         // SAFETY: By this function's contract.
         let waiter = unsafe { &*context.cast::<Self>() };

@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn long_lists_keep_all_nodes() -> Result {
-        // This length exceeds the capacity of the runs by one element. Miri takes minutes for it, and
-        // a kernel with KASAN takes seconds.
+        // This length exceeds the capacity of the runs by one element. Miri takes minutes for it,
+        // and a kernel with KASAN takes seconds.
         let longest = if cfg!(any(miri, CONFIG_KASAN)) {
             1000
         } else {

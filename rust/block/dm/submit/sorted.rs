@@ -62,8 +62,8 @@ impl SubmitList {
             // INVARIANT: The closure initialises `work`.
             work <- Opaque::try_ffi_init(|slot| {
                 task_stack::refuse(slot)?;
-                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`, and is not
-                // moved until its queue was dropped.
+                // SAFETY: `slot` is valid for writes, by the contract of `try_ffi_init()`, and is
+                // not moved until its queue was dropped.
                 unsafe { Self::init_work(slot) };
                 Ok::<_, Error>(())
             }),

@@ -84,8 +84,8 @@ impl<T: Target> ReadClone<T> {
     /// Records the result of a check of a sector that was read. `op` names the check, and `is_ok`
     /// is its result.
     ///
-    /// Spaces in `op` make the record hard to parse. The record has at most the first 127 bytes of `op`:
-    /// in reclaim, the kernel warns of an allocation for a record of several MiB
+    /// Spaces in `op` make the record hard to parse. The record has at most the first 127 bytes of
+    /// `op`: in reclaim, the kernel warns of an allocation for a record of several MiB
     /// (`__alloc_frozen_pages_noprof()` in `mm/page_alloc.c`).
     ///
     /// Context: Process context. May sleep. Waits for a slow audit daemon.
@@ -94,8 +94,8 @@ impl<T: Target> ReadClone<T> {
         let module = self.target_name().as_char_ptr();
         let op = Op::new(op);
 
-        // SAFETY: Both texts are C strings, by the type invariants of `Op`, and are only printed. The clone
-        // is alive, and its device is a device of the target, see `CloneBio::read()`.
+        // SAFETY: Both texts are C strings, by the type invariants of `Op`, and are only printed.
+        // The clone is alive, and its device is a device of the target, see `CloneBio::read()`.
         unsafe {
             bindings::dm_audit_log_bio(module, op.0.as_ptr(), self.as_raw(), sector, is_ok.into())
         };

@@ -196,8 +196,8 @@ impl TargetBuilder<'_> {
     ///
     /// A target that delays bios needs a [`Workqueue`], which makes progress under memory pressure.
     ///
-    /// Fails with [`EBUSY`] if this was called before: there is one work item. Fails with [`ENOMEM`]
-    /// if the work item cannot be allocated.
+    /// Fails with [`EBUSY`] if this was called before: there is one work item. Fails with
+    /// [`ENOMEM`] if the work item cannot be allocated.
     ///
     /// Context: Process context. May sleep. C: `timer_setup()`, `INIT_WORK()`.
     ///
@@ -268,8 +268,8 @@ impl TargetBuilder<'_> {
     /// that none is longer.
     ///
     /// Other operations are not split. The table line is refused if it has a zoned device, too: a
-    /// write to a zone must not be split. It is also refused if `len_sectors` has a part of a logical
-    /// block of a device of the line.
+    /// write to a zone must not be split. It is also refused if `len_sectors` has a part of a
+    /// logical block of a device of the line.
     ///
     /// Context: Any context. Never sleeps. C: `dm_set_target_max_io_len()` in `drivers/md/dm.c`.
     pub fn set_max_io_len(&mut self, len_sectors: NonZeroU32) {

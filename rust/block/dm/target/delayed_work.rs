@@ -2,9 +2,9 @@
 
 //! Work of a target that runs after a delay.
 //!
-//! A timer queues a work item, as in `drivers/md/dm-delay.c`. Both belong to the target: `dtr` shuts
-//! the timer down, and disables the work item, before it drops the target. So neither uses a target
-//! or a module that is gone, however the target uses its handle.
+//! A timer queues a work item, as in `drivers/md/dm-delay.c`. Both belong to the target: `dtr`
+//! shuts the timer down, and disables the work item, before it drops the target. So neither uses a
+//! target or a module that is gone, however the target uses its handle.
 
 use kernel::{
     container_of,
@@ -68,8 +68,8 @@ pub(super) struct WorkSource {
 ///   the owner is closed, which has a reference to this and to `queue`.
 /// - `work` is initialised, and its function is [`target_type::run_delayed_work()`]. It is only
 ///   queued or running until the owner is closed.
-/// - `target` is null, or an `Inner` of a target of type `target_type` that lives, and is not borrowed
-///   mutably, until the owner is closed.
+/// - `target` is null, or an `Inner` of a target of type `target_type` that lives, and is not
+///   borrowed mutably, until the owner is closed.
 #[pin_data]
 pub(super) struct Shared {
     #[pin]
@@ -94,8 +94,8 @@ impl DelayedWork {
     /// The calls before a run have one run in common. The work is queued again if this is called
     /// while it runs. Has no effect before the target is constructed, and after it was dropped.
     ///
-    /// The delay is rounded up to the next tick of the timer, and limited to 24 days. A negative delay
-    /// is 0.
+    /// The delay is rounded up to the next tick of the timer, and limited to 24 days. A negative
+    /// delay is 0.
     ///
     /// Context: Any context except NMI. Never sleeps. C: `timer_reduce()` in `kernel/time/timer.c`.
     ///
@@ -176,8 +176,8 @@ impl WorkSource {
         // SAFETY: The timer is initialised, by the type invariants of `Shared`. This is process
         // context, and `expire()` takes no lock that this task holds.
         unsafe { bindings::timer_shutdown_sync(self.shared.timer.get()) };
-        // SAFETY: As above, for the work item. It does not wait for `ctr` or `dtr` of its own target,
-        // which only device mapper calls.
+        // SAFETY: As above, for the work item. It does not wait for `ctr` or `dtr` of its own
+        // target, which only device mapper calls.
         unsafe { bindings::disable_work_sync(self.shared.work.get()) };
     }
 }
@@ -227,9 +227,9 @@ unsafe extern "C" fn expire(timer: *mut bindings::timer_list) {
     let shared: *const Shared = unsafe { container_of!(timer, Shared, timer) };
     // CAST: The constant is `NR_CPUS`, far below `i32::MAX`.
     let cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as kernel::ffi::c_int;
-    // SAFETY: The timer is running, so the owner is not closed, and keeps this memory and the queue, by
-    // the type invariants. The work item is initialised.
-    // INVARIANT: To close the owner is to wait for this function, and then for the work.
+    // SAFETY: The timer is running, so the owner is not closed, and keeps this memory and the
+    // queue, by the type invariants. The work item is initialised. INVARIANT: To close the owner is
+    // to wait for this function, and then for the work.
     unsafe { bindings::queue_work_on(cpu, (*shared).queue, (*shared).work.get()) };
 }
 

@@ -24,12 +24,12 @@ use crate::{
 /// overflow if the first sector is on a device: a device has less than 2^55 sectors.
 const MAX_AREA_SECTORS: u64 = u64::MAX / 2;
 
-/// Returns whether a number of sectors has whole blocks of `block_bytes`, a power of two. The bitwise
-/// OR of several numbers stands for all of them.
+/// Returns whether a number of sectors has whole blocks of `block_bytes`, a power of two. The
+/// bitwise OR of several numbers stands for all of them.
 ///
 /// Drivers without a request queue do not check this. `zram_write_page()` in
-/// `drivers/block/zram/zram_drv.c` stores a whole page, so also what the memory after a part of a block
-/// contains.
+/// `drivers/block/zram/zram_drv.c` stores a whole page, so also what the memory after a part of a
+/// block contains.
 pub(in crate::block::dm) fn has_whole_blocks(sectors: u64, block_bytes: u32) -> bool {
     let mask = u64::from(block_bytes / SECTOR_SIZE).wrapping_sub(1);
     sectors & mask == 0
@@ -177,8 +177,8 @@ impl Devices {
         unsafe { self.push(&*dev, start_sectors, len_sectors) }
     }
 
-    /// Makes room for a device. A target may open so many that the list would take more than 4 MiB: an
-    /// allocation that fails, and of which the kernel warns unless it has `__GFP_NOWARN`.
+    /// Makes room for a device. A target may open so many that the list would take more than 4 MiB:
+    /// an allocation that fails, and of which the kernel warns unless it has `__GFP_NOWARN`.
     fn reserve(&mut self) -> Result {
         Ok(self.list.reserve(1, GFP_KERNEL | __GFP_NOWARN)?)
     }
@@ -300,9 +300,9 @@ impl Devices {
     /// `ti` must be the target that the devices were opened for, and the caller its `ctr` or `dtr`.
     pub(super) unsafe fn close_all(self, ti: *mut bindings::dm_target) {
         for mut open in self.list {
-            // Unless device mapper has replaced the `dm_dev`, it has the last reference to the file now,
-            // and closes the device at once. The last `fput()` would close it at the end of the system
-            // call, which may remove the device below, too.
+            // Unless device mapper has replaced the `dm_dev`, it has the last reference to the file
+            // now, and closes the device at once. The last `fput()` would close it at the end of
+            // the system call, which may remove the device below, too.
             open.file = None;
             // `dm_put_device()` needs the current `dm_dev`. Another `dm_get_device()` returns it.
             let mut dev = core::ptr::null_mut();

@@ -46,8 +46,8 @@ impl Limits<'_> {
         }
     }
 
-    /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two of at most
-    /// a page.
+    /// Raises the block sizes and the minimum I/O size to at least `bytes`, a power of two of at
+    /// most a page.
     ///
     /// The block layer refuses the table if `bytes` is more than a page, or not a power of two.
     ///
@@ -55,9 +55,9 @@ impl Limits<'_> {
     pub fn stack_block_size(&mut self, bytes: NonZeroU32) {
         let bytes = match bytes.get() {
             bytes @ ..=PAGE_BYTES => bytes,
-            // The block layer refuses this size at once. Other sizes would make it warn, if a device
-            // has such a small `max_hw_sectors`, or divide by 0: `blk_stack_limits()` adds an offset
-            // to the size, and divides by the sum.
+            // The block layer refuses this size at once. Other sizes would make it warn, if a
+            // device has such a small `max_hw_sectors`, or divide by 0: `blk_stack_limits()` adds
+            // an offset to the size, and divides by the sum.
             _ => 2 * bindings::BLK_MAX_BLOCK_SIZE,
         };
         // SAFETY: `limits` may be written to, by the type invariants.
@@ -92,8 +92,8 @@ impl Limits<'_> {
 
     /// Sets the length of the chunks that bios should not cross, for layers above.
     ///
-    /// Disables atomic writes if the devices have a boundary for these that does not fit. On a zoned
-    /// device, where a chunk is a zone, device mapper refuses the table for another length.
+    /// Disables atomic writes if the devices have a boundary for these that does not fit. On a
+    /// zoned device, where a chunk is a zone, device mapper refuses the table for another length.
     ///
     /// Context: Any context. Never sleeps.
     /// C: `blk_validate_atomic_write_limits()` in `block/blk-settings.c`.
@@ -256,8 +256,8 @@ mod tests {
         Ok(())
     }
 
-    /// `blk_atomic_writes_update_limits()` converts it to bytes, and rounds these down to a power of
-    /// two, which 0 does not have.
+    /// `blk_atomic_writes_update_limits()` converts it to bytes, and rounds these down to a power
+    /// of two, which 0 does not have.
     #[test]
     fn max_hw_sectors_in_bytes_does_not_overflow() -> Result {
         for sectors in [1 << 23, 1 << 31, u32::MAX] {
@@ -272,8 +272,8 @@ mod tests {
         Ok(())
     }
 
-    /// `blk_validate_limits()` warns of blocks longer than `max_hw_sectors`, which is a page on some
-    /// devices. Before that, it refuses blocks above `BLK_MAX_BLOCK_SIZE`.
+    /// `blk_validate_limits()` warns of blocks longer than `max_hw_sectors`, which is a page on
+    /// some devices. Before that, it refuses blocks above `BLK_MAX_BLOCK_SIZE`.
     #[test]
     fn blocks_above_a_page_are_refused() -> Result {
         for bytes in [PAGE_BYTES + 1, 2 * PAGE_BYTES, 16 * PAGE_BYTES] {

@@ -2,9 +2,9 @@
 
 //! Registration of target types.
 //!
-//! A registration does not use `module::teardown`, which frees a value as soon as its registration is
-//! dropped. Device mapper and the tables that use a target keep pointers to its type after the type
-//! is unregistered, so the type stays allocated until the module is unloaded.
+//! A registration does not use `module::teardown`, which frees a value as soon as its registration
+//! is dropped. Device mapper and the tables that use a target keep pointers to its type after the
+//! type is unregistered, so the type stays allocated until the module is unloaded.
 
 use kernel::{
     error::to_result,
@@ -43,8 +43,8 @@ const MAX_NAME_BYTES: usize = 127;
 /// The module of the target keeps it in its state. After it is dropped, existing tables continue to
 /// use the target and keep the module loaded. A leaked registration is dropped at module unload.
 ///
-/// The registration owns the [`Target::ModuleData`]. The data is dropped at module unload, after the
-/// last table and after the exit function of the module.
+/// The registration owns the [`Target::ModuleData`]. The data is dropped at module unload, after
+/// the last table and after the exit function of the module.
 ///
 /// # Invariants
 ///
@@ -73,12 +73,12 @@ impl<T: Target> Registration<T> {
 
     /// Registers the target under another name, which is copied.
     ///
-    /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the name has more than 127
-    /// bytes; a table line has room for 15. Fails with [`EINVAL`], too, if the code of the callbacks is
-    /// outside the module that implements [`Target`], which is the module that tables keep loaded. Fails
-    /// with [`ENODEV`] during the unload of a module that keeps making registrations.
-    /// Each call allocates a little memory that is only freed at module unload, also if the name is taken.
-    /// `data` is dropped then, too.
+    /// Fails with [`EBUSY`] if the name is taken. Fails with [`EINVAL`] if the name has more than
+    /// 127 bytes; a table line has room for 15. Fails with [`EINVAL`], too, if the code of the
+    /// callbacks is outside the module that implements [`Target`], which is the module that tables
+    /// keep loaded. Fails with [`ENODEV`] during the unload of a module that keeps making
+    /// registrations. Each call allocates a little memory that is only freed at module unload, also
+    /// if the name is taken. `data` is dropped then, too.
     ///
     /// Context: As [`Registration::new()`].
     pub fn with_name(name: &CStr, data: T::ModuleData) -> Result<Self> {
@@ -100,11 +100,11 @@ impl<T: Target> Registration<T> {
         let target_type = Registered::<T>::alloc(raw, name, functions, data)?;
         // SAFETY:
         // - The module with the code of `T` is loaded, and its code calls this.
-        // - `unregister()` may be called as soon as the type is registered. `release()` and `free()`
-        //   may be called after that, or if the type was never registered. Every table that uses the
-        //   target has a reference to the module, see `get_target_type()` in
-        //   `drivers/md/dm-target.c`, so no table is left then. Any task may drop the data, which is
-        //   `Send`.
+        // - `unregister()` may be called as soon as the type is registered. `release()` and
+        //   `free()` may be called after that, or if the type was never registered. Every table
+        //   that uses the target has a reference to the module, see `get_target_type()` in
+        //   `drivers/md/dm-target.c`, so no table is left then. Any task may drop the data, which
+        //   is `Send`.
         // - `activate()` or `abandon()` is called below.
         let id = unsafe {
             cleanup::prepare(

@@ -48,8 +48,8 @@ impl<'a> StatusBuf<'a> {
 
     /// Creates a text for a buffer of `size` bytes, with memory of its own.
     ///
-    /// Userspace chooses `size`, up to 1 GiB. So memory is only allocated for the text. If that fails,
-    /// writing to the result fails.
+    /// Userspace chooses `size`, up to 1 GiB. So memory is only allocated for the text. If that
+    /// fails, writing to the result fails.
     pub(super) fn for_size(size: usize, devices: &'a Devices) -> Self {
         let (bytes, max_len) = (KVVec::new(), size.saturating_sub(1));
         Self {

@@ -110,8 +110,9 @@ pub(in crate::block::dm) struct TargetType {
 
 /// Initialises the `srcu_struct` of a target type.
 ///
-/// The initialiser of a [`TargetType`] is compiled into the module that registers the target. Lockdep
-/// keeps the name for as long as the library has the key, so the name must not be that module's.
+/// The initialiser of a [`TargetType`] is compiled into the module that registers the target.
+/// Lockdep keeps the name for as long as the library has the key, so the name must not be that
+/// module's.
 ///
 /// # Safety
 ///
@@ -226,8 +227,8 @@ pub(super) unsafe fn unregister(this: NonNull<c_void>) {
 #[repr(C)]
 #[pin_data]
 pub(super) struct Registered<T: Target> {
-    /// First, so that a pointer to it is also a pointer to the whole. Its drop waits for the functions
-    /// of the targets.
+    /// First, so that a pointer to it is also a pointer to the whole. Its drop waits for the
+    /// functions of the targets.
     #[pin]
     target_type: TargetType,
     /// Dropped by [`Registered::release()`]: functions of targets do not use it, and may wait for a
@@ -277,8 +278,8 @@ impl<T: Target> Registered<T> {
     ///
     /// # Safety
     ///
-    /// `this` must be from [`Registered::<T>::alloc()`], and not registered. No table may use it. It
-    /// must only be used for [`free()`](Self::free) from now on.
+    /// `this` must be from [`Registered::<T>::alloc()`], and not registered. No table may use it.
+    /// It must only be used for [`free()`](Self::free) from now on.
     pub(super) unsafe fn release(this: NonNull<c_void>) {
         let this = this.cast::<Self>();
         // SAFETY: `alloc()` leaked such a box. By this function's contract, only functions of bios
@@ -384,8 +385,8 @@ unsafe extern "C" fn run<const NUMBER: usize>(work: *mut bindings::work_struct) 
 ///
 /// # Safety
 ///
-/// The workqueue core must call this for an [`OtherWork`] of a bio that has not ended. Calling `run`
-/// for the bio must be allowed.
+/// The workqueue core must call this for an [`OtherWork`] of a bio that has not ended. Calling
+/// `run` for the bio must be allowed.
 #[inline(never)]
 pub(in crate::block::dm) unsafe extern "C" fn run_other(work: *mut bindings::work_struct) {
     // SAFETY: By this function's contract. No work is pending in an item that runs.
@@ -437,7 +438,7 @@ pub(super) unsafe extern "C" fn run_delayed_work(work: *mut bindings::work_struc
     let Some((this, target)) = (unsafe { Shared::target_of(work) }) else {
         return;
     };
-    // SAFETY: The target lives until this function has returned, and its table keeps its type, by the
-    // invariants of `Shared`.
+    // SAFETY: The target lives until this function has returned, and its table keeps its type, by
+    // the invariants of `Shared`.
     unsafe { TargetType::call(this, |functions| (functions.delayed_work)(target)) };
 }

@@ -124,8 +124,8 @@ impl<T: Target> Inner<T> {
 pub(super) struct Vtable<T: Target>(PhantomData<T>);
 
 impl<T: Target> Vtable<T> {
-    /// Returns the `struct target_type` to register, without the name and the fields private to device
-    /// mapper.
+    /// Returns the `struct target_type` to register, without the name and the fields private to
+    /// device mapper.
     pub(super) fn target_type() -> bindings::target_type {
         bindings::target_type {
             module: this_module::<T::OwnerModule>().as_ptr(),
@@ -293,9 +293,9 @@ impl<T: Target> Vtable<T> {
         argc: c_uint,
         argv: *mut *mut c_char,
     ) -> c_int {
-        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`. The events, the clients and the
-        // delayed work are dropped in this function, the clients before the devices are put, or by
-        // `dtr`.
+        // SAFETY: This is `ctr`; the devices are put below, or by `dtr`. The events, the clients
+        // and the delayed work are dropped in this function, the clients before the devices are
+        // put, or by `dtr`.
         let mut builder = unsafe { TargetBuilder::new(ti) };
         // SAFETY: The arguments belong to this call, and `construct()` cannot keep them.
         let args = unsafe { Args::new(argc, argv) };
@@ -308,8 +308,8 @@ impl<T: Target> Vtable<T> {
                 unsafe { (*ti).private = inner.cast() };
                 // SAFETY: The target was just constructed. Only `dtr` borrows it mutably.
                 if let Some(work) = unsafe { &(*inner).work } {
-                    // SAFETY: As above. The work was created for the type of `ti`, and `dtr` drops it
-                    // before the target.
+                    // SAFETY: As above. The work was created for the type of `ti`, and `dtr` drops
+                    // it before the target.
                     unsafe { work.open(inner.cast()) };
                 }
                 if T::AUDITED {
@@ -396,7 +396,8 @@ impl<T: Target> Vtable<T> {
     unsafe extern "C" fn dtr(ti: *mut bindings::dm_target) {
         // SAFETY: `ctr` set `private` to an `Inner<T>`, which is not freed yet.
         let inner: *mut Inner<T> = unsafe { (*ti).private.cast() };
-        // SAFETY: As above. It is not borrowed mutably: this shared borrow ends before the box is made.
+        // SAFETY: As above. It is not borrowed mutably: this shared borrow ends before the box is
+        // made.
         if let Some(work) = unsafe { &(*inner).work } {
             // Waits for the delayed work, which borrows the target.
             work.close();
@@ -440,8 +441,8 @@ impl<T: Target> Vtable<T> {
         let inner = unsafe { Self::inner(ti) };
         // `new()` may call `T::PerBio::default()`, which may allocate.
         noio_scope(|| {
-            // SAFETY: `bio` is the argument of `map`, and `inner` is its target. The lifetime of the
-            // temporary is local to this closure.
+            // SAFETY: `bio` is the argument of `map`, and `inner` is its target. The lifetime of
+            // the temporary is local to this closure.
             let bio = unsafe { MapBio::new(bio, NonNull::from(inner)) };
 
             T::map(inner.target(), bio).finish()
@@ -531,7 +532,8 @@ impl<T: Target> Vtable<T> {
     ///
     /// # Safety
     ///
-    /// `inner` must be an `Inner<T>` that lives until this returns, and that is not borrowed mutably.
+    /// `inner` must be an `Inner<T>` that lives until this returns, and that is not borrowed
+    /// mutably.
     unsafe fn delayed_work(inner: NonNull<c_void>) {
         // SAFETY: By this function's contract.
         let inner: &Inner<T> = unsafe { inner.cast().as_ref() };

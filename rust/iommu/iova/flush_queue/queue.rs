@@ -77,8 +77,8 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
     /// Allocates 6 KiB for each possible CPU.
     ///
     /// Fails with [`ENOMEM`]. Fails with [`EINVAL`] if the code of the queue is not in the module
-    /// that implements [`Iotlb`]. Fails with [`ENODEV`] during the unload of a module that keeps making
-    /// registrations.
+    /// that implements [`Iotlb`]. Fails with [`ENODEV`] during the unload of a module that keeps
+    /// making registrations.
     ///
     /// Context: Process context. May sleep.
     pub fn with_timeout(space: Arc<S>, iotlb: Arc<T>, timeout_ms: u32) -> Result<Self> {

@@ -87,8 +87,8 @@ impl Shared {
     /// Queues the work item that trims the depots, unless it is queued already.
     fn trim_later(this: &Arc<Self>) {
         let delay = msecs_to_jiffies(TRIM_DELAY_MS);
-        // The queue of `schedule_delayed_work()` in `include/linux/workqueue.h`. The kernel warns of the deprecated
-        // `workqueue::system()`.
+        // The queue of `schedule_delayed_work()` in `include/linux/workqueue.h`. The kernel warns
+        // of the deprecated `workqueue::system()`.
         //
         // SAFETY: The kernel creates this queue at boot, and never destroys it.
         let queue = unsafe { Queue::from_raw(bindings::system_percpu_wq) };

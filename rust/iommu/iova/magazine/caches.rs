@@ -77,7 +77,8 @@ impl Usage {
     /// The size of C's node of a range, in a slab cache with cache-line alignment.
     const NODE_BYTES: usize = 64;
 
-    /// Returns the memory of the magazines and of the nodes of the tree, in bytes, at most [`usize::MAX`].
+    /// Returns the memory of the magazines and of the nodes of the tree, in bytes, at most
+    /// [`usize::MAX`].
     ///
     /// Context: Any context. Never sleeps.
     pub fn bytes(&self) -> usize {

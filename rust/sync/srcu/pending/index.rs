@@ -39,8 +39,8 @@ pub(super) struct Entry {
 
 /// The newest entry.
 ///
-/// Each entry is from `KBox::into_raw()`. Only [`unlink()`] changes links of entries in the list. An
-/// entry is freed a grace period after its removal, and never added again.
+/// Each entry is from `KBox::into_raw()`. Only [`unlink()`] changes links of entries in the list.
+/// An entry is freed a grace period after its removal, and never added again.
 static FIRST: Atomic<*mut Entry> = Atomic::new(ptr::null_mut());
 
 impl Entry {
@@ -102,8 +102,8 @@ pub(super) fn add(entry: KBox<Entry>) -> Arc<Pending> {
         }
         // SAFETY: As above, so no other task has the entry.
         unsafe { &*raw }.next.store(first, Relaxed);
-        // Release: a task that finds the entry sees its fields. If `first` is still the first entry,
-        // no other entry was added since the search: no entry is added again.
+        // Release: a task that finds the entry sees its fields. If `first` is still the first
+        // entry, no other entry was added since the search: no entry is added again.
         if FIRST.cmpxchg(first, raw, Release).is_ok() {
             return pending;
         }
@@ -125,8 +125,8 @@ fn unlink(_locked: &mut State, is_fit: impl Fn(&Pending) -> bool) -> Option<Remo
             continue;
         }
         entry.pending.forget();
-        // Release: passes on the `Release` of the addition of the next entry. It fails only if an entry
-        // was added meanwhile.
+        // Release: passes on the `Release` of the addition of the next entry. It fails only if an
+        // entry was added meanwhile.
         if link.cmpxchg(raw, entry.next.load(Acquire), Release).is_ok() {
             // INVARIANT: The entry was removed from the list, to which `add()` gave it.
             return Some(Removed(raw));

@@ -132,8 +132,8 @@ impl<T: Target> Vtable<T> {
         // SAFETY: The device is open while the target lives.
         let is_whole =
             start_sectors == 0 && len_sectors == unsafe { bindings::bdev_nr_sectors(found) };
-        // SAFETY: The caller passes a pointer to a variable of its own. It uses the device before it
-        // puts the table (`dm_unprepare_ioctl()` in `drivers/md/dm.c`).
+        // SAFETY: The caller passes a pointer to a variable of its own. It uses the device before
+        // it puts the table (`dm_unprepare_ioctl()` in `drivers/md/dm.c`).
         unsafe { *bdev = found };
         (!is_whole).into()
     }
@@ -183,9 +183,9 @@ impl<T: Target> Vtable<T> {
 
         // SAFETY: The arguments belong to the caller, `dm_blk_do_report_zones()`.
         let next_sector = unsafe { (*args).next_sector };
-        // OVERFLOW: Device mapper requests zones of the target only, and has checked that `start` is
-        // on the device, see `iterate_devices()`. There are no zones beyond the end of the device,
-        // see `blkdev_do_report_zones()` in `block/blk-zoned.c`.
+        // OVERFLOW: Device mapper requests zones of the target only, and has checked that `start`
+        // is on the device, see `iterate_devices()`. There are no zones beyond the end of the
+        // device, see `blkdev_do_report_zones()` in `block/blk-zoned.c`.
         let sector = inner.target_sector(next_sector).wrapping_add(start);
         // SAFETY: The device is open while the target lives, and `args` are as above.
         let result = unsafe { bindings::dm_report_zones(bdev, start, sector, args, nr_zones) };
