@@ -67,9 +67,9 @@ fail_below_all() {
 	[ ! -d /sys/module/fail_nth ] || fail_between 0 0xffffffffffffffff
 }
 
-# expect_constructor_fails_well <each|some> <module> <table line>: lets each allocation of the constructor
-# fail in turn, or a sparse selection of them. A table is refused only with ENOMEM, and leaves no reference
-# to the module.
+# expect_constructor_fails_well <each|some> <module> <table line> [errors]: lets each allocation of the
+# constructor fail in turn, or a sparse selection of them. A table is refused only with ENOMEM, or with errors
+# that the pattern matches, and leaves no reference to the module.
 expect_constructor_fails_well() {
 	fail_below_module "$2"
 	nth=1
@@ -80,7 +80,7 @@ expect_constructor_fails_well() {
 			dmsetup remove faulty
 		else
 			[ $failed != 0 ] || fail "failed without an injected fault: $(cat /tmp/errors)"
-			grep -q 'Cannot allocate memory' /tmp/errors || fail "$nth: $(cat /tmp/errors)"
+			grep -q "${4:-Cannot allocate memory}" /tmp/errors || fail "$nth: $(cat /tmp/errors)"
 			refused=$((refused + 1))
 		fi
 		nth=$((nth + 1))
