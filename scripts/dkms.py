@@ -4,7 +4,7 @@
 """Builds the modules for DKMS: the scripts PRE_BUILD and POST_BUILD of the package kscale-dkms.
 
 Usage: dkms.py build RELEASE HEADERS  in the build directory of DKMS: make the modules in out/
-       dkms.py keep DIRECTORY         move what modules of one's own need to the result of DKMS
+       dkms.py keep DIRECTORY         move what other modules need to the result of DKMS
 
 Installs and downloads nothing. If it cannot build, it writes the reason to the log of DKMS and to
 failed/RELEASE in its cache, and exits with the status by which DKMS skips a module: neither the update

@@ -7,23 +7,24 @@ the checks of a debug kernel, and on the release kernel; the compile-fail cases;
 instructions of each call with bench/counts; the guest of `make demo`; the mutants of tests/mutants.txt
 and the sample of tests/mutants; a leak and a possible deadlock, which the kernel uml-debug must report.
 
-Four steps run at a time, the longest first: a step waits for half of its time. Modules are
+Four steps run at a time, the longest first: a step uses a CPU for about half of its time. Modules are
 built meanwhile; a step waits for those that it needs. The last two tables are the suites with their
 durations, and the steps with their CPU time.
 
 A guest that does not boot, or ends early, is one failure of its current suite and case. Suites that
 have not started by then are "not run": they are no failures, but the exit status is 1.
 
-With --long, other steps run: the suites marked `long`; the KUnit suites on the release and the debug
-kernel; the host tests that run benchmarks; the suites of the release kernel on the kernels kcsan and rt; those of `make test` on the kernels cfi
+With --long, other steps run: the suites marked `long`; on the release kernel, the suites that otherwise
+run on User-Mode Linux; the KUnit suites on the debug kernel; the host tests that run benchmarks; the
+suites of the release kernel on the kernels kcsan and rt; those of `make test` on the kernels cfi
 and arm64, and data that x86_64 and arm64 exchange; those marked `stock` on the kernel of a
 distribution; the packages, and root file systems on LUKS, on that kernel; kscale's code under Miri
 if Miri is installed; models of SRCU under herd7 if that is installed; the patches of `make series`;
-leaks, deadlocks, a data race and a call with a wrong type, which the kernel must report.
+leaks, deadlocks, a panic, a data race and a call with a wrong type, which the kernel must report.
 tests/runner has the steps.
 
 Environment: CPUS=, MEM=, ACCEL=, TIMEOUT= as for `make guest`; KERNEL= or ARCH= selects the suites of
-one kernel, without the other steps.
+one kernel. With --long, stock also has the packages, and arm64 the exchange of data. No other step runs.
 Exit status: 0 if all suites ran and passed, otherwise 1.
 """
 
@@ -209,7 +210,8 @@ def main(argv: list[str]) -> int:
         try:
             steps = all_steps(ktap.Parser(Path(kdir)), builds, kdir, args.long, chosen)
             if not steps:
-                parser.error(f"KERNEL={chosen} has suites in `make test-long` only")
+                target = "test" if args.long else "test-long"
+                parser.error(f"KERNEL={chosen} has suites in `make {target}` only")
             outcomes = run_all(steps)
         finally:
             # After a failure or an interrupt, builds may be left.
