@@ -56,8 +56,9 @@ compile_error!("pages in high memory have no address");
 /// # Invariants
 ///
 /// `page` is the first page of a block that the page allocator returned for order `ORDER`, and that
-/// was not freed since. `self` owns the block's only reference, and has exclusive access to the
-/// block's bytes.
+/// was not freed since. A block of more than a page is a compound page, so a device that takes a
+/// reference to one of its pages refers to the whole block. `self` owns the block's only reference,
+/// and has exclusive access to the block's bytes.
 #[repr(transparent)]
 pub struct Page<const ORDER: u32 = 0> {
     page: NonNull<bindings::page>,
@@ -105,7 +106,7 @@ impl<const ORDER: u32> Page<ORDER> {
         let page = unsafe { bindings::alloc_pages(gfp.as_raw(), ORDER) };
 
         // INVARIANT: `alloc_pages()` returned the page just now, and its only reference belongs to
-        // the caller.
+        // the caller. With an order above 0 it is a compound page because of `__GFP_COMP`.
         Ok(Self {
             page: NonNull::new(page).ok_or(ENOMEM)?,
         })
@@ -201,7 +202,8 @@ impl<const ORDER: u32> Page<ORDER> {
     ///
     /// # Safety
     ///
-    /// - `page` must be the first page of a block of order `ORDER` from the page allocator.
+    /// - `page` must be the first page of a block of order `ORDER` from the page allocator, and a
+    ///   compound page if `ORDER` is not 0.
     /// - The caller must own the block's only reference, and gives it up.
     /// - Nothing else may access the block's bytes from now on.
     #[inline]

@@ -268,6 +268,8 @@ mod tests {
 
     use crate::percpu::testing::with_interrupts_off_for_locks;
 
+    use core::mem::MaybeUninit;
+
     use kernel::sync::atomic::Relaxed;
 
     #[test]
@@ -378,6 +380,37 @@ mod tests {
 
         assert_eq!(first.as_slice().len(), Page::<3>::SIZE);
         assert!(first.as_slice().iter().all(|&byte| byte == 1));
+        Ok(())
+    }
+
+    /// A device may take a reference to any page of a block. That of a compound page is one to the
+    /// whole block.
+    #[test]
+    fn blocks_are_compound_pages() -> Result {
+        let mut pool = KBox::pin_init(Mempool::new(1, Pages::<2>), GFP_KERNEL)?;
+        pool.as_mut().resize(3)?;
+        let order = |element: &Page<2>| {
+            // SAFETY: The page is allocated, and `Pages` allocates compound pages.
+            let is_compound = unsafe { bindings::page_head(element.as_ptr()) };
+            // SAFETY: As above.
+            is_compound.then(|| unsafe { bindings::compound_order(element.as_ptr()) })
+        };
+
+        assert_eq!(order(&*pool.alloc(Gfp::NOIO)?), Some(2));
+        let reserve = [(); 3].map(|()| pool.alloc_preallocated());
+        for element in reserve {
+            assert_eq!(order(&*element.ok_or(ENOMEM)?), Some(2));
+        }
+        let mut slots = [const { MaybeUninit::uninit() }; 3];
+        let mut bulk = pool.alloc_bulk(&mut slots)?;
+        while let Some(element) = bulk.take() {
+            assert_eq!(order(&element), Some(2));
+        }
+
+        let single = KBox::pin_init(Mempool::new(1, Pages::<0>), GFP_KERNEL)?;
+        let page = single.alloc_preallocated().ok_or(ENOMEM)?;
+        // SAFETY: The page is allocated.
+        assert!(!unsafe { bindings::page_head(page.as_ptr()) });
         Ok(())
     }
 

@@ -19,7 +19,8 @@ use crate::mm::gfp::Gfp;
 /// The source of the memory of a [`Mempool`](super::Mempool).
 ///
 /// Sources are [`Kmalloc`], [`Slab`], [`Pages`] and every [`Allocator`]. The callbacks of the first
-/// three are the kernel's own, so C can poison their reserve.
+/// three are the kernel's own, except those of blocks of several pages, so C can poison their
+/// reserve.
 ///
 /// # Safety
 ///
