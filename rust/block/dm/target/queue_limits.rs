@@ -54,10 +54,10 @@ impl Limits<'_> {
     /// Context: Any context. Never sleeps. C: `dm_stack_bs_limits()`.
     pub fn stack_block_size(&mut self, bytes: NonZeroU32) {
         let bytes = match bytes.get() {
-            bytes @ ..=PAGE_BYTES => bytes,
-            // The block layer refuses this size at once. Other sizes would make it warn, if a
-            // device has such a small `max_hw_sectors`, or divide by 0: `blk_stack_limits()` adds
-            // an offset to the size, and divides by the sum.
+            bytes @ ..=PAGE_BYTES if bytes.is_power_of_two() => bytes,
+            // The block layer refuses this size at once, also after a later call. Other sizes would
+            // make it warn, if a device has such a small `max_hw_sectors`, or divide by 0:
+            // `blk_stack_limits()` adds an offset to the size, and divides by the sum.
             _ => 2 * bindings::BLK_MAX_BLOCK_SIZE,
         };
         // SAFETY: `limits` may be written to, by the type invariants.
@@ -366,10 +366,13 @@ mod tests {
     }
 
     /// `blk_stack_limits()` adds an alignment offset below 2 GiB to the block size, and divides by
-    /// the sum. It does so before the block layer refuses sizes above `BLK_MAX_BLOCK_SIZE`.
+    /// the sum. It does so before the block layer refuses sizes above `BLK_MAX_BLOCK_SIZE`. A size
+    /// that is not a power of two stays refused: `dma_alignment` was made a mask of it.
     #[test]
     fn block_size_has_room_for_an_offset() -> Result {
         for bytes in [
+            513,
+            3 << 10,
             bindings::BLK_MAX_BLOCK_SIZE + 1,
             1 << 31,
             0xfe00_0000,
