@@ -132,9 +132,10 @@ const LOOKS: usize = 600_000;
 const LOOK_US: i64 = 1000;
 
 /// The number and the interval of polls before a callback or a work item returns: 10 seconds at
-/// least, or 5 milliseconds if no other task can run on its CPU.
+/// least, or 100 milliseconds if no other task can run on its CPU. The latter is several ticks, and
+/// several turns of the host's scheduler, which may run the guest's CPUs one after the other.
 const SPINS: usize = 1_000_000;
-const SPINS_ALONE: usize = 500;
+const SPINS_ALONE: usize = 10_000;
 const SPIN_US: i64 = 10;
 
 /// The maximum time that a callback continues while the registration is dropped.
@@ -425,7 +426,13 @@ impl Registered {
                 return Ok(inside);
             }
             self.call()?;
-            fsleep(Delta::from_micros(LOOK_US));
+            let interval = Delta::from_micros(LOOK_US);
+            if matches!(self, Self::FlushQueue(..)) {
+                // An idle CPU would take the work item from a CPU that the host does not run yet.
+                udelay(interval);
+            } else {
+                fsleep(interval);
+            }
         }
         Err(ETIMEDOUT)
     }
