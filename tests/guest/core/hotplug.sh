@@ -8,7 +8,7 @@
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 
-[ -z "$KSCALE_SOAK_S" ] || ktap_timeout_s=$((KSCALE_SOAK_S * 4 + 300))
+[ -z "$KSCALE_SOAK_S" ] || ktap_timeout_s=$((KSCALE_SOAK_S * 4 + ktap_timeout_s))
 
 load=/sys/kernel/debug/percpu_load
 ram_kib=4096

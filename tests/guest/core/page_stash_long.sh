@@ -6,7 +6,7 @@
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 
-ktap_timeout_s=900
+ktap_timeout_s=$((ktap_timeout_s * 2))
 
 root=/sys/kernel/debug/page_stash
 cgroup=/sys/fs/cgroup/hog

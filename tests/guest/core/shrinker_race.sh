@@ -10,7 +10,7 @@
 . "${0%/*}/../lib/block.sh"
 
 soak_s=${KSCALE_SOAK_S:-30}
-ktap_timeout_s=$((soak_s * 4 + 300))
+ktap_timeout_s=$((soak_s * 4 + ktap_timeout_s))
 
 race=/sys/kernel/debug/shrinker_race
 shrinkers=/sys/kernel/debug/shrinker

@@ -10,7 +10,7 @@
 . "${0%/*}/../lib/ktap.sh"
 . "${0%/*}/../lib/block.sh"
 
-ktap_timeout_s=1800
+ktap_timeout_s=$((ktap_timeout_s * 3))
 rounds=${KSCALE_ROUNDS:-200}
 ! is_debug_kernel || rounds=${KSCALE_ROUNDS:-50}
 ! is_slow_kernel || rounds=${KSCALE_ROUNDS:-20}

@@ -9,7 +9,7 @@
 . "${0%/*}/../lib/crypt.sh"
 . "${0%/*}/../lib/crash.sh"
 
-ktap_timeout_s=900
+ktap_timeout_s=$((ktap_timeout_s * 2))
 writes=60
 sectors=$crash_sectors
 requests=/sys/kernel/debug/fail_make_request

@@ -9,7 +9,7 @@
 . "${0%/*}/../lib/crypt.sh"
 . "${0%/*}/../lib/crash.sh"
 
-ktap_timeout_s=900
+ktap_timeout_s=$((ktap_timeout_s * 2))
 sectors=512
 cipher="aes-xts-plain64 $key_512"
 options=

@@ -5,11 +5,10 @@
 over=/tmp/lifecycle-is-over
 passes=/tmp/lifecycle-passes
 rounds=${KSCALE_ROUNDS:-13}
-ktap_timeout_s=600
+ktap_timeout_s=$((ktap_timeout_s * 2))
 if is_debug_kernel; then
 	rounds=${KSCALE_ROUNDS:-4}
 	! is_slow_kernel || rounds=${KSCALE_ROUNDS:-2}
-	ktap_timeout_s=1200
 fi
 params=/sys/module/$target_module/parameters
 stats=/sys/kernel/debug/rcrypt/stats

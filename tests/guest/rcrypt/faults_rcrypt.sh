@@ -9,7 +9,7 @@
 . "${0%/*}/../lib/crypt.sh"
 . "${0%/*}/../lib/fail_nth.sh"
 
-ktap_timeout_s=1800
+ktap_timeout_s=$((ktap_timeout_s * 3))
 
 # If set, page allocations fail, too. Most pages are those of the reserve, with any cipher.
 with_pages=

@@ -14,7 +14,7 @@
 . "${0%/*}/../lib/crypt.sh"
 . "${0%/*}/../lib/crash.sh"
 
-ktap_timeout_s=1800
+ktap_timeout_s=$((ktap_timeout_s * 3))
 crashes=${KSCALE_CRASHES:-12}
 sector_crashes=all
 writes=40

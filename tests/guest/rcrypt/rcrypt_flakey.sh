@@ -11,7 +11,7 @@
 . "${0%/*}/../lib/crypt.sh"
 . "${0%/*}/../lib/crash.sh"
 
-ktap_timeout_s=900
+ktap_timeout_s=$((ktap_timeout_s * 2))
 writes=200
 files=200
 rounds=3

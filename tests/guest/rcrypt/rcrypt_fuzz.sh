@@ -10,7 +10,7 @@
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-ktap_timeout_s=3000
+ktap_timeout_s=$((ktap_timeout_s * 5))
 KSCALE_SEED=${KSCALE_SEED:-$(date +%s)}
 KSCALE_TARGET=$target
 export KSCALE_SEED KSCALE_TARGET

@@ -11,7 +11,7 @@
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-ktap_timeout_s=900
+ktap_timeout_s=$((ktap_timeout_s * 2))
 # Disables loading on demand: the kernel would run modprobe for each cipher name that it does not know.
 autoload=/proc/sys/kernel/modprobe
 autoload_program=/sbin/modprobe

@@ -11,7 +11,7 @@
 . "${0%/*}/../lib/crypt.sh"
 
 soak_s=${KSCALE_SOAK_S:-30}
-ktap_timeout_s=$((soak_s * 4 + 300))
+ktap_timeout_s=$((soak_s * 4 + ktap_timeout_s))
 
 setup() {
 	load_crypt_modules

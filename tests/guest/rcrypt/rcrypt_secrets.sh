@@ -11,7 +11,7 @@
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-ktap_timeout_s=600
+ktap_timeout_s=$((ktap_timeout_s * 3))
 
 setup() {
 	load_crypt_modules
