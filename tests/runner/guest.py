@@ -35,7 +35,7 @@ LONG_SLOWER = SLOWER | {"uml-debug": 4, "release": 4, "debug": 28}
 GUESTS = {"uml": 2, "uml-debug": 1, "release": 1, "debug": 1, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_GUESTS = {"uml-debug": 2, "release": 2, "debug": 2, "kcsan": 2, "rt": 2, "stock": 2, "cfi": 2, "arm64": 2}
 LONG_TIMEOUT_S = {
-    "uml-debug": 1800, "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
+    "uml-debug": 5400, "release": 5400, "debug": 10800, "kcsan": 10800, "rt": 10800, "stock": 5400, "cfi": 5400,
     "arm64": 5400,
 }
 LONG_LIMIT_S = 12 * 3600
