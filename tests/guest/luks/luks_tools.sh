@@ -152,10 +152,11 @@ print_deferred() {
 	printed dmsetup info secret
 	printed cryptsetup close --deferred secret
 	exec 4<&-
-	printed dmsetup info secret
+	# A work item removes the device.
 	while [ -e "/sys/block/$node" ]; do
 		sleep 0.05
 	done
+	printed dmsetup info secret
 }
 
 test_devices_in_use_are_closed_later() {
