@@ -54,7 +54,7 @@ const AT_ONCE: u64 = 4096;
 const OWNED: u64 = 0x9a6e_c0de_0b5e_0000;
 
 /// Maximum wait for the work item of the stash, in steps of one millisecond.
-const TIMEOUT_MS: u32 = 1000;
+const TIMEOUT_MS: u32 = 60_000;
 
 /// A task of a load.
 #[pin_data]

@@ -74,13 +74,17 @@ impl<B: Backend> WorkItem for Reader<B> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        while !this.stop.load(Relaxed) {
+        loop {
             match walk(&*this.backend, &this.counts, this.stays) {
                 Walk::Complete => &this.walks,
                 Walk::CutShort => &this.cut_short,
                 Walk::Skipped => &this.skipped,
             }
             .add(1, Relaxed);
+            // A task that starts late walks, too.
+            if this.stop.load(Relaxed) {
+                break;
+            }
             give_way();
         }
     }
@@ -175,14 +179,14 @@ fn run_tasks<B: Backend>(registry: &Registry<B>, load: &Load, stays: usize) -> R
     })
 }
 
-/// Registers and unregisters reclaimers until the time is over.
+/// Registers and unregisters reclaimers until the time is over, at least one.
 fn write<B: Backend>(
     backend: &B,
     load: &Load,
     start: Instant<Monotonic>,
     latencies: &mut Latencies,
 ) -> Result {
-    while start.elapsed().as_millis() < load.ms.into() {
+    loop {
         let reclaimer = Reclaimer::new("comes and goes", 0)?;
         let entry = backend.register(reclaimer.clone())?;
         if load.pause_us != 0 {
@@ -194,7 +198,9 @@ fn write<B: Backend>(
         let latency = before.elapsed();
         reclaimer.mark_unregistered();
         latencies.add(latency.as_nanos());
+        if start.elapsed().as_millis() >= load.ms.into() {
+            return Ok(());
+        }
         give_way();
     }
-    Ok(())
 }
