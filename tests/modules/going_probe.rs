@@ -161,7 +161,7 @@ impl Quick {
             GFP_KERNEL,
         )?;
         let _ = queue.enqueue(this.clone());
-        for _ in 0..1000 {
+        for _ in 0..100_000 {
             if this.has_run.load(Relaxed) {
                 return Ok(());
             }
@@ -177,7 +177,7 @@ static IS_USED: Atomic<bool> = Atomic::new(false);
 
 /// Waits for [`IS_USED`]. Not forever: the test may fail.
 fn wait_for_use() {
-    for _ in 0..1000 {
+    for _ in 0..10_000 {
         if IS_USED.load(Relaxed) {
             break;
         }

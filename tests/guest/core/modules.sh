@@ -17,12 +17,17 @@ targets='rcrypt offset'
 io_targets=$targets
 ! is_debug_kernel || io_targets=rcrypt
 
+# The unloading beside a case ends when this exists.
+over=/tmp/unloading_is_over
+
 setup() {
+	rm -f $over
 	[ ! -d /sys/module/kscale ] || modprobe -r dm_offset rcrypt
 	make_ram 2048
 }
 
 teardown() {
+	touch $over
 	clean_block
 }
 
@@ -50,7 +55,7 @@ make() {
 load_with_io() {
 	start_background fio --name=load --filename="/dev/mapper/$1" --rw=randwrite --bs=4k \
 		--direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c --verify_backlog=16 \
-		--verify_state_save=0 --time_based --runtime=300 --output="/tmp/$1.log"
+		--verify_state_save=0 --time_based --runtime=3600 --output="/tmp/$1.log"
 	loader=$!
 	wait_for_io "$1"
 }
@@ -124,7 +129,7 @@ test_used_modules_are_not_unloaded_under_io() {
 		wait_for_io "$name"
 		exec 8<&-
 		stop_background
-		dmsetup remove "$name"
+		remove "$name"
 		rmmod "$(module_of "$name")"
 		make "$name"
 	done
@@ -217,7 +222,10 @@ test_forced_remove_fails_io_and_frees_the_target() {
 
 # Tables are created while the module is loaded and unloaded. Each may fail, without other effects.
 test_loading_races_with_tables() {
-	start_background sh -c 'while :; do modprobe -r rcrypt dm_offset; sleep 0.1; done 2>/dev/null'
+	while [ ! -e $over ]; do
+		modprobe -r rcrypt dm_offset
+		sleep 0.1
+	done 2>/dev/null &
 	made=0
 	round=0
 	# On a busy host the unloading may win many rounds.
@@ -231,7 +239,9 @@ test_loading_races_with_tables() {
 			dmsetup remove_all
 		done
 	done
-	stop_background
+	# A killed shell would leave its modprobe running.
+	touch $over
+	wait
 	[ $made -gt 0 ] || fail 'no table was ever made'
 }
 

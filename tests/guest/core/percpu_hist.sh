@@ -104,11 +104,11 @@ test_counts_outlive_their_cpu() {
 
 test_slow_bios_are_in_higher_buckets() {
 	modprobe dm_delay
-	dmsetup create slow --table "0 $len_sectors delay /dev/mapper/shifted 0 500"
+	dmsetup create slow --table "0 $len_sectors delay /dev/mapper/shifted 0 3000"
 	dmsetup create timed_slow --table "0 $len_sectors percpu_hist /dev/mapper/slow"
 	slow=/sys/kernel/debug/$(dmsetup status timed_slow | sed 's/.*debugfs=//')/latency_ns
 	dd if=/dev/mapper/timed_slow of=/dev/null bs=4k count=3 iflag=direct status=none
-	# The delay is 500 ms in ticks, and a busy host delays ticks: the bucket starts at 2^28 ns = 268 ms or above.
+	# The delay is 3 s in ticks, and a busy host delays ticks: the bucket starts at 2^28 ns = 268 ms or above.
 	awk '$1 ~ /^[0-9]+$/ && $1 < 268435456 { fast += $2 } END { exit fast > 0 }' "$slow" ||
 		fail "$(cat "$slow")"
 	grep -q '^ *all *3$' "$slow"

@@ -154,7 +154,7 @@ test_messages_are_refused() {
 test_table_is_replaced_under_load() {
 	make_shifted
 	start_background fio --name=load --filename=/dev/mapper/shifted --rw=randrw --bs=4k \
-		--direct=1 --ioengine=libaio --iodepth=8 --time_based --runtime=120 \
+		--direct=1 --ioengine=libaio --iodepth=8 --time_based --runtime=3600 \
 		--output=/tmp/fio.log
 	loader=$!
 	while [ "$(mapped)" -lt 100 ]; do sleep 0.1; done

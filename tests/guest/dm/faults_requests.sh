@@ -34,21 +34,17 @@ let_requests_pass() {
 	[ ! -e /sys/block/ram0/make-it-fail ] || echo 0 >/sys/block/ram0/make-it-fail
 }
 
+# What the writer runs when it has filled the device.
+let_fail="{ echo 1 >/sys/block/ram0/make-it-fail; echo 10 >$requests/probability; }"
+
 # expect_failures_come_through <device below the targets>: one of ten requests of the RAM disk fails.
 expect_failures_come_through() {
 	for one in crypt "$target"; do
 		rm -f /tmp/marks
 		dmsetup create written --table "0 $(crypt_line "$one" "$1")"
 		python3 "$here/crash_sectors.py" /dev/mapper/written /tmp/history $writes 512 \
-			"sh -c 'echo \$0 >>/tmp/marks'" >/tmp/writer.log 2>&1 &
-		writer=$!
-		until grep -q '^filled' /tmp/marks 2>/dev/null; do
-			kill -0 $writer || fail "$(cat /tmp/writer.log)"
-			sleep 0.1
-		done
-		echo 1 >/sys/block/ram0/make-it-fail
-		echo 10 >$requests/probability
-		wait $writer || fail "$one: $(cat /tmp/writer.log)"
+			"sh -c 'echo \$0 >>/tmp/marks; [ \$0 != filled ] || $let_fail'" >/tmp/writer.log 2>&1 ||
+			fail "$one: $(cat /tmp/writer.log)"
 		let_requests_pass
 		echo "$one: $(cat /tmp/writer.log)" >/tmp/shown
 		show /tmp/shown

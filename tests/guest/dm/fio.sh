@@ -48,7 +48,7 @@ expect_verified() {
 	run_jobs ours "$@"
 	# The data on the device is the same on all kernels, so one kernel is enough.
 	is_debug_kernel || run_jobs theirs "$@" --verify_only
-	dmsetup remove ours theirs
+	remove ours theirs
 }
 
 test_random_writes_of_many_sizes() {

@@ -143,7 +143,7 @@ expect_removal_is_survived() {
 	make_scsi_disk
 	dmsetup create gone --table "$(echo "$2" | sed "s,DISK,/dev/$disk,")"
 	start_background fio --name=load --filename=/dev/mapper/gone --rw=randrw --bs=4k --direct=1 \
-		--ioengine=libaio --iodepth=16 --time_based --runtime=300 --output=/tmp/gone.log
+		--ioengine=libaio --iodepth=16 --time_based --runtime=3600 --output=/tmp/gone.log
 	loader=$!
 	stat=/sys/block/$(dm_node gone)/stat
 	until [ "$(field 5 "$stat")" -gt 32 ]; do

@@ -167,7 +167,8 @@ class Suite(ktap.Suite):
         return node
 
     def remove(self, name: str) -> None:
-        """Removes a mapped device."""
+        """Removes a mapped device. A work item may close the file of a program that has ended."""
+        wait_until(lambda: not self.control.info(name).open_count)
         self.control.remove(name)
         self._mapped.remove(name)
 

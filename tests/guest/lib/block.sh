@@ -97,6 +97,17 @@ stop_background() {
 	rm "$background"
 }
 
+# remove <name...>: removes mapped devices. The last request of a program that uses libaio may hold its
+# file after the program has ended, until a work item closes it: aio_complete() in fs/aio.c.
+remove() {
+	for mapped in "$@"; do
+		while [ "$(dmsetup info -c --noheadings -o open "$mapped")" != 0 ]; do
+			sleep 0.05
+		done
+		dmsetup remove "$mapped"
+	done
+}
+
 # clean_block: removes all devices except those of make_ram. Fails if one of them cannot be removed.
 clean_block() {
 	for dm in /sys/block/dm-*/dm; do
@@ -111,6 +122,13 @@ clean_block() {
 	stop_background
 	# remove_all includes devices without a table, which are not in /sys/block.
 	dmsetup remove_all
+	tries=0
+	while ls -d /sys/block/dm-* >/dev/null 2>&1 && [ $tries -lt 300 ]; do
+		# As for `remove`.
+		tries=$((tries + 1))
+		sleep 0.1
+		dmsetup remove_all
+	done
 	for null in /sys/kernel/config/nullb/*/; do
 		[ ! -d "$null" ] || rmdir "$null"
 	done
@@ -137,6 +155,14 @@ field() {
 field_of() {
 	shift "$1"
 	echo "$1"
+}
+
+# wait_until_idle <disk>: waits until no request is in flight. A request is counted after its bios have
+# completed: blk_mq_end_request() in block/blk-mq.c.
+wait_until_idle() {
+	while [ "$(field 9 "/sys/block/$1/stat")" != 0 ]; do
+		sleep 0.01
+	done
 }
 
 # dm_node <name>: prints the kernel name of a mapped device, such as dm-0.

@@ -549,9 +549,17 @@ class Suite(block.Suite):
         above = self.create("above", Target(0, SECTORS, "chain", f"{below} read"))
         for _ in range(8):
             block.read(above, 4096)
+        reads = 0
+
+        def have_all_read() -> bool:
+            nonlocal reads
+            reads += len([line for line in log.lines() if "dm_chain: read: Ok" in line])
+            return reads >= 8
+
+        # The functions have ended their bios before they read.
+        block.wait_until(have_all_read)
         self.remove("above")
-        reads = [line for line in log.lines() if "dm_chain: read: Ok" in line]
-        ktap.expect_equal(8, len(reads), "reads of functions that have ended their bios")
+        ktap.expect_equal(8, reads, "reads of functions")
 
     def test_a_function_waits_for_its_bio_on_another_queue(self) -> None:
         log = KernelLog()

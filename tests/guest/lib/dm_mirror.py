@@ -264,6 +264,8 @@ class Suite(block.Suite):
         # Reads are not delayed.
         self.set_leg(0, "delay", "/dev/null0 0 0 /dev/null0 0 2000")
         write = self.start(block.write, node, bytes(expected[:4096]))
+        # Otherwise the suspend ends at once, and the write waits for a resume.
+        block.wait_until(lambda: self.control.status("leg0")[0].line != "0 0 0" or not write.is_alive())
         for _ in range(3):
             suspend = subprocess.Popen(["dmsetup", "suspend", "--noflush", "--nolockfs", "mirror"])
             time.sleep(0.3)

@@ -58,7 +58,7 @@ live_on() {
 	done
 	stop_writers
 	expect_last_pass
-	dmsetup remove ours
+	remove ours
 }
 
 live_through_a_round() {
@@ -71,6 +71,10 @@ live_through_a_round() {
 	case $zones$change-$beside in
 	re*-live_on_reserve | *_key-live_on_reserve | --zone*-live_on_reserve)
 		beside=eat_memory
+		;;
+	*recreate-tune | *recreate-look_on)
+		# The device and the parameters do not exist for a moment.
+		beside=switch_cpus
 		;;
 	esac
 	echo "lifecycle: $ktap_step, round $round: $change, $beside" | tee /dev/kmsg
@@ -208,7 +212,7 @@ stay_in_use() {
 # recreate: creates the device after reloading the module with another limit mode and page mode.
 recreate() {
 	stop_writers
-	dmsetup remove ours
+	remove ours
 	rmmod "$target_module"
 	load_with_other_parameters
 	dmsetup create ours --table "$(table)"

@@ -185,7 +185,7 @@ test_plain_data_makes_room_for_a_header() {
 
 # slow_device: creates /dev/mapper/slow, with slow writes, so that its writer can be killed in time.
 slow_device() {
-	dmsetup create slow --table "0 $((device_kib * 2)) delay /dev/ram0 0 0 /dev/ram0 0 5"
+	dmsetup create slow --table "0 $((device_kib * 2)) delay /dev/ram0 0 0 /dev/ram0 0 20"
 }
 
 # header_number: prints the sequence number of the header.

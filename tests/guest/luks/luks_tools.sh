@@ -149,11 +149,16 @@ print_deferred() {
 	printed cryptsetup close --deferred secret
 	printed cryptsetup status secret
 	printed cryptsetup close --cancel-deferred secret
-	printed dmsetup info secret
+	# The minor number of the previous device may not be free yet.
+	printed dmsetup info secret | sed '/^Major, minor:/d'
 	printed cryptsetup close --deferred secret
 	exec 4<&-
 	# A work item removes the device.
 	while [ -e "/sys/block/$node" ]; do
+		sleep 0.05
+	done
+	# Another one closes the disk.
+	until python3 -c 'import os; os.open("/dev/ram0", os.O_RDWR | os.O_EXCL)' 2>/dev/null; do
 		sleep 0.05
 	done
 	printed dmsetup info secret

@@ -91,7 +91,7 @@ measure_both() {
 			measure rcrypt $what /dev/mapper/rust
 		done
 	done
-	dmsetup remove rust c
+	remove rust c
 }
 
 # show_speed: prints one line for each target and direction.

@@ -39,15 +39,22 @@ set_auditing() {
 	END
 }
 
-# records <target> <number>: prints the records of the target since forget_kernel_log, without process
-# IDs. Checks their number. The kernel writes records asynchronously, in order.
-records() {
-	# The record of this change is the last one. While auditing is off, a change has no record.
+# await_records: writes the kernel log with all records since forget_kernel_log to /tmp/kernel_log. The
+# kernel writes records asynchronously, in order.
+await_records() {
+	# The records of these changes are the last ones. While auditing is off, a change has no record.
 	set_auditing 1
 	set_auditing 1
-	until kernel_log >/tmp/kernel_log && grep -q 'audit([^)]*): op=set audit_enabled' /tmp/kernel_log; do
+	until kernel_log >/tmp/kernel_log && [ "$(grep -c 'audit([^)]*): op=set audit_enabled=1 ' \
+		/tmp/kernel_log)" -ge "${changes:-2}" ]; do
 		sleep 0.1
 	done
+}
+
+# records <target> <number>: prints the records of the target since forget_kernel_log, without process
+# IDs. Checks their number.
+records() {
+	await_records
 	sed -n "s/^.*audit([^)]*): module=$1 /module=M /p" /tmp/kernel_log >/tmp/records
 	expect_equal "$2" "$(wc -l </tmp/records)" "records of $1"
 	sed 's/pid=[0-9]*/pid=N/g' /tmp/records
@@ -121,8 +128,10 @@ test_sectors_that_were_changed() {
 	gcm="capi:gcm(aes)-random $key_256 0 /dev/mapper/int 0 1 integrity:28:aead"
 	for options in '' ' no_read_workqueue'; do
 		[ -z "$options" ] || gcm=$(echo "$gcm" | sed 's/ 1 integrity/ 2 integrity/')$options
+		forget_kernel_log
 		dmsetup create ours --table "0 64 $target $gcm"
 		dmsetup create theirs --table "0 64 crypt $gcm"
+		await_records
 		dd if=/dev/zero of=/dev/mapper/ours bs=4k count=8 oflag=direct status=none
 		dd if=/dev/zero of=/dev/mapper/int bs=512 seek=9 count=1 oflag=direct status=none
 		expect_read_recorded crypt theirs
@@ -147,6 +156,8 @@ expect_read_recorded() {
 test_nothing_is_recorded_while_auditing_is_off() {
 	make_ram 1024
 	set_auditing 0
+	# The first change of await_records has no record.
+	changes=1
 	records_of "$target" 0 come_and_go
 }
 

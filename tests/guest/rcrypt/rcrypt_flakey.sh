@@ -27,7 +27,7 @@ setup() {
 	cipher="aes-xts-plain64 $key_512"
 	options=
 	mkdir -p $mounted
-	rm -f /tmp/marks
+	rm -f /tmp/marks /tmp/hold
 }
 
 teardown() {
@@ -37,7 +37,8 @@ teardown() {
 	clean_block
 }
 
-mark="sh -c 'echo \$0 >>/tmp/marks'"
+# The writer waits for this command, which ends when /tmp/hold does not exist.
+mark="sh -c 'echo \$0 >>/tmp/marks; while [ -e /tmp/hold ]; do sleep 0.1; done'"
 
 # flakey up|down|error_writes|drop_writes: sets the behaviour of the device.
 flakey() {
@@ -95,9 +96,16 @@ test_errors_while_sectors_are_written() {
 	for one in "$target" crypt; do
 		make_flakey $size_mib
 		map_flakey "$one"
+		touch /tmp/hold
 		write_sectors &
 		writer=$!
 		until_marked filled
+		flakey error_writes
+		rm /tmp/hold
+		until grep -q ' failed$' /tmp/history; do
+			kill -0 $writer || fail "$one: $(cat /tmp/writer.log)"
+			sleep 0.1
+		done
 		while kill -0 $writer 2>/dev/null; do
 			for how in error_writes up down up; do
 				nap

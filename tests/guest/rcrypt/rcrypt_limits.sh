@@ -168,8 +168,10 @@ test_atomic_writes_are_not_split() {
 	[ "$most" -gt 131072 ] || fail "an atomic write has at most $most bytes"
 	while [ "$size" -le "$most" ]; do
 		dd if=/dev/zero of=/dev/mapper/theirs bs=1M count=1 oflag=direct status=none
+		wait_until_idle "$disk"
 		before=$(field 5 "/sys/block/$disk/stat")
 		python3 "${0%/*}/../lib/atomic_write.py" $plain /dev/mapper/ours "$size"
+		wait_until_idle "$disk"
 		after=$(field 5 "/sys/block/$disk/stat")
 		expect_equal $((before + 1)) "$after" "writes for $size bytes"
 		for name in ours theirs; do
@@ -183,6 +185,7 @@ test_atomic_writes_are_not_split() {
 # counts <block device>: prints the numbers of requests and sectors that were read, written, discarded and
 # flushed.
 counts() {
+	wait_until_idle "$1"
 	awk '{ print $1, $2, $3, $5, $6, $7, $9, $12, $13, $14, $16 }' "/sys/block/$1/stat"
 }
 

@@ -122,7 +122,7 @@ write_in_page_mode() {
 	for size in 1M 92k 4k; do
 		write_file $plain /dev/mapper/ours $size
 		expect_content $plain /dev/mapper/theirs
-		dd if=/dev/zero of=/dev/ram0 bs=64k count=$((plain_kib / 64)) status=none
+		dd if=/dev/zero of=/dev/ram0 bs=64k count=$((plain_kib / 64)) oflag=direct status=none
 	done
 	# Compound or cached pages may be unavailable, but not all kinds of pages.
 	others=0
