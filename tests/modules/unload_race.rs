@@ -427,11 +427,13 @@ impl Registered {
             }
             self.call()?;
             let interval = Delta::from_micros(LOOK_US);
-            if matches!(self, Self::FlushQueue(..)) {
+            match self {
+                // The callback can run on the CPU of this task. An idle CPU takes a task that waits
+                // for its CPU, but not a task that sleeps.
+                Self::Target(_) => udelay(interval),
                 // An idle CPU would take the work item from a CPU that the host does not run yet.
-                udelay(interval);
-            } else {
-                fsleep(interval);
+                Self::FlushQueue(..) => udelay(interval),
+                _ => fsleep(interval),
             }
         }
         Err(ETIMEDOUT)
