@@ -71,10 +71,11 @@ _END = re.compile(r"---\[ end (trace|Kernel panic)|={30,}$")
 _QUOTE_LINES = 40
 
 # Complaints: messages of the library about a mistake of its user, such as a value that can never be
-# freed. The excluded messages are those of the harness, of tests and of the module loader.
+# freed. The excluded messages are those of the harness, of tests, of the module loader and of
+# the rate limit, which also counts messages of other modules.
 COMPLAINT = re.compile(
     r"^kscale: (?!suite |case |log mark |mutant |reached |loading out-of-tree |Failures \{|"
-    r"module verification failed: )"
+    r"module verification failed: |\d+ callbacks suppressed$)"
 )
 
 # Lines that a guest's init prints before each suite, and tests/guest/lib/ktap.sh before each case.

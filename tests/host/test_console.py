@@ -157,6 +157,9 @@ class Spans(unittest.TestCase):
         self.assertFalse(console.complaint(f"[    1.0] kscale: {said}"))
         self.assertTrue(console.complaint("[    1.0] kscale: a value can never be freed"))
 
+    def test_counts_of_the_rate_limit_are_no_complaints(self) -> None:
+        self.assertFalse(console.complaint("[    1.0] kscale: 2 callbacks suppressed"))
+
     def test_only_messages_of_the_library_are_complaints(self) -> None:
         first, second = console.spans(self.LOG)
         self.assertEqual(len(first.complaints), 1)
