@@ -26,6 +26,8 @@
 /* A loss of FQ_SIZE ranges in every fourth round uses up the aperture. */
 #define ROUNDS (4 * APERTURE_PAGES / FQ_SIZE)
 #define TRIES 100
+/* The limits of the waits for the timer, which runs after 10 ms, and for the queue to be full. */
+#define TIMER_LIMIT_NS NSEC_PER_SEC
 #define HOLD_LIMIT_NS (10 * NSEC_PER_SEC)
 
 static struct platform_device *pdev;
@@ -34,8 +36,8 @@ static dma_addr_t addrs[FQ_SIZE];
 /* The CPU that starts the timer, and the CPU whose queue is filled. */
 static unsigned int timer_cpu, queue_cpu;
 
-/* What a flush on another CPU than queue_cpu does. */
-enum { RETURN, HOLD, HELD };
+/* What a flush on another CPU than queue_cpu does, and FULL if the aperture is used up. */
+enum { RETURN, HOLD, HELD, FULL };
 static atomic_t flush_state = ATOMIC_INIT(RETURN);
 
 static void flush_iotlb_all(struct iommu_domain *domain)
@@ -118,17 +120,7 @@ static const struct iommu_ops ops = {
 	.owner = THIS_MODULE,
 };
 
-static long map_and_unmap_one(void *unused)
-{
-	dma_addr_t addr = dma_map_page(&pdev->dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
-
-	if (dma_mapping_error(&pdev->dev, addr))
-		return -ENOSPC;
-	dma_unmap_page(&pdev->dev, addr, PAGE_SIZE, DMA_TO_DEVICE);
-	return 0;
-}
-
-static long map_all(void *unused)
+static long map_all(void)
 {
 	for (int i = 0; i < FQ_SIZE; i++) {
 		addrs[i] = dma_map_page(&pdev->dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
@@ -142,7 +134,7 @@ static long map_all(void *unused)
 }
 
 /* The timer that queue_iova() starts here cannot run in between. */
-static long unmap_all(void *unused)
+static void unmap_all(void)
 {
 	unsigned long flags;
 
@@ -150,42 +142,69 @@ static long unmap_all(void *unused)
 	for (int i = 0; i < FQ_SIZE; i++)
 		dma_unmap_page(&pdev->dev, addrs[i], PAGE_SIZE, DMA_TO_DEVICE);
 	local_irq_restore(flags);
-	return 0;
 }
 
-/* Waits until the timer flushes on another CPU than queue_cpu. An idle CPU may leave its timers to any CPU. */
+/*
+ * Maps and unmaps a page, which starts the timer on timer_cpu, and waits for the timer. An idle CPU may leave its
+ * timers to another CPU, so the wait keeps this CPU busy.
+ */
+static void start_timer(struct work_struct *work)
+{
+	u64 end_ns = ktime_get_mono_fast_ns() + TIMER_LIMIT_NS;
+	dma_addr_t addr = dma_map_page(&pdev->dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+
+	if (dma_mapping_error(&pdev->dev, addr)) {
+		atomic_set(&flush_state, FULL);
+		return;
+	}
+	dma_unmap_page(&pdev->dev, addr, PAGE_SIZE, DMA_TO_DEVICE);
+	while (atomic_read(&flush_state) == HOLD && ktime_get_mono_fast_ns() < end_ns) {
+		cpu_relax();
+		cond_resched();
+	}
+	atomic_cmpxchg(&flush_state, HOLD, RETURN);
+}
+
+static DECLARE_WORK(timer_work, start_timer);
+
+/* Holds the flush of the timer. The wait does not sleep: the timer that ends the sleep may be held, too. */
 static long hold_flush(void)
 {
-	atomic_set(&flush_state, HOLD);
 	for (int try = 0; try < TRIES; try++) {
-		long ret = work_on_cpu(timer_cpu, map_and_unmap_one, NULL);
+		int state;
 
-		if (ret)
-			return ret;
-		for (int i = 0; i < 10; i++) {
-			if (atomic_read(&flush_state) == HELD)
-				return 0;
-			msleep(20);
+		atomic_set(&flush_state, HOLD);
+		schedule_work_on(timer_cpu, &timer_work);
+		while ((state = atomic_read(&flush_state)) == HOLD) {
+			cpu_relax();
+			cond_resched();
 		}
+		if (state == HELD)
+			return 0;
+		flush_work(&timer_work);
+		if (state == FULL)
+			return -ENOSPC;
 	}
 	return -ETIME;
 }
 
 static long one_round(void)
 {
-	long ret = work_on_cpu(queue_cpu, map_all, NULL);
+	long ret = map_all();
 
 	if (ret)
 		return ret;
 	ret = hold_flush();
-	work_on_cpu(queue_cpu, unmap_all, NULL);
+	unmap_all();
 	atomic_set(&flush_state, RETURN);
+	flush_work(&timer_work);
 	/* The timers of both CPUs, of IOVA_DEFAULT_FQ_TIMEOUT ms, empty all queues. */
 	msleep(200);
 	return ret;
 }
 
-static long run(void)
+/* Runs on queue_cpu, where no flush is held. */
+static long run(void *unused)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(&pdev->dev);
 
@@ -225,7 +244,7 @@ static int __init fq_overlap_init(void)
 	pdev = platform_device_alloc("fq_overlap", PLATFORM_DEVID_NONE);
 	ret = pdev ? platform_device_add(pdev) : -ENOMEM;
 	if (!ret) {
-		ret = run();
+		ret = work_on_cpu(queue_cpu, run, NULL);
 		platform_device_del(pdev);
 	}
 	platform_device_put(pdev);
