@@ -44,6 +44,7 @@ class Memory(unittest.TestCase):
             (masked(KEY[:8]), "8 bytes"),
             (masked(KEY[:15] + b"\n"), "0a"),
             (masked(KEY[:15] + b"\0"), "00"),
+            (masked(KEY[:15] + b"\xff"), "ff"),
             ("zz", "hexadecimal"),
         ):
             with self.subTest(why):

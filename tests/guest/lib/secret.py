@@ -40,11 +40,11 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def make_key(length: int) -> None:
-    """Fills the area with a key without bytes 00 and 0a, which end lines."""
+    """Fills the area with a key without bytes 00, 0a and ff: see qemu/memory.py."""
     with open("/dev/urandom", "rb", buffering=0) as random:
         random.readinto(memoryview(area)[KEY_AT : KEY_AT + length])
     for i in range(KEY_AT, KEY_AT + length):
-        if area[i] in (0, 10):
+        if area[i] in (0, 10, 255):
             area[i] = 1 + i % 9
 
 
