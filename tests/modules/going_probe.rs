@@ -175,15 +175,18 @@ impl Quick {
 /// Set when [`Idle`] has a table, or a file of [`Opened`] is open.
 static IS_USED: Atomic<bool> = Atomic::new(false);
 
-/// Waits for [`IS_USED`]. Not forever: the test may fail.
-fn wait_for_use() {
+/// Waits until a flag is set. Not forever: the test may fail.
+fn wait_for(flag: &Atomic<bool>) {
     for _ in 0..10_000 {
-        if IS_USED.load(Relaxed) {
+        if flag.load(Relaxed) {
             break;
         }
         fsleep(Delta::from_millis(10));
     }
 }
+
+/// Set when the module is unloaded.
+static IS_GOING: Atomic<bool> = Atomic::new(false);
 
 /// A target that is registered and never used for I/O.
 struct Idle;
@@ -570,7 +573,7 @@ impl Waiter {
         )?;
         leak::forget(queue.clone())?;
         let _target = dm::Registration::<Idle>::new(Data::new(Some(guard)))?;
-        wait_for_use();
+        wait_for(&IS_USED);
         let _ = queue.enqueue(Self::new(domain)?);
         pr_info!("the init function fails\n");
         Err(EIO)
@@ -614,6 +617,7 @@ impl Shown {
 
     fn show_late(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         pr_info!("is read\n");
+        wait_for(&IS_GOING);
         be_late();
         f.write_str("late\n")
     }
@@ -648,7 +652,7 @@ impl Opened {
             MiscDeviceRegistration::<Self>::register(options),
             GFP_KERNEL,
         )?;
-        wait_for_use();
+        wait_for(&IS_USED);
         drop(device);
         pr_info!("the init function fails\n");
         Err(EIO)
@@ -737,6 +741,12 @@ struct GoingModule {
     _idle: Option<dm::Registration<Idle>>,
     _values: Option<Values>,
     _late: dm::Registration<Late>,
+}
+
+impl Drop for GoingModule {
+    fn drop(&mut self) {
+        IS_GOING.store(true, Relaxed);
+    }
 }
 
 impl kernel::Module for GoingModule {

@@ -26,6 +26,8 @@ SAID = re.compile(
     r"(?:(?:table: \d+:(?P<minor>\d+): )(?:r?crypt: )?|(?P<target>r?crypt): )(?P<text>.*)"
 )
 BY_DEVICE_MAPPER = re.compile(r"device-mapper: (ioctl|core): ")
+# Messages about a CPU that lost time, for example on a busy host.
+ABOUT_TIME = re.compile(r"(sched|perf|clocksource): |workqueue: \S+ hogged CPU ")
 
 
 class Request(NamedTuple):
@@ -79,7 +81,7 @@ class Device:
             match = SAID.fullmatch(line)
             if match and (match["minor"], match["target"]) in ((minor, None), (None, self.target)):
                 found.append(re.sub(r"\d+:\d+", "N:N", match["text"]))
-            elif not match and not BY_DEVICE_MAPPER.match(line):
+            elif not (match or BY_DEVICE_MAPPER.match(line) or ABOUT_TIME.match(line)):
                 raise SystemExit(f"the kernel says: {line}")
         return tuple(found)
 
