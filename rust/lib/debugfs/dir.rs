@@ -42,7 +42,8 @@ use super::{
 #[must_use = "the files are removed once it is dropped"]
 pub struct Dir<T: Files> {
     teardown: TeardownId,
-    _data: PhantomData<Arc<T>>,
+    /// Invariant: the record of `teardown` has the type `T`, not a subtype.
+    _invariant: PhantomData<fn(T) -> T>,
 }
 
 impl<T: Files> Dir<T> {
@@ -102,7 +103,7 @@ impl<T: Files> Dir<T> {
         let teardown = unsafe { teardown::register(instance) }?;
         Ok(Self {
             teardown,
-            _data: PhantomData,
+            _invariant: PhantomData,
         })
     }
 

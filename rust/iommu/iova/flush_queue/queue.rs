@@ -10,7 +10,10 @@ use kernel::{
     }, //
 };
 
-use core::ptr;
+use core::{
+    marker::PhantomData,
+    ptr, //
+};
 
 use crate::{
     module::teardown::{
@@ -57,6 +60,8 @@ pub trait Iotlb: Send + Sync + 'static {
 pub struct FlushQueue<S: Space + 'static, T: Iotlb> {
     instance: Arc<Instance<S, T>>,
     teardown: TeardownId,
+    /// Invariant: a type and its subtype may both implement [`Iotlb`], and the timer calls `T`.
+    _invariant: PhantomData<fn(T) -> T>,
 }
 
 impl<S: Space, T: Iotlb> FlushQueue<S, T> {
@@ -90,7 +95,11 @@ impl<S: Space, T: Iotlb> FlushQueue<S, T> {
         let instance = Arc::pin_init(Instance::new(space, iotlb, timeout_ms), GFP_KERNEL)?;
         // SAFETY: Checked above. The timer may be shut down at any time.
         let teardown = unsafe { teardown::register(instance.clone()) }?;
-        Ok(Self { instance, teardown })
+        Ok(Self {
+            instance,
+            teardown,
+            _invariant: PhantomData,
+        })
     }
 
     /// Frees `range` after a flush that has not begun yet.
