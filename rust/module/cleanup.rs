@@ -439,6 +439,17 @@ mod tests {
         // SAFETY: As above.
         unsafe { end(id) };
         assert_eq!(calls(), (0, 0));
+
+        // What is stopped early is freed by the unload, which may run at the same time.
+        let record = Record {
+            stop: log_records,
+            ..logged(8)?
+        };
+        let id = add(module, record, Stage::Active)?;
+        stop_now(id);
+        assert_eq!(calls(), (1, 0));
+        assert!(free_next(module));
+        assert_eq!(calls(), (0, 8));
         Ok(())
     }
 
