@@ -84,6 +84,12 @@ impl AuthencKey {
         result
     }
 
+    /// Returns whether the buffer contains no part of a key.
+    #[cfg(kscale_kunit)]
+    pub(super) fn is_wiped(&self) -> bool {
+        self.packed.as_bytes().iter().all(|byte| *byte == 0)
+    }
+
     fn pack(&mut self, encryption: &[u8], authentication: &[u8]) -> Result {
         if encryption.len() != self.encryption_len {
             return Err(EINVAL);

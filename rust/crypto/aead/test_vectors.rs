@@ -440,6 +440,27 @@ mod tests {
     }
 
     #[test]
+    fn keys_do_not_remain_in_the_buffer() -> Result {
+        let [_, vector] = &VECTORS;
+        let mut cipher = cipher(vector)?;
+        let mut both = AuthencKey::new(32, 64)?;
+
+        both.set(&mut cipher, &[1; 32], &[2; 64])?;
+        assert!(both.is_wiped());
+
+        // The cipher refuses keys of this length.
+        let mut both = AuthencKey::new(5, 64)?;
+        assert_eq!(both.set(&mut cipher, &[1; 5], &[2; 64]), Err(EINVAL));
+        assert!(both.is_wiped());
+
+        // The buffer has room for one of the keys only.
+        let mut both = AuthencKey::new(32, 64)?;
+        assert_eq!(both.set(&mut cipher, &[1; 32], &[2; 65]), Err(EINVAL));
+        assert!(both.is_wiped());
+        Ok(())
+    }
+
+    #[test]
     fn no_key() -> Result {
         let cipher = Aead::new(c"gcm(aes)")?;
         let mut request = cipher.request(Gfp::KERNEL)?;
