@@ -406,6 +406,21 @@ mod tests {
         Ok(())
     }
 
+    /// A request that remains would prevent all later ones.
+    #[test]
+    fn failed_refill_ends_the_requests_of_all_cpus() -> Result {
+        let shared = shared(3_600_000)?;
+
+        for (_, pages) in shared.cpus.iter() {
+            assert!(pages.request_refill());
+        }
+        ALLOC.fail(|| Shared::run(shared.clone()));
+        for (_, pages) in shared.cpus.iter() {
+            assert!(!pages.refill_requested.load(Relaxed));
+        }
+        Ok(())
+    }
+
     #[test]
     fn back_off_lasts_for_backoff_ms() -> Result {
         // Milliseconds, nanoseconds.

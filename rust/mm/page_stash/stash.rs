@@ -380,6 +380,17 @@ mod tests {
     }
 
     #[test]
+    fn reclaim_leaves_the_floor() -> Result {
+        let cache = cache(4, 1)?;
+        cache.fill()?;
+        let cpus = cache.cached() / 4;
+
+        assert_eq!(cache._shrinker.call_back(usize::MAX), 3 * cpus);
+        assert_eq!(cache.cached(), cpus);
+        Ok(())
+    }
+
+    #[test]
     fn floor_counts_pages_in_any_slot() -> Result {
         let cache = cache(6, 2)?;
         for byte in 0..6 {
