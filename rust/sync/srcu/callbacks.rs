@@ -120,8 +120,20 @@ unsafe fn header_of_rcu(rcu: *mut bindings::callback_head) -> NonNull<Header> {
 mod tests {
     use super::*;
 
+    use kernel::{
+        module::this_module,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc, //
+        }, //
+    };
+
     use super::super::{
         new_domain,
+        pending_values,
         testing::{
             nap,
             pointer,
@@ -306,6 +318,42 @@ mod tests {
         drop(guard);
         gone.wait();
         assert_eq!(drops.count(), 2);
+        Ok(())
+    }
+
+    /// Notes in `drop()` whether its module waits for values.
+    struct Witness {
+        is_awaited: Arc<Atomic<bool>>,
+        _counted: Counted,
+    }
+
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            let module = this_module::<crate::LocalModule>().as_ptr();
+            self.is_awaited.store(pending_values(module) > 0, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_module_waits_until_the_destructor_has_returned() -> Result {
+        for free in [
+            Retired::<Witness, Normal>::free_later,
+            Retired::free_in_workqueue,
+        ] {
+            let (domain, drops) = (new_domain!()?, Drops::new()?);
+            let is_awaited = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+            let witness = || Witness {
+                is_awaited: is_awaited.clone(),
+                _counted: drops.value(),
+            };
+            let pointer = pointer(&domain, witness())?;
+            // No values of other tests.
+            wait_for_callbacks();
+
+            free(retire(&pointer, witness())?);
+            drops.wait_for(1);
+            assert!(is_awaited.load(Relaxed));
+        }
         Ok(())
     }
 }
