@@ -320,6 +320,15 @@ mod tests {
     }
 
     #[test]
+    fn flush_does_not_need_ranges() -> Result {
+        let (queue, flushes) = queue(NEVER_MS)?;
+
+        queue.flush();
+        assert_eq!(flushes.finished.load(Relaxed), 1);
+        Ok(())
+    }
+
+    #[test]
     fn range_of_another_domain_is_returned() -> Result {
         let ((queue, _), (other, _)) = (queue(NEVER_MS)?, self::queue(NEVER_MS)?);
 
