@@ -338,6 +338,18 @@ mod tests {
     }
 
     #[test]
+    fn wiped_key_is_not_known() -> Result {
+        let device = Device::new()?;
+
+        device.keys.suspended();
+        device.set_key(&[b'0'; 64])?;
+        let with_zeros = device.ciphertext(device.keys.read().as_ref().ok_or(EINVAL)?)?;
+        device.wipe_key()?;
+        assert!(*device.offline_ciphertext()? != *with_zeros);
+        Ok(())
+    }
+
+    #[test]
     fn key_changes_only_while_suspended() -> Result {
         let device = Device::new()?;
         let keys = &device.keys;
@@ -405,6 +417,26 @@ mod tests {
             assert_eq!(device.set_key(b":32:user:rcrypt_none"), Err(ENOKEY));
             assert!(shown(keys)?.is_some_and(|key| *key == *FIRST));
         }
+        assert_eq!(keys.may_resume(), Ok(()));
+        Ok(())
+    }
+
+    #[test]
+    fn refused_key_leaves_no_key() -> Result {
+        let device = Device::new()?;
+        let keys = &device.keys;
+        // No cipher accepts a key of this layout.
+        let unfit = KeyLayout {
+            extra_size_bytes: 33,
+            ..device.config.key_layout
+        };
+
+        keys.suspended();
+        assert_eq!(keys.set_key(SECOND, &unfit), Err(EINVAL));
+        assert!(!has_key(keys));
+        assert!(shown(keys)?.is_none());
+        assert_eq!(keys.may_resume(), Err(EAGAIN));
+        assert_eq!(device.set_key(SECOND), Ok(()));
         assert_eq!(keys.may_resume(), Ok(()));
         Ok(())
     }

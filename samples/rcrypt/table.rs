@@ -383,6 +383,8 @@ mod tests {
             b":32:logon:na me",
             b":32:logon:name\n",
             b":32:user:\xa0",
+            // The second byte of a letter is a space for C.
+            b":32:user:\xc3\xa0",
             b":32:user:\xff",
             b":0:user:rcrypt_none",
         ] {
