@@ -114,6 +114,8 @@ mod tests {
             });
             assert!(slots.iter().all(Option::is_none));
             assert_eq!(pages.allocated.pages(), 0);
+            let stats = &pages.share.0.stats;
+            assert!(stats.iter().all(|count| count.sum() == 0));
         }
         Ok(())
     }
@@ -276,6 +278,19 @@ mod tests {
         }
         assert!(cache.cached() >= writes.len());
         assert_eq!(pages.allocated.pages(), 0);
+        Ok(())
+    }
+
+    /// In a small guest, all targets have the lowest limit.
+    #[test]
+    fn limit_rises_and_falls() -> Result {
+        let allocated = Limit::new(LimitMode::Credit)?;
+
+        for limit in [1000, 100, 1000, 100, 1000] {
+            assert!(!allocated.try_charge(limit + 1, limit));
+            assert!(allocated.try_charge(limit, limit));
+            allocated.uncharge(limit);
+        }
         Ok(())
     }
 
