@@ -188,6 +188,7 @@ mod tests {
             File::read_only(c"a/b", Self::show),
             File::read_only(c"..", Self::show),
             File::read_only(c"large", Self::large),
+            File::write_only(c"restart", Self::restart),
         ];
     }
 
@@ -206,6 +207,11 @@ mod tests {
 
         fn store(&self, _: &mut UserSliceReader) -> Result {
             Ok(())
+        }
+
+        /// Fails with an error that is not for processes.
+        fn restart(&self, _: &mut UserSliceReader) -> Result {
+            Err(ERESTARTSYS)
         }
     }
 
@@ -246,6 +252,22 @@ mod tests {
         assert_eq!(read(0, 4 << 20), Ok(true));
         assert_eq!(read(0, 8 << 20), Err(EFBIG));
         assert_eq!(read(6, 64), Err(EFBIG));
+
+        let write = |index| {
+            // SAFETY: The instance has this type.
+            let written = unsafe {
+                dir.teardown.with::<KBox<Instance<Data>>, _>(|instance| {
+                    instance.privates.get(index).map(Private::write_nothing)
+                })
+            };
+            written.flatten()
+        };
+        // CAST: From 32 to 64 bits.
+        let errno = |error: Error| Some(error.to_errno() as isize);
+
+        assert_eq!(write(1), Some(0));
+        assert_eq!(write(0), errno(EINVAL));
+        assert_eq!(write(7), errno(EIO));
         Ok(())
     }
 

@@ -197,6 +197,7 @@ pub(super) mod testing {
     use super::*;
 
     use core::{
+        mem::MaybeUninit,
         ptr,
         str, //
     };
@@ -215,6 +216,20 @@ pub(super) mod testing {
             // SAFETY: The `seq_file` is as `seq_read()` passes it, and the contents fit.
             kernel::error::to_result(unsafe { show(&raw mut seq, ptr::null_mut()) })?;
             Ok(text.get(..seq.count) == Some(contents.as_bytes()))
+        }
+
+        /// Writes nothing to the file, and returns what `write()` returns.
+        pub(crate) fn write_nothing(&self) -> isize {
+            let mut seq = bindings::seq_file {
+                private: ptr::from_ref(self).cast_mut().cast(),
+                ..pin_init::zeroed()
+            };
+            let mut file = MaybeUninit::<bindings::file>::zeroed();
+            // SAFETY: The file is zeroed, and nothing else uses it.
+            unsafe { (*file.as_mut_ptr()).private_data = (&raw mut seq).cast() };
+            // SAFETY: The file has the `seq_file` that `open()` would give it, with this private
+            // data.
+            unsafe { write(file.as_mut_ptr(), ptr::null(), 0, ptr::null_mut()) }
         }
     }
 }
