@@ -438,6 +438,11 @@ mod tests {
             cache.caches.open(1);
             pass(&cache, COUNT, 1, 1)?;
             assert_eq!(cache.usage().cached, COUNT);
+            // Ranges of the other sizes have slots of their own.
+            for order in 1..ORDERS {
+                drop(cache.alloc(1 << order, LIMIT_PFN, WhenFull::Fail)?);
+            }
+            assert_eq!(cache.usage().cached, COUNT + ORDERS - 1);
         }
         Ok(())
     }
