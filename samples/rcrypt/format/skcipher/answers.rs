@@ -161,6 +161,33 @@ mod tests {
         page.contents(0, PAGE_LEN as usize)
     }
 
+    /// The IMA data of a table has it, also if the cipher has no such key.
+    #[test]
+    fn length_of_the_authentication_key_may_be_given() -> Result {
+        const XTS: &CStr = c"aes-xts-plain64";
+        const AUTHENC: &CStr = c"capi:authenc(hmac(sha256),xts(aes))-random";
+        const AEAD: &CStr = c"integrity:48:aead";
+        // Cipher, options, length of both keys, length of the authentication key.
+        let rows: [(&CStr, &[&CStr], usize, u32); 4] = [
+            (XTS, &[], 64, 0),
+            (XTS, &[c"1", c"integrity_key_size:16"], 64, 16),
+            (AUTHENC, &[c"1", AEAD], 96, 32),
+            (AUTHENC, &[c"2", AEAD, c"integrity_key_size:64"], 128, 64),
+        ];
+
+        for (cipher, options, len, mac_len) in rows {
+            let layout = || -> Result<_, CtrError> {
+                let options = Options::parse(options.iter().copied(), 8)?;
+                let spec = CipherSpec::parse(cipher, options.is_aead())?;
+                // CAST: At most 128.
+                Ok(Format::new(&spec, len as u32, || key(len), &options)?.1)
+            };
+            let layout = layout().map_err(|error| error.error())?;
+            assert_eq!(layout.mac_size_bytes, mac_len);
+        }
+        Ok(())
+    }
+
     #[test]
     fn known_answers() -> Result {
         for vector in &VECTORS {
