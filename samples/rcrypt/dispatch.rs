@@ -90,16 +90,8 @@ impl Dispatch {
         let name = builder.device_name().to_str().unwrap_or_default();
         let id = shared.next_id.fetch_add(1, Relaxed);
         let letter = shared.letter;
-        let mut common = Flags::SYSFS;
-        if options.high_priority {
-            common = common | Flags::HIGHPRI;
-        }
-
-        let (flags, max_active) = if options.same_cpu_crypt {
-            (Flags::PERCPU | Flags::CPU_INTENSIVE, 1)
-        } else {
-            (Flags::UNBOUND, cpu::nr_cpu_ids())
-        };
+        let common = common_flags(options);
+        let (flags, max_active) = crypt_flags(options);
         let crypt = CString::try_from_fmt(fmt!("{letter}cryptd-{name}-{id}"))?;
         let crypt = Workqueue::new(&crypt, common | flags, max_active)
             .map_err(|error| CtrError::new(c"Couldn't create kcryptd queue", error))?;
@@ -128,5 +120,46 @@ impl Dispatch {
             || (self.small_write_inline
                 && bio.len_bytes() <= MAX_INLINE_WRITE_SIZE.value()
                 && bio.is_sync())
+    }
+}
+
+/// Returns the flags of both workqueues.
+fn common_flags(options: &Options) -> Flags {
+    if options.high_priority {
+        Flags::SYSFS | Flags::HIGHPRI
+    } else {
+        Flags::SYSFS
+    }
+}
+
+/// Returns the other flags of the workqueue that encrypts and decrypts, and the maximum number of
+/// its items that run at the same time: on each CPU, or on all CPUs if it is unbound.
+fn crypt_flags(options: &Options) -> (Flags, u32) {
+    if options.same_cpu_crypt {
+        (Flags::PERCPU | Flags::CPU_INTENSIVE, 1)
+    } else {
+        (Flags::UNBOUND, cpu::nr_cpu_ids())
+    }
+}
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_dispatch)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_select_the_flags_of_the_queues() {
+        let options = Options::DEFAULT;
+        assert_eq!(common_flags(&options), Flags::SYSFS);
+        assert_eq!(crypt_flags(&options), (Flags::UNBOUND, cpu::nr_cpu_ids()));
+
+        let options = Options {
+            high_priority: true,
+            same_cpu_crypt: true,
+            ..options
+        };
+        assert_eq!(common_flags(&options), Flags::SYSFS | Flags::HIGHPRI);
+        let per_cpu = Flags::PERCPU | Flags::CPU_INTENSIVE;
+        assert_eq!(crypt_flags(&options), (per_cpu, 1));
     }
 }
