@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tools for tests: failures on purpose, leaks, jobs of other tasks, and values passed between
-//! modules.
+//! Tools for tests: failures on purpose, leaks, the state of tasks, jobs of other tasks, and values
+//! passed between modules.
 //!
 //! They are in test builds only. [`failpoint`] lets a single call fail, and `fault` any allocation.
 
@@ -11,4 +11,4 @@ pub mod fault;
 pub mod handover;
 pub mod leak;
 pub(crate) mod lockdep;
-pub(crate) mod task;
+pub mod task;

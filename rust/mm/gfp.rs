@@ -162,16 +162,7 @@ mod tests {
         prelude::*, //
     };
 
-    /// Returns whether the current task is in a NOIO scope.
-    fn in_noio_scope() -> bool {
-        // SAFETY: `get_current()` has no preconditions.
-        let task = unsafe { bindings::get_current() };
-
-        // SAFETY: The current task exists while it runs, and no other task writes its flags.
-        let flags = unsafe { (*task).flags };
-
-        flags & bindings::PF_MEMALLOC_NOIO != 0
-    }
+    use crate::testing::task::in_noio_scope;
 
     #[test]
     fn flags_allow_the_operations_of_their_name() {

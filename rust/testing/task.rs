@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Jobs that other tasks run.
+//! The state of the current task, and jobs that other tasks run.
 
 use kernel::{
     prelude::*,
@@ -15,6 +15,19 @@ use kernel::{
     },
     workqueue, //
 };
+
+use crate::bindings;
+
+/// Returns whether the current task is in a NOIO scope.
+pub fn in_noio_scope() -> bool {
+    // SAFETY: `get_current()` has no preconditions.
+    let task = unsafe { bindings::get_current() };
+
+    // SAFETY: The current task exists while it runs, and no other task writes its flags.
+    let flags = unsafe { (*task).flags };
+
+    flags & bindings::PF_MEMALLOC_NOIO != 0
+}
 
 /// A job that another task runs.
 pub(crate) struct OtherTask(Arc<Job>);

@@ -42,7 +42,10 @@ use kscale::{
         Flags,
         Workqueue, //
     },
-    testing::leak::forget, //
+    testing::{
+        leak::forget,
+        task::in_noio_scope, //
+    }, //
 };
 
 module! {
@@ -125,6 +128,10 @@ impl dm::Target for Later {
     }
 
     fn delayed_work(self: Pin<&Self>) {
+        // Reclaim may wait for this device.
+        if !in_noio_scope() {
+            return;
+        }
         self.runs.add(1, Relaxed);
         if self.is_again {
             self.work.queue(Delta::ZERO);

@@ -70,7 +70,8 @@ use kscale::{
     sync::workqueue::{
         Flags,
         Workqueue, //
-    }, //
+    },
+    testing::task::in_noio_scope, //
 };
 
 module! {
@@ -318,6 +319,10 @@ impl dm::Target for Probe {
         bio.data().sector = sector;
         bio.data().mapped_sector = bio.sector();
 
+        // Reclaim may wait for this device.
+        if !in_noio_scope() {
+            return bio.kill();
+        }
         if bio.is_flush() && self.what != What::Divide {
             return bio.remap(self.device, 0);
         }
@@ -423,6 +428,7 @@ impl dm::Target for Probe {
 
     fn message(self: Pin<&Self>, mut args: dm::Args<'_>, out: &mut dm::StatusBuf<'_>) -> Result {
         match args.next().map(CStr::to_bytes) {
+            _ if !in_noio_scope() => Err(EDEADLK),
             // Writes to the buffer in which C also returns the text, while the words are borrowed.
             Some(b"echo") => {
                 for word in args {
@@ -493,6 +499,9 @@ fn submit(mut bio: dm::Bio<Probe>) {
 fn share(mut bio: dm::Bio<Probe>) {
     let sector = bio.data().sector;
     let (device, what) = (bio.target().device, bio.target().what);
+    if !in_noio_scope() {
+        return bio.end(Err(BlkError::INVAL));
+    }
     match bio.share(|target| &target.get_ref().bios) {
         Ok(mut clone) => {
             if what == What::ShareTagged {
