@@ -8,13 +8,14 @@
  *
  * log: a line for each bio, `op flags sector bytes ioprio hint stream`, in decimal except for the flags.
  *	A write clears it.
- * submit: a write of `<path> <op> <flags> <sector> <bytes> <ioprio> <hint>` submits such a bio to that
- *	device and waits for its completion. A read returns the blk_status_t of the last bio.
+ * submit: a write of `<path> <op> <flags> <sector> <bytes> <ioprio> <hint> <stream>` submits such a bio
+ *	to that device and waits for its completion. A read returns the blk_status_t of the last bio.
  *
  * The disk supports a write cache, FUA, atomic writes and REQ_NOWAIT, so the block layer removes no flag.
  */
 
 #include <linux/blkdev.h>
+#include <linux/completion.h>
 #include <linux/debugfs.h>
 #include <linux/highmem.h>
 #include <linux/module.h>
@@ -142,11 +143,17 @@ static const struct file_operations log_ops = {
 	.release = single_release,
 };
 
+static void submit_end_io(struct bio *bio)
+{
+	complete(bio->bi_private);
+}
+
 static int submit(struct block_device *bdev, blk_opf_t opf, sector_t sector, unsigned int bytes,
-		  unsigned int ioprio, unsigned int hint)
+		  unsigned int ioprio, unsigned int hint, unsigned int stream)
 {
 	bool has_data = (opf & REQ_OP_MASK) == REQ_OP_READ || (opf & REQ_OP_MASK) == REQ_OP_WRITE;
 	unsigned int count = has_data ? DIV_ROUND_UP(bytes, PAGE_SIZE) : 0;
+	DECLARE_COMPLETION_ONSTACK(done);
 	struct bio *bio;
 
 	if (count > BIO_MAX_VECS)
@@ -155,13 +162,18 @@ static int submit(struct block_device *bdev, blk_opf_t opf, sector_t sector, uns
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_ioprio = ioprio;
 	bio->bi_write_hint = hint;
+	bio->bi_write_stream = stream;
 	if (!has_data)
 		bio->bi_iter.bi_size = bytes;
 	while (count && bio->bi_iter.bi_size < bytes)
 		__bio_add_page(bio, alloc_page(GFP_KERNEL | __GFP_ZERO | __GFP_NOFAIL),
 			       min_t(unsigned int, bytes - bio->bi_iter.bi_size, PAGE_SIZE), 0);
 
-	submit_bio_wait(bio);
+	/* submit_bio_wait() would add REQ_SYNC. */
+	bio->bi_private = &done;
+	bio->bi_end_io = submit_end_io;
+	submit_bio(bio);
+	wait_for_completion_io(&done);
 	last_status = bio->bi_status;
 	bio_free_pages(bio);
 	bio_put(bio);
@@ -181,7 +193,7 @@ static int submit_open(struct inode *inode, struct file *file)
 
 static ssize_t submit_write(struct file *file, const char __user *from, size_t len, loff_t *pos)
 {
-	unsigned int op, flags, bytes, ioprio, hint;
+	unsigned int op, flags, bytes, ioprio, hint, stream;
 	unsigned long long sector;
 	char line[256], path[128];
 	struct file *device;
@@ -192,14 +204,15 @@ static ssize_t submit_write(struct file *file, const char __user *from, size_t l
 	if (copy_from_user(line, from, len))
 		return -EFAULT;
 	line[len] = '\0';
-	if (sscanf(line, "%127s %u %i %llu %u %u %u", path, &op, &flags, &sector, &bytes, &ioprio,
-		   &hint) != 7)
+	if (sscanf(line, "%127s %u %i %llu %u %u %u %u", path, &op, &flags, &sector, &bytes, &ioprio,
+		   &hint, &stream) != 8)
 		return -EINVAL;
 
 	device = bdev_file_open_by_path(path, BLK_OPEN_READ | BLK_OPEN_WRITE, NULL, NULL);
 	if (IS_ERR(device))
 		return PTR_ERR(device);
-	error = submit(file_bdev(device), op | (__force blk_opf_t)flags, sector, bytes, ioprio, hint);
+	error = submit(file_bdev(device), op | (__force blk_opf_t)flags, sector, bytes, ioprio, hint,
+		       stream);
 	bdev_fput(device);
 	return error ?: len;
 }

@@ -148,7 +148,9 @@ enum What {
     BounceUnfilled,
     /// As [`What::Bounce`], but the clone's own memory is copied from itself.
     BounceStale,
-    /// Wait in `map` for a clone that reads.
+    /// Read with a clone, and copy what it has read.
+    Read,
+    /// As [`What::Read`], but wait for the clone in `map`.
     ReadAtOnce,
     /// Report success, even if the device reports an error.
     Forgive,
@@ -166,7 +168,7 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 24] = [
+const NAMES: [(&str, What); 25] = [
     ("remap", What::Remap),
     ("remap_tagged", What::RemapTagged),
     ("partial", What::Partial),
@@ -183,6 +185,7 @@ const NAMES: [(&str, What); 24] = [
     ("bounce", What::Bounce),
     ("bounce_unfilled", What::BounceUnfilled),
     ("bounce_stale", What::BounceStale),
+    ("read", What::Read),
     ("read_at_once", What::ReadAtOnce),
     ("forgive", What::Forgive),
     ("requeue", What::Requeue),
@@ -381,6 +384,8 @@ impl dm::Target for Probe {
             What::Bounce | What::BounceUnfilled | What::BounceStale => {
                 bio.defer(|bio| bio.queue(queue, bounce))
             }
+            What::Read if bio.op() == Op::Read => bio.defer(|bio| bio.queue(queue, read)),
+            What::Read => bio.remap(self.device, sector),
             What::ReadAtOnce => bio.defer(read),
             What::Requeue => bio.requeue(),
             What::RequeueInSuspend if self.is_suspending.load(Relaxed) => bio.requeue(),

@@ -115,6 +115,8 @@ impl dm::Target for Tee {
         let queue = Workqueue::new(c"dm_tee", Flags::UNBOUND, 4)?;
         builder.set_num_flush_bios(1);
         builder.set_num_discard_bios(1);
+        builder.set_num_secure_erase_bios(1);
+        builder.set_num_write_zeroes_bios(1);
 
         Ok(try_pin_init!(Self {
             devices,

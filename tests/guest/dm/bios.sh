@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# The fields of a bio below a target: operation, flags, sector, length, priority and write hint; and the
-# status with which the bio completes above it.
+# The fields of a bio below a target: operation, flags, sector, length, priority, write hint and write
+# stream; and the status with which the bio completes above it.
 #
 # The oracle of rcrypt is dm-crypt, that of the other targets is dm-linear. dm-crypt does not copy the
 # write hint and the write stream of writes.
@@ -41,10 +41,10 @@ swap=0x1000000
 atomic=0x8000000
 
 setup() {
-	# Only the test builds have bio_recorder and dm_probe.
+	# Only the test builds have bio_recorder and these targets.
 	if [ ! -d /sys/module/dm_probe ]; then
 		mount --bind /mnt/kunit "$modules"
-		modprobe dm_probe
+		modprobe -a dm_probe dm_tee dm_own_io dm_rstriped
 	fi
 	load_modules bio_recorder
 	load_crypt_modules
@@ -59,9 +59,9 @@ teardown() {
 	clean_block
 }
 
-# send <device> <op> <flags> <sector> <bytes> [ioprio] [hint]: sets $result to the status.
+# send <device> <op> <flags> <sector> <bytes> [ioprio] [hint] [stream]: sets $result to the status.
 send() {
-	echo "/dev/mapper/$1 $2 $(($3)) $4 $5 ${6:-0} ${7:-0}" >$files/submit
+	echo "/dev/mapper/$1 $2 $(($3)) $4 $5 ${6:-0} ${7:-0} ${8:-0}" >$files/submit
 	read -r result <$files/submit
 }
 
@@ -85,6 +85,11 @@ expect_result() {
 make() {
 	dmsetup create "$1" --table "0 $size_sectors $2"
 	echo >$files/log
+}
+
+# encrypted_at_once: prints how many writes rcrypt has encrypted in the task that sent them.
+encrypted_at_once() {
+	sed -n 's/^writes encrypted at once \([0-9]*\) .*/\1/p' /sys/kernel/debug/rcrypt/stats
 }
 
 # reads, writes, others: print bios as arguments of send.
@@ -275,14 +280,14 @@ test_lines_that_begin_far_away() {
 	grep -q "^1 0x[0-9a-f]* 4294967352 " /tmp/ours || fail "$(cat /tmp/ours)"
 }
 
-test_hints_are_kept() {
+test_hints_and_streams_are_kept() {
 	for line in "probe $recorder remap" "probe $recorder share" "probe $recorder bounce" \
 		"$target aes-xts-plain64 $key_512 0 $recorder 0" \
 		"$target aes-xts-plain64 $key_512 0 $recorder 0 1 no_write_workqueue"; do
 		make ours "$line"
-		for hint in 2 5; do
-			expect_result 0 ours $write 0 8 4096 0 $hint
-			expect_equal $hint "$(arrived | cut -d' ' -f6)" "hint of $line"
+		for hints in '2 0' '5 0' '0 3' '2 4'; do
+			expect_result 0 ours $write 0 8 4096 0 ${hints% *} ${hints#* }
+			expect_equal "$hints" "$(arrived | cut -d' ' -f6,7)" "hint and stream of $line"
 		done
 		dmsetup remove ours
 	done
@@ -293,7 +298,7 @@ results='0 1 2 3 4 6 7 8 9 10 13 14 15 16 17 19'
 
 test_results_come_back_as_they_are() {
 	for line in "probe $recorder remap" "probe $recorder submit" "probe $recorder resubmit" \
-		"probe $recorder share" "probe $recorder bounce" \
+		"probe $recorder share" "probe $recorder bounce" "probe $recorder read" \
 		"$target aes-xts-plain64 $key_512 0 $recorder 0" \
 		"$target aes-xts-plain64 $key_512 0 $recorder 0 2 no_read_workqueue no_write_workqueue" \
 		"$target aes-xts-plain64 $key_512 0 $recorder 0 1 submit_from_crypt_cpus"; do
@@ -338,8 +343,64 @@ test_a_failure_is_forgotten_when_the_next_time_is_good() {
 	done
 }
 
+# Bios without data, which have a length all the same.
+test_ranges_of_stripes_are_those_of_dm_striped() {
+	for pair in 'ours rstriped' 'theirs striped'; do
+		dmsetup create "${pair% *}" --table \
+			"0 1048576 ${pair#* } 2 64 $recorder 0 $recorder 1048576"
+	done
+	for device in ours theirs; do
+		echo >$files/log
+		for op in $discard $secure_erase $write_zeroes; do
+			for range in '0 1048576' '8 4096' '72 65536'; do
+				send $device $op 0 "${range% *}" "${range#* }"
+				echo "$op $range: $result"
+				arrived
+			done
+		done >/tmp/$device
+	done
+	diff /tmp/theirs /tmp/ours
+	! grep -v ': 0$' /tmp/ours | grep : || fail 'not all ranges are supported'
+}
+
+test_ranges_are_sent_to_two_devices() {
+	make ours "tee $recorder $recorder all"
+	for op in $discard $secure_erase $write_zeroes; do
+		expect_result 0 ours $op 0 8 1048576
+		expect_equal "$op 8 1048576 $op 8 1048576" \
+			"$(arrived | cut -d' ' -f1,3,4 | tr '\n' ' ' | sed 's/ $//')" "bios of $op"
+	done
+}
+
+# A task waits for them.
+test_own_bios_are_synchronous() {
+	make ours "own_io $recorder $recorder"
+	while read -r op flags message; do
+		dmsetup message ours 0 "do $message"
+		expect_equal "$op $(printf %#x $((flags)))" "$(arrived | cut -d' ' -f1,2)" "$message"
+	done <<-END
+		$write $sync write 0 8 8 65
+		$read $sync read 0 8 8
+		$write $((sync | preflush)) flush 0 0 8
+	END
+}
+
+# Also those that have no other flag than FUA.
+test_synchronous_writes_are_encrypted_at_once() {
+	make ours "$target aes-xts-plain64 $key_512 0 $recorder 0"
+	while read -r count flags; do
+		before=$(encrypted_at_once)
+		expect_result 0 ours $write "$flags" 8 4096
+		expect_equal "$count" $(($(encrypted_at_once) - before)) "writes with $flags"
+	done <<-END
+		0 0
+		1 $sync
+		1 $fua
+	END
+}
+
 test_modules_can_be_unloaded() {
-	unload bio_recorder dm_probe rcrypt dm_crypt
+	unload bio_recorder dm_probe dm_tee dm_own_io dm_rstriped rcrypt dm_crypt
 	umount -l "$modules"
 }
 
