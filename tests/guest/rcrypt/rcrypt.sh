@@ -275,6 +275,40 @@ test_options_select_the_task_of_a_bio() {
 	END
 }
 
+# queue <queue> <attribute>: prints an attribute of a queue of the only device.
+queue() {
+	cat /sys/devices/virtual/workqueue/rcryptd"$1"-*/"$2"
+}
+
+test_options_select_the_queues() {
+	make_ram 1024
+	cpus=$(($(sed 's/.*-//' /sys/devices/system/cpu/possible) + 1))
+	while read -r expected options; do
+		dmsetup create ours --table \
+			"0 8 $target aes-xts-plain64 $key_512 0 /dev/ram0 0 $options"
+		expect_equal "$expected" "$(queue '' per_cpu),$(queue '' max_active),$(queue _write nice)" \
+			"queues with '$options'"
+		dmsetup remove ours
+	done <<-END
+		0,$cpus,0
+		0,$cpus,-20 1 high_priority
+		1,1,0 1 same_cpu_crypt
+		1,1,-20 2 same_cpu_crypt high_priority
+	END
+}
+
+# Both tables exist at that time.
+test_a_table_replaces_one_with_queues_of_the_same_name() {
+	make_ram 1024
+	line="0 8 $target aes-xts-plain64 $key_512 0 /dev/ram0 0"
+	dmsetup create ours --table "$line"
+	dmsetup reload ours --table "$line"
+	# shellcheck disable=SC2012
+	expect_equal 4 "$(ls -d /sys/devices/virtual/workqueue/rcryptd* | wc -l)" queues
+	dmsetup resume ours
+	expect_equal 2 "$(ls -d /sys/devices/virtual/workqueue/rcryptd* | wc -l)" queues
+}
+
 test_modules_can_be_unloaded() {
 	unload "$target_module" dm_crypt
 }
