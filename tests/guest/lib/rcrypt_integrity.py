@@ -273,7 +273,7 @@ class Suite(block.Suite):
             ours = self.map("ours", TARGET, self.integrity[0], (GCM, KEY_256, 0, 16, options))
             block.write(ours, self.plain, block=K64)
             self.log.lines()
-            read_into_scribbled_buffer(ours)
+            read_into_scribbled_buffer(ours, self.plain)
             errors = [line for line in self.log.lines() if "INTEGRITY AEAD" in line]
             ktap.expect_equal([], errors, "errors of the device")
             self.expect_plain(ours)
@@ -347,6 +347,7 @@ class Suite(block.Suite):
             ("Error creating IV", below, "capi:gcm(aes)-eboiv", KEY_256, aead),
             ("AEAD transforms not supported for LMK", below, "capi:gcm(aes)-lmk", KEY_256, aead),
             ("Error allocating crypto tfm", below, "capi:xts(aes)-plain64", KEY_512, aead),
+            ("Error allocating crypto tfm (-2)", below, "capi:gcm(sea)-random", KEY_256, aead),
         ):  # fmt: skip
             self.expect_refused(message, device, cipher, key, *options)
 
@@ -408,14 +409,15 @@ def decrypted_at_once() -> int:
     return int(line.split()[4])
 
 
-def read_into_scribbled_buffer(node: str) -> None:
-    """Reads a device while another thread writes to the buffer of the reads."""
+def read_into_scribbled_buffer(node: str, plain: bytes) -> None:
+    """Reads a device while another thread writes to the first half of the buffer of the reads."""
     done = threading.Event()
+    half = K64 // 2
 
     def scribble() -> None:
         place = 0
         while not done.is_set():
-            place = (place + 4097) % K64
+            place = (place + 4097) % half
             buffer[place] = place % 251
 
     fd = os.open(node, os.O_RDONLY | os.O_DIRECT)
@@ -425,6 +427,7 @@ def read_into_scribbled_buffer(node: str) -> None:
         try:
             for _ in range(100):
                 ktap.expect_equal(K64, os.preadv(fd, [buffer], 0), "bytes read")
+                assert buffer[half:] == plain[half:K64], "other data after what was changed"
         finally:
             done.set()
             thread.join()
