@@ -183,6 +183,20 @@ test_the_cache_shrinks_and_recovers() {
 	expect_equal 2000 "$(stat_of objects)" 'objects'
 }
 
+# reclaimable_kib: prints the size of the slabs that the kernel counts as reclaimable.
+reclaimable_kib() {
+	cat /proc/sys/vm/stat_refresh
+	sed -n 's/^SReclaimable: *\([0-9]*\) kB/\1/p' /proc/meminfo
+}
+
+test_objects_count_as_reclaimable() {
+	before=$(reclaimable_kib)
+	get 1 $many
+	added=$(($(reclaimable_kib) - before))
+	# An object has more than 256 bytes.
+	[ $added -ge $((many / 4)) ] || fail "$added KiB for $many objects"
+}
+
 test_bad_lines_are_refused() {
 	for line in '' 'x' '2 1' '1 2 3' '0 1048576' '-1' '18446744073709551616'; do
 		! echo "$line" 2>/dev/null >$cache/get || fail "accepted: $line"
