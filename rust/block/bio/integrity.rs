@@ -234,6 +234,14 @@ mod tests {
     }
 
     #[test]
+    fn reserve_has_all_elements() -> Result {
+        for min_nr in [1, 2, 5] {
+            assert_eq!(IntegrityPool::new(min_nr, 512)?.0.min_nr(), min_nr);
+        }
+        Ok(())
+    }
+
+    #[test]
     fn payload_keeps_its_pool_alive() -> Result {
         let pool = IntegrityPool::new(1, 512)?;
         let mut payload = pool.alloc(512)?;
