@@ -306,13 +306,18 @@ mod tests {
         EINPROGRESS.to_errno()
     }
 
-    /// As [`fails_later()`], but the request is backlogged first.
+    /// As [`fails_later()`], but the request is backlogged first. It is refused if it must not be, as
+    /// by `crypto_enqueue_request()` in `crypto/algapi.c`.
     ///
     /// # Safety
     ///
     /// As for [`fails_later()`].
     unsafe extern "C" fn has_no_room(request: *mut bindings::skcipher_request) -> c_int {
         // SAFETY: By this function's contract.
+        if unsafe { (*request).base.flags } & bindings::CRYPTO_TFM_REQ_MAY_BACKLOG == 0 {
+            return ENOSPC.to_errno();
+        }
+        // SAFETY: As above.
         unsafe { fail(request, &[EINPROGRESS, EIO]) };
         EBUSY.to_errno()
     }
@@ -522,6 +527,20 @@ mod tests {
             });
             assert_eq!(result, Err(EIO));
         }
+        Ok(())
+    }
+
+    #[test]
+    fn error_of_the_caller_comes_first() -> Result {
+        let (_, cipher) = ciphers()?;
+        let mut buffers = buffers(1)?;
+
+        let result = cipher.queue(|queue| {
+            let buffer = buffers.first_mut().ok_or(EINVAL)?;
+            start(queue, buffer, fails_later, None)?;
+            Err(EAGAIN)
+        });
+        assert_eq!(result, Err(EAGAIN));
         Ok(())
     }
 
