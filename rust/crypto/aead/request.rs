@@ -76,6 +76,14 @@ impl<'t> Request<'t> {
         Self { cipher, buf }
     }
 
+    /// Returns whether a driver without room keeps the request until it has.
+    #[cfg(kscale_kunit)]
+    pub(super) fn may_backlog(&mut self) -> bool {
+        // SAFETY: The request is initialised, by the type invariants.
+        let flags = unsafe { (*self.buf.request()).base.flags };
+        flags & bindings::CRYPTO_TFM_REQ_MAY_BACKLOG != 0
+    }
+
     /// Encrypts `data` in place. Writes the tag of the data, `associated` and `iv` to `tag`.
     ///
     /// After a failure, the contents of `data` and `tag` are undefined. Fails with

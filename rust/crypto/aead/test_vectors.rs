@@ -191,6 +191,16 @@ mod tests {
         check_answers(later)
     }
 
+    /// A driver would fail other requests when it has no room.
+    #[test]
+    fn requests_may_be_backlogged() -> Result {
+        for make in [cipher, later] {
+            let cipher = make(&VECTORS[0])?;
+            assert!(cipher.request(Gfp::KERNEL)?.may_backlog());
+        }
+        Ok(())
+    }
+
     #[test]
     fn sync_ciphers_are_preferred() -> Result {
         let [vector, ..] = &VECTORS;
