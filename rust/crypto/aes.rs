@@ -137,4 +137,27 @@ mod tests {
         assert!(key.encrypt(&[2; 16]) == other.encrypt(&[2; 16]));
         Ok(())
     }
+
+    #[test]
+    fn drop_wipes_the_key() -> Result {
+        const LEN: usize = 32;
+
+        // `kmalloc()` returns the freed memory, unless another task gets it or it is kept back.
+        for _ in 0..10 {
+            let memory = KBox::<MaybeUninit<bindings::aes_enckey>>::new_uninit(GFP_KERNEL)?;
+            let bytes = memory.as_ptr().cast::<u8>();
+            // The kernel overwrites a part of freed memory.
+            let is_old = |index: &usize| {
+                // SAFETY: The memory is longer, and has any values.
+                unsafe { bytes.add(*index).read_volatile() == 0xc3 }
+            };
+            let count = (0..size_of::<bindings::aes_enckey>())
+                .filter(is_old)
+                .count();
+            drop(memory);
+            assert!(count < LEN / 2);
+            drop(EncKey::new(&[0xc3; LEN])?);
+        }
+        Ok(())
+    }
 }

@@ -332,4 +332,30 @@ mod tests {
         }
         Ok(())
     }
+
+    /// The context has the key stream or the state of a cipher.
+    #[test]
+    fn drop_wipes_the_context_of_the_cipher() -> Result {
+        const LEN: usize = 200;
+        // CAST: The constant is 200.
+        let pool = RequestPool::<[u8; 100], bindings::skcipher_request>::new(LEN as u32)?;
+        let context = |buf: &mut RequestBuf<'_, _, bindings::skcipher_request>| {
+            buf.request().wrapping_add(1).cast::<u8>()
+        };
+
+        // `kmalloc()` returns the freed memory, unless another task gets it or it is kept back.
+        for _ in 0..10 {
+            let mut buf = pool.alloc(Gfp::KERNEL)?;
+            let bytes = context(&mut buf);
+            // The kernel overwrites a part of freed memory.
+            let is_old = |index: &usize| {
+                // SAFETY: The context follows the request. The memory has any values.
+                unsafe { bytes.add(*index).read_volatile() == 0xc3 }
+            };
+            assert!((0..LEN).filter(is_old).count() < LEN / 2);
+            // SAFETY: As above. No driver uses the request.
+            unsafe { bytes.write_bytes(0xc3, LEN) };
+        }
+        Ok(())
+    }
 }
