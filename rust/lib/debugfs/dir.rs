@@ -253,6 +253,18 @@ mod tests {
         assert_eq!(read(0, 8 << 20), Err(EFBIG));
         assert_eq!(read(6, 64), Err(EFBIG));
 
+        let mode = |index| {
+            // SAFETY: The instance has this type.
+            let mode = unsafe {
+                dir.teardown.with::<KBox<Instance<Data>>, _>(|instance| {
+                    instance.privates.get(index).map(Private::mode)
+                })
+            };
+            mode.flatten()
+        };
+        // Only root may do either.
+        assert_eq!((mode(0), mode(1)), (Some(0o400), Some(0o200)));
+
         let write = |index| {
             // SAFETY: The instance has this type.
             let written = unsafe {
