@@ -297,6 +297,39 @@ mod tests {
         }
     }
 
+    /// Data that is counted when it is dropped.
+    struct Counted(u32);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            FREED.add(self.0, Relaxed);
+        }
+    }
+
+    /// Data whose destructor makes several registrations.
+    struct RegistersSome;
+
+    impl Drop for RegistersSome {
+        fn drop(&mut self) {
+            for count in [1, 10, 100] {
+                let error = unless_closed(empty_module(), Counted(count)).err();
+                assert_eq!(error, Some(ENODEV));
+            }
+        }
+    }
+
+    #[test]
+    fn all_data_of_a_destructor_is_dropped_after_it() -> Result {
+        FREED.store(0, Relaxed);
+        let counter = AddCounter::new(empty_module());
+        counter.close();
+        let error = unless_closed(empty_module(), RegistersSome).err();
+        drop(counter);
+
+        assert_eq!((error, FREED.load(Relaxed)), (Some(ENODEV), 111));
+        Ok(())
+    }
+
     /// The address of a module.
     struct Module(#[expect(dead_code, reason = "has an address")] u8);
 
