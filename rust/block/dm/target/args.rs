@@ -387,4 +387,19 @@ mod tests {
         assert!(words.get(1).is_some_and(|word| word.to_bytes() == b"open"));
         Ok(())
     }
+
+    #[test]
+    fn a_long_secret_is_overwritten() -> Result {
+        let secret = KVec::from_elem(b'a', 1 << 12, GFP_KERNEL)?;
+        let secret = core::str::from_utf8(&secret).map_err(|_| EINVAL)?;
+
+        let (len, words) = with_args(&[secret], |mut args| {
+            args.secret(MISSING)
+                .map_or(0, |secret| secret.as_bytes().len())
+        })?;
+        let left = words.first().ok_or(EINVAL)?.to_bytes();
+        assert_eq!((len, left.len()), (secret.len(), secret.len()));
+        assert!(left.iter().all(|&byte| byte == b'0'));
+        Ok(())
+    }
 }
