@@ -245,6 +245,11 @@ mod tests {
         WorkSource::new(NonNull::dangling(), Arc::new(queue, GFP_KERNEL)?)
     }
 
+    fn jiffies() -> kernel::time::Jiffies {
+        // SAFETY: As in `queue()`.
+        unsafe { ptr::read_volatile(&raw const bindings::jiffies) }
+    }
+
     /// Stops the timer. Returns when it would have expired, in seconds from now, unless it was not
     /// pending.
     fn stop(work: &DelayedWork) -> Option<u64> {
@@ -253,8 +258,7 @@ mod tests {
         let expires = unsafe { (*timer).expires };
         // SAFETY: As above.
         let was_pending = unsafe { bindings::timer_delete(timer) } != 0;
-        // SAFETY: As in `queue()`.
-        let now = unsafe { ptr::read_volatile(&raw const bindings::jiffies) };
+        let now = jiffies();
         // Round to a number of seconds, as time passes.
         let hz = msecs_to_jiffies(1000);
         was_pending.then(|| expires.wrapping_sub(now).wrapping_add(hz / 2) as u64 / hz as u64)
@@ -278,6 +282,25 @@ mod tests {
         assert_eq!(stop(&work), None);
         // SAFETY: The work item is initialised.
         assert!(!unsafe { bindings::cancel_work_sync(work.0.work.get()) });
+        Ok(())
+    }
+
+    #[test]
+    fn a_negative_delay_is_none() -> Result {
+        for delay in [Delta::from_secs(-1000), Delta::from_nanos(i64::MIN)] {
+            let source = source()?;
+            let work = source.handle();
+            // SAFETY: The work item is initialised.
+            unsafe { bindings::disable_work_sync(work.0.work.get()) };
+            // SAFETY: The work does not run, as it is disabled.
+            unsafe { source.open(NonNull::dangling().as_ptr()) };
+
+            let before = jiffies();
+            work.queue(delay);
+            // SAFETY: The timer is initialised, and nothing else changes the time.
+            let expires = unsafe { (*work.0.timer.get()).expires };
+            assert!(expires.wrapping_sub(before) <= jiffies().wrapping_sub(before));
+        }
         Ok(())
     }
 
