@@ -385,6 +385,7 @@ mod tests {
         assert!(devices.bdev(other).is_none());
         assert!(devices.name(other).is_none());
         assert!(Devices::new().bdev(own).is_none());
+        assert!(own != other);
         Ok(())
     }
 
