@@ -277,6 +277,20 @@ mod tests {
 
     use crate::block::dm::target::devices::DeviceIndex;
 
+    #[test]
+    fn each_destination_has_its_error() {
+        assert_eq!(result_of(false, 0), Ok(()));
+        for index in 0..MAX_DESTINATIONS {
+            assert_eq!(
+                result_of(false, 1 << index),
+                Err(CopyError::Write(1 << index))
+            );
+            assert_eq!(result_of(true, 1 << index), Err(CopyError::Read));
+        }
+        // C has not sent the I/O.
+        assert_eq!(result_of(false, usize::MAX), Err(CopyError::Write(0xff)));
+    }
+
     /// The guest suite `dm` has the cases with devices.
     #[test]
     fn destinations_have_the_length_of_the_source() {
