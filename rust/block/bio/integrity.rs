@@ -206,6 +206,8 @@ impl IntegrityPool {
 mod tests {
     use super::*;
 
+    use crate::testing::lockdep;
+
     #[test]
     fn payload_is_zeroed_on_allocation() -> Result {
         let pool = IntegrityPool::new(2, 5000)?;
@@ -238,6 +240,17 @@ mod tests {
         for min_nr in [1, 2, 5] {
             assert_eq!(IntegrityPool::new(min_nr, 512)?.0.min_nr(), min_nr);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn reserve_is_for_reclaim() -> Result {
+        let was_active = lockdep::is_active();
+        let pool = IntegrityPool::new(1, 512)?;
+
+        let payload = lockdep::in_reclaim(|| pool.alloc(512));
+        assert!(payload.is_ok());
+        assert_eq!(lockdep::is_active(), was_active);
         Ok(())
     }
 

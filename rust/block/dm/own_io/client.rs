@@ -334,7 +334,10 @@ mod tests {
 
     use crate::{
         block::dm::own_io::call,
-        testing::task::OtherTask, //
+        testing::{
+            lockdep,
+            task::OtherTask, //
+        }, //
     };
 
     /// A client that counts how often it is destroyed.
@@ -505,6 +508,23 @@ mod tests {
             // The function was freed.
             assert!(Arc::into_unique_or_drop(sum).is_some());
         }
+        Ok(())
+    }
+
+    /// Otherwise the memory of a call could wait for I/O of the target.
+    #[test]
+    fn memory_of_a_call_starts_no_io() -> Result {
+        let was_active = lockdep::is_active();
+        let owner = owner()?;
+        let handle = owner.shared();
+        let in_flight = handle.enter()?;
+
+        let func = |_: Result<call::Results>| ();
+        let context = lockdep::in_reclaim(|| call::begin(&in_flight, &handle, func));
+        // SAFETY: The context is from `begin()`, and is used once.
+        unsafe { call::finish::<Fake>(context.ok_or(EINVAL)?, (0, 0), false) };
+
+        assert_eq!(lockdep::is_active(), was_active);
         Ok(())
     }
 
