@@ -495,6 +495,26 @@ mod tests {
     }
 
     #[test]
+    fn encryption_in_flight_keeps_its_counter() -> Result {
+        let (_, cipher) = ciphers()?;
+        let (src, mut dst) = (Buffer::new(&[1; LEN as usize], 0)?, Buffer::new(&[], 0)?);
+        let filled = Filled::new();
+        let mut has_counter = false;
+
+        cipher.queue(|queue| {
+            // SAFETY: `filled` counts these bytes.
+            let dst = unsafe { dst.unfilled_segment_mut(LEN, &filled) }?;
+            queue.encrypt(src.segment(0, LEN)?, dst, &IV)?;
+            let mut started = queue.started.iter().flatten();
+            has_counter = started.any(|(_, counter)| counter.is_some());
+            Ok(())
+        })?;
+        assert!(has_counter);
+        assert_eq!(filled.len(), LEN);
+        Ok(())
+    }
+
+    #[test]
     fn success_keeps_an_earlier_failure() -> Result {
         let (_, cipher) = ciphers()?;
         let mut buffers = buffers(3)?;
