@@ -332,6 +332,19 @@ test_the_failure_of_a_part_is_that_of_the_whole() {
 	done
 }
 
+test_the_first_failure_of_several_is_that_of_the_whole() {
+	make bad error
+	echo 7 >$failures/fail
+	while read -r expected devices; do
+		make ours "tee $devices all"
+		expect_result "$expected" ours $write 0 8 4096
+		dmsetup remove ours
+	done <<-END
+		7 $recorder /dev/mapper/bad
+		10 /dev/mapper/bad $recorder
+	END
+}
+
 # The status of the first attempt does not reach the second.
 test_a_failure_is_forgotten_when_the_next_time_is_good() {
 	make ours "probe $recorder resubmit"
