@@ -146,6 +146,8 @@ enum What {
     Bounce,
     /// As [`What::Bounce`], but the first sector is not filled.
     BounceUnfilled,
+    /// As [`What::Bounce`], but the last sector is not filled.
+    BounceShort,
     /// As [`What::Bounce`], but the clone's own memory is copied from itself.
     BounceStale,
     /// Read with a clone, and copy what it has read.
@@ -168,7 +170,7 @@ enum What {
     Stay,
 }
 
-const NAMES: [(&str, What); 25] = [
+const NAMES: [(&str, What); 26] = [
     ("remap", What::Remap),
     ("remap_tagged", What::RemapTagged),
     ("partial", What::Partial),
@@ -184,6 +186,7 @@ const NAMES: [(&str, What); 25] = [
     ("share_tagged", What::ShareTagged),
     ("bounce", What::Bounce),
     ("bounce_unfilled", What::BounceUnfilled),
+    ("bounce_short", What::BounceShort),
     ("bounce_stale", What::BounceStale),
     ("read", What::Read),
     ("read_at_once", What::ReadAtOnce),
@@ -381,7 +384,7 @@ impl dm::Target for Probe {
             }
             What::Submit => bio.defer(|bio| bio.queue(queue, submit)),
             What::Share | What::ShareTagged => bio.defer(|bio| bio.queue(queue, share)),
-            What::Bounce | What::BounceUnfilled | What::BounceStale => {
+            What::Bounce | What::BounceUnfilled | What::BounceShort | What::BounceStale => {
                 bio.defer(|bio| bio.queue(queue, bounce))
             }
             What::Read if bio.op() == Op::Read => bio.defer(|bio| bio.queue(queue, read)),
@@ -534,10 +537,10 @@ fn bounce(mut bio: dm::Bio<Probe>) {
     match bounced {
         Ok(mut clone) => {
             let (_, mut data, mut own) = clone.segments();
+            let one = NonZeroU32::new(SECTOR_SIZE).unwrap_or(NonZeroU32::MIN);
             if what == What::BounceUnfilled {
-                let skipped = NonZeroU32::new(SECTOR_SIZE).unwrap_or(NonZeroU32::MIN);
-                data.next_segment(skipped);
-                own.next_segment(skipped);
+                data.next_segment(one);
+                own.next_segment(one);
             }
             // If these fail, the clone is not submitted.
             if what == What::BounceStale {
@@ -547,6 +550,15 @@ fn bounce(mut bio: dm::Bio<Probe>) {
                         let _ = front.copy_from(back.as_segment());
                         let _ = back.copy_from(front.as_segment());
                     }
+                }
+            } else if what == What::BounceShort {
+                while own.remaining_bytes() > SECTOR_SIZE {
+                    let (Some(from), Some(mut to)) =
+                        (data.next_segment(one), own.next_segment(one))
+                    else {
+                        break;
+                    };
+                    let _ = to.copy_from(from);
                 }
             } else {
                 let _ = own.copy_from(data);
@@ -705,6 +717,9 @@ impl dm::Target for ProbeLine {
                 b"zeroes_bios" => builder.set_num_write_zeroes_bios(args.parsed(INVALID)?),
                 b"discards_supported" => builder.set_discards_supported(),
                 b"flush_bypasses_map" => builder.set_flush_bypasses_map(),
+                b"also" => {
+                    builder.get_device(args.required(c"missing device path")?, 0)?;
+                }
                 b"max_discard" => max_discard_sectors = Some(args.parsed(INVALID)?),
                 b"area" => {
                     let start_sectors = args.parsed(INVALID)?;
@@ -713,7 +728,8 @@ impl dm::Target for ProbeLine {
                 b"event" => {
                     let own = builder.event()?;
                     events.lock().push(own.clone(), GFP_KERNEL)?;
-                    event = Some(own);
+                    // The first one is used.
+                    event = event.or(Some(own));
                 }
                 b"wait" => {
                     pr_info!("ctr waits\n");

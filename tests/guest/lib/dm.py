@@ -244,6 +244,10 @@ class Suite(block.Suite):
             self.line(f"{kind}_bios 1")
             self.remove("probe")
 
+    def test_error_of_opening_a_device_is_returned(self) -> None:
+        self.expect_error(errno.ENOENT, lambda: self.line(device="/dev/there_is_none"))
+        self.remove("probe")
+
     def test_bios_end_at_multiples_of_the_maximum_length(self) -> None:
         # From sector 4 to sector 36.
         for sectors, count, longest in ((8, 5, 8), (24, 2, 20)):
@@ -258,12 +262,15 @@ class Suite(block.Suite):
         device = self.make_null_blk("null0", size=64, zoned=1, zone_size=4)
         message = "probe_line: Zoned devices cannot be used with a maximum I/O length"
         self.expect_refused(message, "max_io_len 8", device=device)
+        # Any device of the line counts.
+        self.expect_refused(message, f"also {device} max_io_len 8")
 
     def test_maximum_length_has_whole_blocks(self) -> None:
         device = self.make_null_blk("null0", size=1, blocksize=4096)
         message = "probe_line: The maximum I/O length is no multiple of the logical block size"
         for sectors in (1, 12):
             self.expect_refused(message, f"max_io_len {sectors}", device=device)
+            self.expect_refused(message, f"also {device} max_io_len {sectors}")
         self.line("max_io_len 24", device=device)
 
     def test_zones_of_the_line_must_be_on_the_device(self) -> None:
@@ -360,7 +367,8 @@ class Suite(block.Suite):
         self._mapped.clear()
 
     def test_events_are_counted(self) -> None:
-        node = self.line("event")
+        # All handles of a line are for its events.
+        node = self.line("event", "event")
         before = self.control.info("probe").event_nr
         block.read(node, 4096)
         block.wait_until(lambda: self.control.info("probe").event_nr > before)
@@ -453,7 +461,7 @@ class Suite(block.Suite):
 
     def test_unfilled_clone_is_not_written(self) -> None:
         """Otherwise old contents of the clone's memory would get to the device."""
-        for behaviour in ("bounce_unfilled", "bounce_stale"):
+        for behaviour in ("bounce_unfilled", "bounce_short", "bounce_stale"):
             node = self.probe(behaviour)
             before = block.fields_of("/sys/block/ram0/stat")[4]
             self.expect_error(errno.EIO, block.write, node, bytes(4096))
