@@ -398,6 +398,21 @@ mod tests {
         Err(ETIMEDOUT)
     }
 
+    /// Otherwise a queue would be leaked if a task drops it that the timer once interrupted.
+    #[test]
+    fn task_is_in_the_timer_only_while_the_timer_runs() -> Result {
+        let (queue, flushes) = queue(NEVER_MS)?;
+        assert!(queue.queue(take(queue.space())?).is_ok());
+        let timer = ptr::from_ref(&queue.instance.timer).cast_mut().cast();
+
+        // SAFETY: The timer is in an instance, and it is not shut down.
+        unsafe { timeout::<CachedDomain, Flushes>(timer) };
+        assert_eq!(flushes.finished.load(Relaxed), 1);
+        assert_eq!(queue.queued(), 0);
+        assert!(!queue.instance.is_in_timer());
+        Ok(())
+    }
+
     /// The timer's flush does not count for a range that was queued during a flush that still runs.
     #[test]
     fn timer_rearms_for_unflushed_ranges() -> Result {
