@@ -209,3 +209,32 @@ impl CpuRcache {
         is_empty(&self.loaded) && is_empty(&self.prev)
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kernel::prelude::kunit_tests(kscale_iova_cpu_rcache)]
+mod tests {
+    use super::*;
+
+    use kernel::prelude::*;
+
+    use super::super::array::Magazine;
+
+    /// As if the CPU went offline while another CPU emptied its magazines.
+    #[test]
+    fn closed_slot_gets_no_magazine_back() -> Result {
+        let mut slot = CpuRcache::new();
+        let empty = KBox::new(Magazine::EMPTY, GFP_KERNEL)?;
+        assert!(slot.load_empty(Some(empty)).is_none());
+
+        let taken = slot.take();
+        assert!(slot.close().iter().all(Option::is_none));
+        let left = slot.put_back(taken);
+        assert_eq!(left.iter().flatten().count(), 1);
+        assert_eq!(slot.count(), (0, 0));
+
+        slot.open();
+        assert!(slot.put_back(left).iter().all(Option::is_none));
+        assert_eq!(slot.count(), (1, 0));
+        Ok(())
+    }
+}
