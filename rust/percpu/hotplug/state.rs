@@ -192,3 +192,30 @@ unsafe extern "C" fn call_offline(cpu: c_uint, node: *mut bindings::hlist_node) 
     // C ignores errors when a state or an instance is removed.
     0
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_cpuhp_state)]
+mod tests {
+    use super::*;
+
+    /// Succeeds if the caller is in a callback.
+    fn online(_: NonNull<Header>, _: CpuId) -> Result {
+        is_in_callback().then_some(()).ok_or(EINVAL)
+    }
+
+    fn offline(_: NonNull<Header>, _: CpuId) {}
+
+    /// Otherwise the task could never register callbacks again.
+    #[test]
+    fn task_is_in_a_callback_only_during_the_call() {
+        let header = Header::new(online, offline);
+        let node = Header::node(NonNull::from(&header));
+
+        // SAFETY: The node is that of a header, and its functions accept any arguments.
+        assert_eq!(unsafe { call_online(0, node) }, 0);
+        assert!(!is_in_callback());
+        // SAFETY: As above.
+        assert_eq!(unsafe { call_offline(0, node) }, 0);
+        assert!(!is_in_callback());
+    }
+}
