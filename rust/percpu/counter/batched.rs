@@ -416,6 +416,11 @@ mod tests {
         assert_eq!(counter.compare_batch(101, NEVER_FOLD), Ordering::Equal);
         assert_eq!(counter.compare_batch(102, NEVER_FOLD), Ordering::Less);
         assert_eq!(counter.compare_approx(100), Ordering::Equal);
+
+        // A delta of more than the default batch of all CPUs.
+        counter.add_batch(60_000, NEVER_FOLD);
+        assert_eq!(counter.read(), 100);
+        assert_eq!(counter.compare_batch(50_000, NEVER_FOLD), Ordering::Greater);
         Ok(())
     }
 
