@@ -289,3 +289,150 @@ impl AeadFormat {
         }
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_aead)]
+mod tests {
+    use super::*;
+
+    use core::num::NonZeroU32;
+
+    use kscale::block::bio::{
+        Buffer,
+        IntegrityProfile, //
+    };
+
+    use crate::{
+        format::Format,
+        table::testing::config, //
+    };
+
+    const GCM: &CStr = c"capi:gcm(aes)-random";
+    const TCW: &CStr = c"capi:authenc(hmac(sha256),cbc(aes))-tcw";
+
+    /// Bytes of the data.
+    const LEN: u32 = 4096;
+
+    struct Device {
+        format: Format,
+        config: Config,
+    }
+
+    impl Device {
+        /// Returns a device of a line with the given cipher, options and key.
+        fn new(cipher: &CStr, options: &[&'static CStr], key: &SecretBytes) -> Result<Self> {
+            let new = || -> Result<Self, CtrError> {
+                let options = Options::parse(options.iter().copied(), LEN.into())?;
+                let spec = CipherSpec::parse(cipher, true)?;
+                let len = key.as_bytes().len() as u32;
+                let own = || SecretBytes::new(key.as_bytes());
+                let (mut format, layout) = Format::new(&spec, len, own, &options)?;
+                let profile = IntegrityProfile {
+                    tuple_size: NonZeroU32::new(32).ok_or(EINVAL)?,
+                    interval: options.sector_size.get(),
+                    is_protection: false,
+                };
+                let tuple = format.bind_integrity_profile(Some(profile), &options)?;
+                let mut config = config(options, layout)?;
+                config.tuple = tuple.ok_or(EINVAL)?;
+                Ok(Self { format, config })
+            };
+            new().map_err(|error| error.error())
+        }
+
+        /// Encrypts `plain` from `sector` on.
+        fn encrypt(&self, sector: u64, plain: &Buffer, tuples: &mut [u8]) -> Result<Buffer> {
+            let mut encrypted = Buffer::new(&[], 0)?;
+            plain
+                .with_segments(LEN, |src| {
+                    encrypted.with_segments_mut(LEN, |dst| {
+                        self.format.encrypt(&self.config, sector, src, dst, tuples)
+                    })
+                })
+                .map_err(|_| EIO)?;
+            Ok(encrypted)
+        }
+
+        /// Decrypts `data` in place. Returns the first changed sector, or [`None`].
+        fn decrypt(&self, sector: u64, data: &mut Buffer, tuples: &[u8]) -> Result<Option<u64>> {
+            data.with_segments_mut(LEN, |data| {
+                match self.format.decrypt(&self.config, sector, data, tuples) {
+                    Ok(()) => Ok(None),
+                    Err(Fault::Changed { sector }) => Ok(Some(sector)),
+                    Err(Fault::Other(_)) => Err(EIO),
+                }
+            })
+        }
+    }
+
+    /// Returns a key of `len` equal bytes.
+    fn key(byte: u8, len: usize) -> Result<SecretBytes> {
+        SecretBytes::new(&KVec::from_elem(byte, len, GFP_KERNEL)?)
+    }
+
+    /// The tag covers the number of a sector in units of 512 bytes, relative to the target.
+    #[test]
+    fn tags_depend_neither_on_iv_offset_nor_on_iv_large_sectors() -> Result {
+        const OPTIONS: &[&CStr] = &[c"2", c"integrity:28:aead", c"sector_size:1024"];
+        const LARGE: &[&CStr] = &[
+            c"3",
+            c"integrity:28:aead",
+            c"sector_size:1024",
+            c"iv_large_sectors",
+        ];
+        let key = key(1, 32)?;
+        let writer = Device::new(GCM, OPTIONS, &key)?;
+        let mut with_offset = Device::new(GCM, OPTIONS, &key)?;
+        with_offset.config.iv_offset = 8;
+        let large = Device::new(GCM, LARGE, &key)?;
+        let plain = Buffer::new(&[], 0)?;
+
+        for reader in [&with_offset, &large] {
+            let mut tuples = [0; 4 * 32];
+            let mut data = writer.encrypt(6, &plain, &mut tuples)?;
+            assert_eq!(reader.decrypt(6, &mut data, &tuples)?, None);
+            let decrypted = data.contents(0, LEN as usize)?;
+            assert!(decrypted.iter().all(|&byte| byte == 0));
+
+            // The third sector is reported by the same number.
+            let mut data = writer.encrypt(6, &plain, &mut tuples)?;
+            tuples[2 * 32] ^= 1;
+            assert_eq!(reader.decrypt(6, &mut data, &tuples)?, Some(10));
+        }
+        Ok(())
+    }
+
+    /// A cipher without an authentication key gets the whole key.
+    #[test]
+    fn integrity_key_size_may_be_given_for_any_cipher() -> Result {
+        const OPTIONS: &[&CStr] = &[c"1", c"integrity:28:aead"];
+        const KEY_SIZE: &[&CStr] = &[c"2", c"integrity:28:aead", c"integrity_key_size:16"];
+        let key = key(1, 32)?;
+        let (plain, mut tuples) = (Buffer::new(&[], 0)?, [0; 8 * 32]);
+
+        let mut data = Device::new(GCM, OPTIONS, &key)?.encrypt(0, &plain, &mut tuples)?;
+        let reader = Device::new(GCM, KEY_SIZE, &key)?;
+        assert_eq!(reader.decrypt(0, &mut data, &tuples)?, None);
+        Ok(())
+    }
+
+    #[test]
+    fn new_key_replaces_all_derived_data() -> Result {
+        const OPTIONS: &[&CStr] = &[c"1", c"integrity:32:aead"];
+        // The keys of the cipher and of the digest, and both seeds.
+        const KEY_LEN: usize = 32 + 32 + 32;
+        let (first, second) = (key(1, KEY_LEN)?, key(2, KEY_LEN)?);
+        let plain = Buffer::new(&[], 0)?;
+        let (mut tuples, mut expected) = ([0; 8 * 32], [0; 8 * 32]);
+
+        let mut device = Device::new(TCW, OPTIONS, &first)?;
+        let layout = device.config.key_layout;
+        device.format.set_key(&second, &layout)?;
+        let changed = device.encrypt(7, &plain, &mut tuples)?;
+        let fresh = Device::new(TCW, OPTIONS, &second)?.encrypt(7, &plain, &mut expected)?;
+        let len = LEN as usize;
+        assert!(*changed.contents(0, len)? == *fresh.contents(0, len)?);
+        assert!(tuples == expected);
+        Ok(())
+    }
+}
