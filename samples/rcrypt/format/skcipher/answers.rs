@@ -246,6 +246,26 @@ mod tests {
         Ok(())
     }
 
+    /// A softirq must not use the others.
+    #[test]
+    fn modes_that_allocate_memory_and_asynchronous_ciphers_may_sleep() -> Result {
+        let cipher = Skcipher::new(c"cbc(aes)")?;
+        let driver = cipher.driver_name().to_str().map_err(|_| EINVAL)?;
+        let random = CString::try_from_fmt(fmt!("capi:cryptd({driver})-random"))?;
+
+        for (name, key_len, may_sleep) in [
+            (c"aes-cbc-plain64", 32, cipher.may_sleep()),
+            (c"aes-cbc-tcw", 64, cipher.may_sleep()),
+            (c"aes-cbc-eboiv", 32, true),
+            (c"aes-cbc-elephant", 32, true),
+            (&*random, 32, true),
+        ] {
+            let device = Device::new(name, key(key_len)?, 512).map_err(|error| error.error())?;
+            assert_eq!(device.format.may_sleep(), may_sleep);
+        }
+        Ok(())
+    }
+
     /// Checks the state that is carried from one sector to the next.
     #[test]
     fn sectors_do_not_depend_on_their_bio() -> Result {
