@@ -417,6 +417,13 @@ mod tests {
             assert_eq!(device.set_key(b":32:user:rcrypt_none"), Err(ENOKEY));
             assert!(shown(keys)?.is_some_and(|key| *key == *FIRST));
         }
+        // An argument of the right length, for a cipher without a key.
+        let no_key = KeyLayout {
+            size_bytes: 0,
+            ..device.config.key_layout
+        };
+        assert_eq!(keys.set_key(b"z", &no_key), Err(EINVAL));
+        assert!(has_key(keys));
         assert_eq!(keys.may_resume(), Ok(()));
         Ok(())
     }

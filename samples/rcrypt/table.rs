@@ -407,6 +407,13 @@ mod tests {
         assert_eq!(iv_offset(c"8", &large).ok(), Some(8));
         assert_eq!(iv_offset(c"7", &default).ok(), Some(7));
         assert!(iv_offset(c"7", &large).is_err());
+        // The offset is in units of 512 bytes in any case.
+        let iv_counts_large = Options {
+            iv_large_sectors: true,
+            ..large
+        };
+        assert_eq!(iv_offset(c"8", &iv_counts_large).ok(), Some(8));
+        assert!(iv_offset(c"1", &iv_counts_large).is_err());
         assert_eq!(start(c"18446744073709551615").ok(), Some(u64::MAX));
         for arg in [c"", c"-1", c"+1", c"1s", c"0x10", c"18446744073709551616"] {
             assert!(start(arg).is_err());

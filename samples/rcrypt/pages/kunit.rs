@@ -72,6 +72,20 @@ mod tests {
     }
 
     #[test]
+    fn targets_share_the_memory_while_they_exist() -> Result {
+        let shared = Shared::new()?;
+        let new = || LimitedPages::new(shared.clone(), shared.modes);
+
+        let (first, second) = (new()?, new()?);
+        assert_eq!(shared.targets.load(Relaxed), 2);
+        drop(first);
+        assert_eq!(shared.targets.load(Relaxed), 1);
+        drop(second);
+        assert_eq!(shared.targets.load(Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
     fn bulk_pages_are_charged_and_uncharged() -> Result {
         for mode in MODES {
             let pages = pages_of(mode, PageMode::Bulk)?;
