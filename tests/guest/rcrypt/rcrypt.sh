@@ -7,12 +7,18 @@
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
+sizes="/sys/module/$target_module/parameters/max_write_size
+/sys/module/$target_module/parameters/max_read_size"
+
 setup() {
 	load_crypt_modules
 }
 
 teardown() {
 	clean_block
+	for size in $sizes; do
+		[ ! -e "$size" ] || echo 0 >"$size"
+	done
 }
 
 test_sectors_of_512_bytes() {
@@ -228,6 +234,18 @@ test_unaligned_bios_are_killed() {
 	done
 	expect_content /tmp/before /dev/ram0
 	expect_content $plain /dev/mapper/above
+}
+
+# The device below refuses a part of its block.
+test_bios_are_split_at_blocks_of_the_device() {
+	make_null_blk a size=4 blocksize=4096
+	head -c 64K /dev/urandom >/tmp/random
+	dmsetup create ours --table "0 128 $target aes-xts-plain64 $key_512 0 /dev/a 0"
+	for size in $sizes; do
+		echo 6144 >"$size"
+	done
+	write_file /tmp/random /dev/mapper/ours 64k
+	expect_content /tmp/random /dev/mapper/ours
 }
 
 test_device_errors_are_reported() {

@@ -135,6 +135,7 @@ test_bad_numbers_and_devices() {
 		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY -1 DEV 0
 		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY 0x8 DEV 0
 		Invalid iv_offset sector (-22) | aes-xts-plain64 KEY 4 DEV 0 1 sector_size:4096
+		Error allocating crypto tfm (-2) | aes-none-plain64 KEY x DEV 0
 		Device lookup failed (-2) | aes-xts-plain64 KEY 0 /dev/none 0
 		Device lookup failed (-75) | aes-xts-plain64 KEY 0 9999:1 0
 		Device lookup failed (-6) | aes-xts-plain64 KEY 0 240:1 0

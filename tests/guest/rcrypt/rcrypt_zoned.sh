@@ -7,14 +7,14 @@
 . "${0%/*}/../lib/block.sh"
 . "${0%/*}/../lib/crypt.sh"
 
-# Eight zones of 1 MiB. The first is conventional.
+# Eight zones of 1 MiB. The first is conventional. The devices accept larger bios than the targets.
 zone=2048
 sectors=$((8 * zone))
 
 setup() {
 	load_crypt_modules
 	for name in a b; do
-		make_null_blk $name size=8 zoned=1 zone_size=1 zone_nr_conv=1 max_sectors=2048
+		make_null_blk $name size=8 zoned=1 zone_size=1 zone_nr_conv=1 max_sectors=4096
 	done
 	dmsetup create ours --table "0 $sectors $target aes-xts-plain64 $key_512 0 /dev/a 0"
 	dmsetup create theirs --table "0 $sectors crypt aes-xts-plain64 $key_512 0 /dev/b 0"
