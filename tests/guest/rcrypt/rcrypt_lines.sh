@@ -13,8 +13,8 @@ len_sectors=2048
 
 setup() {
 	load_crypt_modules
-	# The tests never write to the RAM disk.
-	[ -e /sys/block/ram0 ] || make_ram 1024
+	# Other suites may have left a RAM disk of another size.
+	make_ram $((len_sectors / 2))
 	dmsetup create ours --notable
 	dmsetup create theirs --notable
 }
