@@ -143,3 +143,46 @@ impl IvOps for EboivIv<'_> {
         Ok(iv)
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(rcrypt_iv_eboiv)]
+mod tests {
+    use super::*;
+
+    use kscale::{
+        block::dm::CtrError,
+        crypto::secret::SecretBytes, //
+    };
+
+    use crate::{
+        cipher_spec::CipherSpec,
+        format::Format,
+        iv::IvGenerator,
+        options::Options, //
+    };
+
+    /// The elephant mode writes data there, which must not stay in the page.
+    #[test]
+    fn work_area_is_wiped() -> Result {
+        let new = || -> Result<Format, CtrError> {
+            let spec = CipherSpec::parse(c"aes-cbc-eboiv", false)?;
+            let key = || SecretBytes::new(&[1; 16]);
+            Ok(Format::new(&spec, 16, key, &Options::DEFAULT)?.0)
+        };
+        let format = new().map_err(|error| error.error())?;
+        let Format::Plain {
+            ciphers,
+            iv: IvGenerator::Eboiv(mode),
+        } = &format
+        else {
+            return Err(EINVAL);
+        };
+        let size = NonZeroU32::new(1024).ok_or(EINVAL)?;
+        let mut ops = mode.ops(ciphers, size).map_err(|_| ENOMEM)?;
+
+        assert_eq!(ops.used, 0);
+        assert_eq!(ops.work_area()?.len(), 1024);
+        assert_eq!(ops.used, 1024);
+        Ok(())
+    }
+}
