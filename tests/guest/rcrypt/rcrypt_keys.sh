@@ -99,6 +99,9 @@ some_messages() {
 	show
 	try resume "$name"
 	sum
+	# The device is in use again.
+	message key wipe
+	sum
 }
 
 test_messages() {
