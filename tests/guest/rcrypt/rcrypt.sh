@@ -293,6 +293,21 @@ test_options_select_the_task_of_a_bio() {
 	END
 }
 
+# The submitter encrypts a small direct write, unless the encryption may sleep: eboiv allocates memory.
+test_workers_encrypt_if_it_may_sleep() {
+	make_ram 1024
+	for row in plain64,1 eboiv,0; do
+		dmsetup create ours --table "0 8 $target aes-cbc-${row%,*} $key_256 0 /dev/ram0 0"
+		# shellcheck disable=SC2046
+		set -- $(tasks)
+		dd if=/dev/zero of=/dev/mapper/ours bs=4k count=1 oflag=direct status=none
+		# shellcheck disable=SC2046
+		set -- "$@" $(tasks)
+		expect_equal "${row#*,}" $(($7 - $3)) "writes encrypted at once with ${row%,*}"
+		dmsetup remove ours
+	done
+}
+
 # queue <queue> <attribute>: prints an attribute of a queue of the only device.
 queue() {
 	cat /sys/devices/virtual/workqueue/rcryptd"$1"-*/"$2"
