@@ -151,7 +151,8 @@ static void submit_end_io(struct bio *bio)
 static int submit(struct block_device *bdev, blk_opf_t opf, sector_t sector, unsigned int bytes,
 		  unsigned int ioprio, unsigned int hint, unsigned int stream)
 {
-	bool has_data = (opf & REQ_OP_MASK) == REQ_OP_READ || (opf & REQ_OP_MASK) == REQ_OP_WRITE;
+	enum req_op op = opf & REQ_OP_MASK;
+	bool has_data = op == REQ_OP_READ || op == REQ_OP_WRITE || op == REQ_OP_ZONE_APPEND;
 	unsigned int count = has_data ? DIV_ROUND_UP(bytes, PAGE_SIZE) : 0;
 	DECLARE_COMPLETION_ONSTACK(done);
 	struct bio *bio;

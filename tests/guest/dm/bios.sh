@@ -19,11 +19,13 @@ failures=/sys/module/bio_recorder/parameters
 size_sectors=4503599627370496
 far_sector=4503599627366400
 
-# Operations: REQ_OP_READ, REQ_OP_WRITE, REQ_OP_DISCARD, REQ_OP_SECURE_ERASE, REQ_OP_WRITE_ZEROES.
+# Operations: REQ_OP_READ, REQ_OP_WRITE, REQ_OP_DISCARD, REQ_OP_SECURE_ERASE, REQ_OP_ZONE_APPEND,
+# REQ_OP_WRITE_ZEROES.
 read=0
 write=1
 discard=3
 secure_erase=5
+zone_append=7
 write_zeroes=9
 
 # Flags, as in include/linux/blk_types.h.
@@ -410,6 +412,17 @@ test_synchronous_writes_are_encrypted_at_once() {
 		1 $sync
 		1 $fua
 	END
+}
+
+# A bio that appends has the sector of the zone. Its data is encrypted for the sector that it gets.
+test_data_is_appended_to_encrypted_zones() {
+	make_null_blk zoned size=8 zoned=1 zone_size=1
+	dmsetup create ours --table "0 16384 $target aes-xts-plain64 $key_512 0 /dev/zoned 0"
+	for _ in 1 2; do
+		expect_result 0 ours $zone_append 0 2048 4096
+	done
+	dd if=/dev/mapper/ours bs=4k skip=256 count=2 iflag=direct status=none of=/tmp/zone
+	cmp -n 8192 /dev/zero /tmp/zone
 }
 
 test_modules_can_be_unloaded() {
