@@ -68,6 +68,15 @@ def cache_dir() -> Path:
     return Path(os.environ.get("KSCALE_CACHE") or f"{base}/kscale").absolute()
 
 
+def cargo_dir(name: str) -> Path:
+    """Returns a build directory of cargo.
+
+    Each checkout has its own: cargo compares the time of its last build with that of the sources, and
+    would take a program of another checkout for an up-to-date one.
+    """
+    return CHECKOUT / "out/cargo" / name
+
+
 def check_space(wanted_mib: int, directory: Path | None = None) -> None:
     """Exits if the file system of a directory, or else of the cache, has less free space than is needed."""
     where = directory or cache_dir()

@@ -21,9 +21,9 @@ class NotBuilt(Exception):
 
 
 def build() -> Path:
-    """Builds the program in the cache and returns its path."""
+    """Builds the program and returns its path."""
     tools = common.load_tools()
-    target = common.cache_dir() / "loom"
+    target = common.cargo_dir("loom")
     cargo = Path(tools["RUSTC"]).with_name("cargo")
     argv = [str(cargo), "build", "--release", "--quiet"]
     env = os.environ | {"RUSTC": tools["RUSTC"], "CARGO_TARGET_DIR": str(target)}

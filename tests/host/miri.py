@@ -38,11 +38,11 @@ class LeftOut(Exception):
 
 
 def run(argv: list[str], timeout_s: int = TIMEOUT_S, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs cargo in the crate, with its build directory in the cache."""
+    """Runs cargo in the crate."""
     return subprocess.run(
         argv,
         cwd=HERE / "miri",
-        env=os.environ | {"CARGO_TARGET_DIR": str(common.cache_dir() / "miri")} | env,
+        env=os.environ | {"CARGO_TARGET_DIR": str(common.cargo_dir("miri"))} | env,
         timeout=timeout_s,
         capture_output=True,
         text=True,

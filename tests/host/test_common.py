@@ -37,6 +37,11 @@ class Cache(unittest.TestCase):
         # Some commands run in another directory.
         self.assertEqual(self.cache(KSCALE_CACHE="own"), Path.cwd() / "own")
 
+    def test_programs_of_cargo_are_not_in_the_cache(self) -> None:
+        # Checkouts share the cache, and would run the programs of each other.
+        for name in ("loom", "miri", "mutants"):
+            self.assertTrue(common.cargo_dir(name).is_relative_to(common.CHECKOUT))
+
 
 class Interrupt(unittest.TestCase):
     """An exception that ends a program"""

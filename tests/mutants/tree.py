@@ -38,9 +38,9 @@ class Mutant:
 
 
 def mutator() -> Path:
-    """Builds the program that creates the copy, in the cache. Returns its path."""
+    """Builds the program that creates the copy. Returns its path."""
     tools = common.load_tools()
-    target = common.cache_dir() / "mutants"
+    target = common.cargo_dir("mutants")
     cargo = Path(tools["RUSTC"]).with_name("cargo")
     env = os.environ | {"RUSTC": tools["RUSTC"], "CARGO_TARGET_DIR": str(target)}
     # Uses crates in the cache first, without the network.
