@@ -115,14 +115,19 @@ impl Share {
 
     /// Returns the size of the share in pages.
     fn limit_pages(&self) -> usize {
-        // OVERFLOW: The number of pages is below 2^52.
-        let pages = page::totalram_pages().wrapping_mul(MEMORY_PERCENT) / 100;
-
-        pages
-            .checked_div(self.0.targets.load(Relaxed))
-            .unwrap_or(pages)
-            .max(MIN_PAGES_PER_TARGET)
+        share_pages(page::totalram_pages(), self.0.targets.load(Relaxed))
     }
+}
+
+/// Returns the share of a target in a memory of `ram_pages`, in pages.
+fn share_pages(ram_pages: usize, targets: usize) -> usize {
+    // OVERFLOW: The number of pages is below 2^52.
+    let pages = ram_pages.wrapping_mul(MEMORY_PERCENT) / 100;
+
+    pages
+        .checked_div(targets)
+        .unwrap_or(pages)
+        .max(MIN_PAGES_PER_TARGET)
 }
 
 impl Drop for Share {

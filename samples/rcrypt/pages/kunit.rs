@@ -309,6 +309,16 @@ mod tests {
     }
 
     #[test]
+    fn targets_share_two_percent_of_the_memory() {
+        for (targets, expected) in [(0, 200_000), (1, 200_000), (2, 100_000), (8, 25_000)] {
+            assert_eq!(share_pages(10_000_000, targets), expected);
+        }
+        for targets in [1, 10] {
+            assert_eq!(share_pages(1000, targets), MIN_PAGES_PER_TARGET);
+        }
+    }
+
+    #[test]
     fn limit_follows_the_number_of_targets() -> Result {
         let pages = pages_of(LimitMode::Credit, PageMode::Bulk)?;
         let limit = pages.share.limit_pages();
