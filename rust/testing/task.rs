@@ -18,7 +18,10 @@ use kernel::{
 
 use crate::bindings;
 
-/// Returns whether the current task is in a NOIO scope.
+/// Returns whether the current task is in a NOIO scope (`PF_MEMALLOC_NOIO`).
+///
+/// Context: Any context. Never sleeps. In an interrupt, the answer is that of the interrupted task. C:
+/// `memalloc_noio_save()` in `include/linux/sched/mm.h`.
 pub fn in_noio_scope() -> bool {
     // SAFETY: `get_current()` has no preconditions.
     let task = unsafe { bindings::get_current() };
