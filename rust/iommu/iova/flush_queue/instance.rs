@@ -182,3 +182,50 @@ pub(super) unsafe extern "C" fn timeout<S: Space, T: Iotlb>(timer: *mut bindings
     );
     instance.interrupted.store(0, Relaxed);
 }
+
+#[cfg(kscale_kunit)]
+#[kunit_tests(kscale_iova_flush_instance)]
+mod tests {
+    use super::{
+        super::super::{
+            Alignment,
+            Builder, //
+        },
+        *, //
+    };
+
+    use kernel::page::PAGE_SIZE;
+
+    struct NoIotlb;
+
+    #[vtable]
+    impl Iotlb for NoIotlb {
+        fn flush_all(&self) {}
+    }
+
+    /// The timer is armed again for a range of any CPU, also if the rings of later CPUs are empty.
+    #[test]
+    fn a_range_of_any_cpu_is_left() -> Result {
+        let domain = Arc::new(Builder::new(PAGE_SIZE, 1)?.build(), GFP_KERNEL)?;
+        let iotlb = Arc::new(NoIotlb, GFP_KERNEL)?;
+        // The timer is never armed, as the ranges are not queued by `queue()`.
+        let instance = KBox::pin_init(Instance::new(domain.clone(), iotlb, 1), GFP_KERNEL)?;
+
+        for (_, ring) in instance.rings.iter() {
+            let entry = Entry::new(domain.alloc(1, 1023, Alignment::Any)?);
+            let mut is_left = false;
+
+            // The range is queued while a flush runs, which ends after the next one.
+            instance.counters.flush(|| {
+                let free = |entry| instance.free(entry);
+                ring.lock().queue(entry, &instance.counters, || (), free);
+                is_left = instance.flush();
+            });
+            assert!(is_left);
+            assert_eq!(instance.queued(), 1);
+            assert!(!instance.flush());
+            assert_eq!(instance.queued(), 0);
+        }
+        Ok(())
+    }
+}
