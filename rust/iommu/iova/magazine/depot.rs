@@ -74,3 +74,60 @@ impl<P: DepotPolicy> Depot<P> {
         (count, self.policy.is_due(len, count))
     }
 }
+
+#[cfg(kscale_kunit)]
+#[kernel::prelude::kunit_tests(kscale_iova_magazine_depot)]
+mod tests {
+    use super::*;
+
+    use super::super::array::Magazine;
+
+    use kernel::prelude::*;
+
+    /// Records the length of the depot before a magazine was taken.
+    struct Record(usize);
+
+    impl DepotPolicy for Record {
+        fn on_full(&self, _: usize) -> WhenFull {
+            WhenFull::Keep
+        }
+
+        fn on_taken(&mut self, depot: usize) {
+            self.0 = depot;
+        }
+    }
+
+    /// Returns a depot with `count` magazines.
+    fn depot(count: usize) -> Result<Depot<Record>> {
+        let mut depot = Depot::new(Record(usize::MAX));
+        for _ in 0..count {
+            depot.push(KBox::new(Magazine::EMPTY, GFP_KERNEL)?);
+        }
+        Ok(depot)
+    }
+
+    #[test]
+    fn policy_gets_the_length_before_a_magazine_is_taken() -> Result {
+        let mut depot = depot(3)?;
+
+        drop(depot.pop_surplus());
+        assert_eq!(depot.policy.0, usize::MAX);
+        for len in [2, 1, 0] {
+            assert_eq!(depot.pop().is_some(), len != 0);
+            assert_eq!(depot.policy.0, len);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn longest_depot_is_at_least_the_present_one() -> Result {
+        let mut depot = depot(3)?;
+
+        assert_eq!(depot.take_longest(), 3);
+        assert_eq!(depot.take_longest(), 3);
+        drop(depot.pop());
+        assert_eq!(depot.take_longest(), 3);
+        assert_eq!(depot.take_longest(), 2);
+        Ok(())
+    }
+}

@@ -358,6 +358,42 @@ mod tests {
     }
 
     #[test]
+    fn only_open_cpus_count_when_a_depot_is_trimmed() -> Result {
+        let cache = cache(Policy::Trimmed, 4)?;
+        cache.caches.close(2);
+        cache.caches.close(3);
+
+        // Fills both magazines of CPU 1, and moves three to the depot.
+        pass(&cache, 5 * MAGAZINE_SIZE, 0, 1)?;
+        assert_eq!(cache.usage().depot, 3);
+        for _ in 0..2 {
+            cache.trim();
+            assert_eq!(cache.usage().depot, 2);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn only_allocations_that_succeed_are_counted() -> Result {
+        let domain = Arc::new(Builder::new(PAGE_SIZE, 4)?.build(), GFP_KERNEL)?;
+        let cache = VirtualCache::new(domain, Policy::Adaptive, 1)?;
+
+        // Page frames 4 to 7, the only ones below the limit.
+        let all = cache.alloc(4, 7, WhenFull::Fail)?;
+        for when_full in [WhenFull::Fail, WhenFull::FlushRcaches] {
+            assert_eq!(cache.alloc(1, 7, when_full).err(), Some(ENOMEM));
+        }
+        assert_eq!((cache.counts().tree_allocs, cache.usage().ranges), (1, 1));
+
+        // The first attempt finds nothing, as the page frames are in a magazine.
+        drop(all);
+        let one = cache.alloc(1, 7, WhenFull::FlushRcaches)?;
+        assert_eq!((cache.counts().tree_allocs, cache.usage().ranges), (2, 1));
+        drop(one);
+        Ok(())
+    }
+
+    #[test]
     fn a_refill_frees_one_empty_magazine() -> Result {
         for policy in Policy::ALL {
             let cache = cache(policy, 2)?;
