@@ -504,4 +504,72 @@ mod tests {
         }
         Ok(())
     }
+
+    /// A block device and its queue. Only the queue and the block sizes of it are valid.
+    struct Disk {
+        bdev: KBox<bindings::block_device>,
+        _queue: KBox<bindings::request_queue>,
+    }
+
+    impl Disk {
+        /// Returns a disk with blocks of this size, on larger physical blocks.
+        fn new(block_bytes: u32) -> Result<Self> {
+            // They are too large for the stack.
+            let queue = KBox::<bindings::request_queue>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+            let bdev = KBox::<bindings::block_device>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+            // SAFETY: All bytes are zero, as those of the default values.
+            let (mut queue, mut bdev) = unsafe { (queue.assume_init(), bdev.assume_init()) };
+            queue.limits.logical_block_size = block_bytes;
+            queue.limits.physical_block_size = 8 * block_bytes;
+            bdev.bd_queue = &raw mut *queue;
+            Ok(Self {
+                bdev,
+                _queue: queue,
+            })
+        }
+
+        /// Adds the disk to the devices of a line.
+        fn add_to(&mut self, line: &mut TargetBuilder<'_>) -> Result<DeviceIndex> {
+            let dev = bindings::dm_dev {
+                bdev: &raw mut *self.bdev,
+                ..pin_init::zeroed()
+            };
+            // SAFETY: Only the block sizes of the device are used, and nothing closes it. The disk lives
+            // longer than the line.
+            unsafe { line.devices.push(&dev, 0, 1) }
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_device_are_logical() -> Result {
+        let mut ti = KBox::new(bindings::dm_target::default(), GFP_KERNEL)?;
+        for (block_bytes, len_sectors, is_accepted) in
+            [(512, 1, true), (4096, 1, false), (4096, 8, true)]
+        {
+            let mut disk = Disk::new(block_bytes)?;
+            // SAFETY: As in `checked()`.
+            let mut line = unsafe { TargetBuilder::new(&raw mut *ti) };
+            let device = disk.add_to(&mut line)?;
+
+            assert_eq!(line.logical_block_size(device)?.get(), block_bytes);
+            line.set_max_io_len(NonZeroU32::new(len_sectors).ok_or(EINVAL)?);
+            assert_eq!(line.check().is_ok(), is_accepted);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn device_of_another_line_has_no_blocks() -> Result {
+        let mut ti = KBox::new(bindings::dm_target::default(), GFP_KERNEL)?;
+        let (mut theirs, mut ours) = (Disk::new(512)?, Disk::new(512)?);
+        // SAFETY: As in `checked()`.
+        let mut other = unsafe { TargetBuilder::new(&raw mut *ti) };
+        let device = theirs.add_to(&mut other)?;
+        // SAFETY: As above.
+        let mut line = unsafe { TargetBuilder::new(&raw mut *ti) };
+        ours.add_to(&mut line)?;
+
+        assert_eq!(line.logical_block_size(device).err(), Some(ENODEV));
+        Ok(())
+    }
 }

@@ -190,7 +190,7 @@ impl Devices {
     ///
     /// `dev` must have been opened for the target. It may have no block device and no file if the
     /// devices are not used.
-    unsafe fn push(
+    pub(super) unsafe fn push(
         &mut self,
         dev: &bindings::dm_dev,
         start_sectors: u64,
