@@ -105,6 +105,7 @@ class Suite(dm_targets.Suite):
             ("countbadblocks", "countbadblocks: 3 badblock(s) found"),
             ("removebadblock 61", errno.EINVAL),
             ("removebadblock 60", ""),
+            ("countbadblocks", "countbadblocks: 2 badblock(s) found"),
             ("removebadblock 60", errno.EINVAL),
             ("removebadblock 256", errno.EINVAL),
             ("quiet", ""),
@@ -165,6 +166,8 @@ class Suite(dm_targets.Suite):
             lines = [line for line in self.log.lines() if "block 3 removed from badblocklist by write" in line]
             ktap.expect_equal(1, len(lines), f"lines in the log of {name}")
             ktap.expect_equal("255\n", self.tell(name, "listbadblocks"), "blocks")
+            counted = "countbadblocks: 1 badblock(s) found"
+            ktap.expect_equal(counted, self.tell(name, "countbadblocks"), f"number of blocks of {name}")
 
     def test_flushes_and_discards_are_writes(self) -> None:
         device = self.make_null_blk("null0", size=1, cache_size=1, discard=1)
