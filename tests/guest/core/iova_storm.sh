@@ -66,6 +66,12 @@ test_all_allocators_serve_tasks() {
 	for way in tree rcaches fixed_drop fixed_flush scaled trimmed adaptive; do
 		[ "$(number_of $way ios)" -gt 0 ] || fail "$way: $(cat $root/result)"
 		expect_equal 0 "$(number_of $way failures)" "$way: failures"
+		case $way in
+		tree | rcaches) continue ;;
+		esac
+		# The caches still have ranges.
+		[ "$(number_of $way tree_allocs)" -gt "$(number_of $way tree_frees)" ] ||
+			fail "$way: no ranges are left: $(cat $root/result)"
 	done
 }
 

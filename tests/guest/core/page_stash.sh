@@ -166,6 +166,7 @@ test_tasks_neither_lose_nor_share_pages() {
 	echo "tasks=4 calls=$calls cpu=0" >$root/run
 	expect_nothing_broken
 	expect_load $((calls / 2)) gets
+	expect_load $((calls / 2)) puts
 	echo "tasks=8 calls=$calls" >$root/run
 	expect_nothing_broken
 	expect_pages "$(state cached)" 0

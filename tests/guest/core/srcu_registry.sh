@@ -53,6 +53,11 @@ stat_of() {
 	sed -n "s/^$2 .*\b$3 \([0-9]*\).*/\1/p" "$root/$1/stats"
 }
 
+# walks_of <way> <line>: prints the numbers of complete walks, of those cut short and of those skipped.
+walks_of() {
+	echo "$(stat_of "$1" "$2" complete) $(stat_of "$1" "$2" cut_short) $(stat_of "$1" "$2" skipped)"
+}
+
 # write <way> <file> <line>: writes a line to a file of the sample. Can run in the background.
 write() {
 	echo "$3" >"$root/$1/$2"
@@ -199,8 +204,14 @@ test_srcu_walks_do_not_block_writers() {
 test_guarantees_hold_under_load() {
 	for way in $all; do
 		for load in 'pause_us=0' 'pause_us=200' 'sleep_ms=5'; do
+			before=$(walks_of $way walks)
 			write $way run "readers=4 ms=$load_ms $load"
 			expect_promises_kept $way
+			# There were no other walks.
+			# shellcheck disable=SC2046
+			set -- $before $(walks_of $way walks)
+			expect_equal "$(walks_of $way run)" "$(($4 - $1)) $(($5 - $2)) $(($6 - $3))" \
+				"$way, $load: walks of each kind"
 			[ "$(stat_of $way run unregistered)" -gt 0 ] || fail "$way: the writer starved"
 			# At least one walk ran.
 			[ $(($(stat_of $way run complete) + $(stat_of $way run cut_short))) -gt 0 ] ||
