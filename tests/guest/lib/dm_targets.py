@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import block
 import ktap
-from dm_ioctl import IMA_MEASUREMENT, NOFLUSH, STATUS_TABLE, KernelLog, Target
+from dm_ioctl import IMA_MEASUREMENT, NOFLUSH, READONLY, STATUS_TABLE, KernelLog, Target
 
 SAMPLES = ("error", "linear", "striped", "zero")
 MODULES = [f"dm_r{name}" for name in SAMPLES]
@@ -293,10 +293,31 @@ class Suite(block.Suite):
             self.remove_all()
             subprocess.run(["modprobe", "-r", "scsi_debug"], check=True)
 
-    def make_scsi_disk(self) -> str:
-        """Creates a disk that can write zeroes. Returns its node."""
+    def test_read_only_tables_need_no_writable_device(self) -> None:
+        """A disk that is write-protected cannot be opened for writing."""
+        device = self.make_scsi_disk("wp=1")
+        try:
+            for name in ("linear", "flakey"):
+                line = f"{device} 0" if name == "linear" else f"{device} 0 60 0"
+                found = []
+                for kind in (f"r{name}", name):
+                    self.create("ours")
+                    lines = [Target(0, SECTORS, kind, line)]
+                    load = lambda flags: self.control.load("ours", lines, flags)
+                    errors = [error_of(lambda: load(flags)) for flags in (0, READONLY)]
+                    self.control.resume("ours")
+                    found.append((errors, self.control.table("ours")[0].line))
+                    self.remove("ours")
+                ktap.expect_equal(found[1], found[0], f"errors and table of {name}")
+                ktap.expect_equal([errno.EROFS, 0], found[0][0], f"errors of {name}")
+        finally:
+            self.remove_all()
+            subprocess.run(["modprobe", "-r", "scsi_debug"], check=True)
+
+    def make_scsi_disk(self, *more: str) -> str:
+        """Creates a disk that can write zeroes, with more options. Returns its node."""
         subprocess.run(["modprobe", "sd_mod"], check=True)
-        options = ["dev_size_mb=8", "delay=0", "lbpws=1", "lbpws10=1"]
+        options = ["dev_size_mb=8", "delay=0", "lbpws=1", "lbpws10=1", *more]
         subprocess.run(["modprobe", "scsi_debug", *options], check=True)
         found: list[str] = []
         while not found:
