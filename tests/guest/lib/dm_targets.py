@@ -384,6 +384,16 @@ class Suite(block.Suite):
         assert self.control.status("ours")[0].line.endswith(" 1 AD"), "the leg has not failed"
         expect_equal_status(self, "striped")
 
+    def test_stripes_of_a_device_fail_together(self) -> None:
+        bad = self.create("bad", Target(0, SECTORS, "error", ""))
+        nodes = self.both("striped", f"3 8 {bad} 680 /dev/ram0 0 {bad} 0", 2040)
+        expect_equal_status(self, "striped")
+        for node in nodes:
+            # Of the last stripe only.
+            ktap.expect_equal(errno.EIO, error_of(lambda: block.read(node, 4096, offset=8192)), "error")
+        assert self.control.status("ours")[0].line.endswith(" 1 DAD"), "a stripe has not failed"
+        expect_equal_status(self, "striped")
+
     def test_last_errors_of_a_leg_are_no_events(self) -> None:
         bad = self.create("bad", Target(0, SECTORS, "error", ""))
         for name, node in zip(("ours", "theirs"), self.both("striped", f"2 8 /dev/ram0 0 {bad} 0")):
