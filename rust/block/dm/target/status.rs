@@ -122,6 +122,8 @@ impl fmt::Write for StatusBuf<'_> {
 mod tests {
     use super::*;
 
+    use crate::bindings;
+
     #[test]
     fn target_name_and_version_match_c() {
         let devices = Devices::new();
@@ -175,5 +177,32 @@ mod tests {
             assert!(out.write_str("defg").is_ok());
             assert_eq!(out.as_bytes(), text);
         }
+    }
+
+    /// Returns devices with one device, whose number is `name`.
+    fn devices(name: &[u8]) -> Result<(Devices, DeviceIndex)> {
+        let mut dev: bindings::dm_dev = pin_init::zeroed();
+        for (to, from) in dev.name.iter_mut().zip(name) {
+            *to = *from;
+        }
+        let mut devices = Devices::new();
+        // SAFETY: The device is never used, and nothing closes it.
+        let device = unsafe { devices.push(&dev, 0, 1) }?;
+        Ok((devices, device))
+    }
+
+    #[test]
+    fn only_devices_of_the_target_have_names() -> Result {
+        let (devices, own) = devices(b"8:16")?;
+        let (_others, other) = self::devices(b"8:32")?;
+
+        for out in [
+            StatusBuf::new(&mut [0; 4], &devices),
+            StatusBuf::for_size(4, &devices),
+        ] {
+            assert_eq!(out.device_name(own), Some("8:16"));
+            assert_eq!(out.device_name(other), None);
+        }
+        Ok(())
     }
 }
