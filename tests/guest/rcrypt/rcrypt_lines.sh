@@ -83,6 +83,7 @@ test_bad_ciphers() {
 		Error allocating crypto tfm (-2) | sea-xts-plain64 KEY 0 DEV 0
 		Error allocating crypto tfm (-2) | capi:xts(sea)-plain64 KEY 0 DEV 0
 		Error allocating crypto tfm (-2) | capi: KEY 0 DEV 0
+		Error allocating crypto tfm (-2) | capi:$long-plain64 KEY 0 DEV 0
 		Cannot allocate cipher strings (-12) | $long-cbc-plain KEY 0 DEV 0
 		Cannot allocate cipher string (-12) | capi:cbc(aes)-essiv:$long KEY 0 DEV 0
 	end
