@@ -3,6 +3,7 @@
 
   secret.py <bytes> load <device> <sectors> <table line after its length>
   secret.py <bytes> message <device> <message>
+  secret.py <bytes> refused <device> <message that fails with EINVAL>
   secret.py <bytes> keyring <description>
   secret.py <bytes> file <path>
 
@@ -16,6 +17,7 @@ the key only.
 """
 
 import ctypes
+import errno
 import mmap
 import os
 import struct
@@ -62,18 +64,21 @@ def put(at: int, text: str, length: int) -> int:
     return at + len(after)
 
 
-def ioctl(number: int, name: str, targets: int) -> None:
-    """Calls a device-mapper ioctl with the data in the area. The kernel wipes its copy."""
+def ioctl(number: int, name: str, targets: int, flags: int = DM_SECURE_DATA_FLAG, refused: int = 0) -> None:
+    """Calls a device-mapper ioctl with the data in the area. By default, the kernel wipes its copy. The
+    ioctl must fail with the error number `refused`, if that is not 0.
+    """
     size = SIZE - IOCTL_AT
     header = struct.pack("=IIIIIIiIIIQ128s", 4, 0, 0, size, DM_DATA_START, targets, 0,
-                         DM_SECURE_DATA_FLAG, 0, 0, 0, name.encode())  # fmt: skip
+                         flags, 0, 0, 0, name.encode())  # fmt: skip
     area[IOCTL_AT : IOCTL_AT + len(header)] = header
     request = 3 << 30 | DM_IOCTL_SIZE << 16 | 0xFD << 8 | number
     argument = ctypes.c_void_p(address + IOCTL_AT)
     with open("/dev/mapper/control", "rb") as control:
         done = libc.ioctl(control.fileno(), ctypes.c_ulong(request), argument)
-    if done:
-        sys.exit(f"device mapper: {os.strerror(ctypes.get_errno())}")
+    error = ctypes.get_errno() if done else 0
+    if error != refused:
+        sys.exit(f"device mapper: {os.strerror(error)}")
 
 
 def load(length: int, name: str, sectors: str, line: str) -> None:
@@ -91,6 +96,12 @@ def message(length: int, name: str, text: str) -> None:
     # struct dm_target_msg: the sector of the target, then the text.
     put(IOCTL_AT + DM_DATA_START + 8, text, length)
     ioctl(DM_TARGET_MSG, name, 0)
+
+
+def refused(length: int, name: str, text: str) -> None:
+    """Sends a message that the target refuses, in memory that only the target wipes."""
+    put(IOCTL_AT + DM_DATA_START + 8, text, length)
+    ioctl(DM_TARGET_MSG, name, 0, flags=0, refused=errno.EINVAL)
 
 
 def keyring(length: int, description: str) -> None:
@@ -113,7 +124,8 @@ def file(length: int, path: str) -> None:
 def main() -> None:
     """See above."""
     length = int(sys.argv[1])
-    what = {"load": load, "message": message, "keyring": keyring, "file": file}[sys.argv[2]]
+    commands = {"load": load, "message": message, "refused": refused, "keyring": keyring, "file": file}
+    what = commands[sys.argv[2]]
     make_key(length)
     masked = bytes(area[i] ^ MASK for i in range(KEY_AT, KEY_AT + length))
     try:

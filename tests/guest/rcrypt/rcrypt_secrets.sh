@@ -181,6 +181,27 @@ test_replaced_keys() {
 	expect_none_found
 }
 
+# expect_refused <message>: sends a refused message with a new key. There is no copy after that: one search
+# is enough, and later ones may find that the memory was used again.
+expect_refused() {
+	secret "$device" 64 refused "$device" "$1"
+	search >/tmp/after
+	! grep -- "-$target [1-9]" /tmp/after || fail "the key of '$1' is in memory"
+}
+
+# The ioctl does not wipe its copy of these messages.
+test_keys_of_refused_messages() {
+	device=refused-$target
+	dmsetup create "$device" --table "0 1024 $target aes-xts-plain64 $key_512 0 /dev/kscale 0"
+	for message in 'key set KEY' 'key put KEY' 'key wipe KEY'; do
+		expect_refused "$message"
+	done
+	dmsetup suspend "$device"
+	for message in 'key set KEY00' 'key put KEY' 'key wipe KEY'; do
+		expect_refused "$message"
+	done
+}
+
 # cryptsetup adds the key of a LUKS device to a keyring and removes it.
 test_suspended_luks_devices() {
 	dmsetup remove_all
