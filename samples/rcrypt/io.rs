@@ -183,15 +183,24 @@ pub(crate) fn end_io(mut bio: dm::EndBio<'_, Crypt>) -> dm::EndIoResult<'_, Cryp
         };
     }
 
-    bio.target().shared.stats.at::<INLINE_READS>().inc();
     let sector = bio.data().sector;
-    match decrypt(sector, bio.segments_and_integrity()) {
+    let result = decrypt(sector, bio.segments_and_integrity());
+    if lacks_memory(&result) {
+        return bio.defer(|bio| bio.queue(crypt_queue, read));
+    }
+    bio.target().shared.stats.at::<INLINE_READS>().inc();
+    match result {
         Ok(()) => bio.done(),
         Err(Fault::Changed { .. }) => bio.defer(|bio| bio.queue(crypt_queue, recheck)),
-        // `RESOURCE` is returned before the first sector is decrypted.
-        Err(Fault::Other(BlkError::RESOURCE)) => bio.defer(|bio| bio.queue(crypt_queue, read)),
         Err(Fault::Other(error)) => bio.done_with(Err(error)),
     }
+}
+
+/// Returns whether a worker can repeat a decryption that failed in atomic context: `RESOURCE` is
+/// returned before the first sector is decrypted.
+#[inline]
+fn lacks_memory(result: &Result<(), Fault>) -> bool {
+    matches!(result, Err(Fault::Other(BlkError::RESOURCE)))
 }
 
 /// Decrypts a completed read and ends it.
@@ -218,11 +227,14 @@ fn decrypt(
     sector: u64,
     (target, data, tuples): (Pin<&Crypt>, SegmentsMut<'_>, &[u8]),
 ) -> Result<(), Fault> {
-    target.shared.stats.at::<READS>().inc();
-    match &*target.keys.read() {
+    let result = match &*target.keys.read() {
         Some(format) => format.decrypt(&target.config, sector, data, tuples),
         None => Err(BlkError::IOERR.into()),
+    };
+    if !lacks_memory(&result) {
+        target.shared.stats.at::<READS>().inc();
     }
+    result
 }
 
 /// Reads the data again into bounce pages, checks the tags there, and ends the read.
