@@ -45,11 +45,11 @@ def files_below(top: Path) -> Iterator[Path]:
                 yield path
 
 
-def pack(source: Path, share: Path) -> None:
+def pack(source: Path, share: Path, parts: tuple[str, ...] = KERNEL_PARTS) -> None:
     """Writes tree.tar, and SHA256SUMS of its files, to a directory, which need not exist."""
     share.mkdir(parents=True, exist_ok=True)
     trees = [(CHECKOUT, CHECKOUT, "kscale")]
-    trees += [(source / part, source, "linux") for part in KERNEL_PARTS]
+    trees += [(source / part, source, "linux") for part in parts]
     with tarfile.open(share / "tree.tar", "w") as tar, (share / "SHA256SUMS").open("w") as sums:
         for top, base, name in trees:
             for path in files_below(top):
