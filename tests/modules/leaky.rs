@@ -6,6 +6,7 @@
 
 use kernel::{
     interrupt::local_interrupt_disable,
+    page::PAGE_SIZE,
     prelude::*, //
 };
 
@@ -52,11 +53,11 @@ fn remove_in_walk(f: fn(&List<u32>, &mut dyn FnMut())) -> Result {
 impl kernel::Module for LeakyModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         match module_parameters::what.value() {
-            // More leaks than lists of free objects of a CPU have: entries that are no longer used
-            // still refer to objects.
+            // Larger than the objects of `kmalloc()`'s caches: sheaves of free objects still refer to
+            // hundreds that are allocated again. More than one: a stack may refer to the last.
             0 => {
-                for filler in 1..=128 {
-                    forget(KBox::new([filler; 96], GFP_KERNEL)?);
+                for filler in 1..=8 {
+                    forget(KVec::<u8>::from_elem(filler, 4 * PAGE_SIZE, GFP_KERNEL)?);
                 }
             }
             1 => forget(preempt_disable()),
